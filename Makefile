@@ -1,0 +1,47 @@
+# `make demo` and `make test` are all it takes after a clone; both set up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check format bench results clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## make .venv and install the package with its tools
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)  ## train three methods on the embedded pictures and write a report (minutes)
+	$(BIN)/maskcon demo
+
+test: $(STAMP)  ## all tests but the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(STAMP)  ## the slow tests: real kills, many mutations, browsers
+	$(BIN)/python -m pytest -m slow
+
+check: $(STAMP)  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## put the code into the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## speed of the parts, as ratios within one run
+	$(BIN)/python benchmarks/speed.py
+
+results: $(STAMP)  ## the embedded-set table of docs/results.md, from nothing (hours)
+	$(BIN)/python benchmarks/embedded_table.py all
+
+clean:  ## remove what was made, but no run
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
