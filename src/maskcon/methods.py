@@ -1,0 +1,238 @@
+"""The paper's methods as recipes: which relation pulls, how much cross-entropy joins, which labels are seen.
+
+    loss_i = contrast_weight * relation_loss(relation_i) + cross_entropy_weight * CE(logits_i, label_i)
+
+    method    relation                                       cross-entropy   labels
+    SelfCon   self                                           0               none
+    NNCLR     own key + nearest entry                        0               none
+    ASCL      soft, weighed by its entropy, + self           0               none
+    SupCE     (no contrast)                                  1               coarse
+    SupCon    coarse                                         0               coarse
+    Grafit    w * coarse + (1-w) * self                      0               coarse
+    CoIns     (1-w) * self                                   w               coarse
+    MaskCon   w * masked(tau) + (1-w) * self                 0               coarse
+    SupFINE   (no contrast)                                  1               fine: the upper bound
+
+To add one, write a function from `RelationInputs` to a relation and `register` a `Method` (docs/extending.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from maskcon.errors import UsageError, unknown
+from maskcon.relations import (
+    adaptive_relation,
+    coarse_relation,
+    masked_relation,
+    nearest_relation,
+    self_relation,
+)
+
+
+@dataclass(frozen=True)
+class RelationInputs:
+    """What a recipe may look at, for one batch. `index` and `bank_index` are None where own stale keys count."""
+
+    keys: Tensor  # [B, D] own keys
+    coarse: Tensor  # [B] labels (the fine ones for a method that sees those)
+    index: Tensor | None  # [B] sample numbers
+    bank_keys: Tensor  # [K, D]
+    bank_coarse: Tensor  # [K]
+    bank_index: Tensor | None  # [K]
+    w: float  # weight, after any relation warm-up
+    tau: float  # relation temperature
+
+    def self_relation(self) -> Tensor:
+        return self_relation(len(self.keys), len(self.bank_keys), device=self.keys.device)
+
+    def coarse_relation(self) -> Tensor:
+        return coarse_relation(self.coarse, self.bank_coarse, index=self.index, bank_index=self.bank_index)
+
+    def masked_relation(self) -> Tensor:
+        return masked_relation(
+            self.keys,
+            self.bank_keys,
+            self.coarse,
+            self.bank_coarse,
+            self.tau,
+            index=self.index,
+            bank_index=self.bank_index,
+        )
+
+    def nearest_relation(self) -> Tensor:
+        return nearest_relation(self.keys, self.bank_keys, index=self.index, bank_index=self.bank_index)
+
+    def adaptive_relation(self) -> Tensor:
+        return adaptive_relation(
+            self.keys, self.bank_keys, self.tau, index=self.index, bank_index=self.bank_index
+        )
+
+    def with_self(self, relation: Tensor) -> Tensor:
+        """``w * relation + (1-w) * self_relation``: the mixture of the two losses, as one relation."""
+        mixed = relation * self.w
+        mixed[:, 0] += 1 - self.w
+        return mixed
+
+
+@dataclass(frozen=True)
+class Method:
+    """A recipe. `contrast_weight` and `cross_entropy_weight` map w to the weight of each term."""
+
+    name: str
+    title: str
+    summary: str
+    relation: Callable[[RelationInputs], Tensor] | None  # None: no contrast, no keys, no bank
+    contrast_weight: Callable[[float], float]
+    cross_entropy_weight: Callable[[float], float]
+    labels: Literal["none", "coarse", "fine"]
+    uses_w: bool = False
+    uses_tau: bool = False
+    ramps_w: bool = False  # w weighs a learnt relation, which is worth little at the start
+
+    @property
+    def contrasts(self) -> bool:
+        return self.relation is not None
+
+    def classifies(self, w: float) -> bool:
+        return self.cross_entropy_weight(w) > 0
+
+
+def _always(value: float) -> Callable[[float], float]:
+    return lambda w: value  # noqa: ARG005
+
+
+_METHODS: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Make a method known by its name, to the command line too."""
+    if method.name in _METHODS:
+        raise UsageError(f"a method named {method.name!r} is registered already")
+    _METHODS[method.name] = method
+    return method
+
+
+def method_named(name: str) -> Method:
+    """The method of that name, in any case; a misspelt one is an error that names the nearest."""
+    try:
+        return _METHODS[name.lower()]
+    except KeyError:
+        raise unknown("method", name, _METHODS) from None
+
+
+def all_methods() -> list[Method]:
+    """Every method, in the order of the table above."""
+    return list(_METHODS.values())
+
+
+register(
+    Method(
+        name="selfcon",
+        title="SelfCon",
+        summary="instance discrimination: the other view of an image is its only positive",
+        relation=lambda inputs: inputs.self_relation(),
+        contrast_weight=_always(1),
+        cross_entropy_weight=_always(0),
+        labels="none",
+    )
+)
+register(
+    Method(
+        name="nnclr",
+        title="NNCLR",
+        summary="own key and nearest entry of the bank, labels ignored",
+        relation=lambda inputs: inputs.nearest_relation(),
+        contrast_weight=_always(1),
+        cross_entropy_weight=_always(0),
+        labels="none",
+    )
+)
+register(
+    Method(
+        name="ascl",
+        title="ASCL",
+        summary="soft neighbours, labels ignored, weighed by their normalised entropy",
+        relation=lambda inputs: inputs.adaptive_relation(),
+        contrast_weight=_always(1),
+        cross_entropy_weight=_always(0),
+        labels="none",
+        uses_tau=True,
+    )
+)
+register(
+    Method(
+        name="supce",
+        title="SupCE",
+        summary="cross-entropy on the coarse labels",
+        relation=None,
+        contrast_weight=_always(0),
+        cross_entropy_weight=_always(1),
+        labels="coarse",
+    )
+)
+register(
+    Method(
+        name="supcon",
+        title="SupCon",
+        summary="supervised contrast: every entry of the same coarse class is a positive",
+        relation=lambda inputs: inputs.coarse_relation(),
+        contrast_weight=_always(1),
+        cross_entropy_weight=_always(0),
+        labels="coarse",
+    )
+)
+register(
+    Method(
+        name="grafit",
+        title="Grafit",
+        summary="w * SupCon + (1-w) * SelfCon",
+        relation=lambda inputs: inputs.with_self(inputs.coarse_relation()),
+        contrast_weight=_always(1),
+        cross_entropy_weight=_always(0),
+        labels="coarse",
+        uses_w=True,
+        ramps_w=True,
+    )
+)
+register(
+    Method(
+        name="coins",
+        title="CoIns",
+        summary="w * SupCE + (1-w) * SelfCon",
+        relation=lambda inputs: inputs.self_relation(),
+        contrast_weight=lambda w: 1 - w,
+        cross_entropy_weight=lambda w: w,
+        labels="coarse",
+        uses_w=True,
+    )
+)
+register(
+    Method(
+        name="maskcon",
+        title="MaskCon",
+        summary="w * soft relation masked by the coarse label + (1-w) * SelfCon",
+        relation=lambda inputs: inputs.with_self(inputs.masked_relation()),
+        contrast_weight=_always(1),
+        cross_entropy_weight=_always(0),
+        labels="coarse",
+        uses_w=True,
+        uses_tau=True,
+        ramps_w=True,
+    )
+)
+register(
+    Method(
+        name="supfine",
+        title="SupFINE",
+        summary="cross-entropy on the fine labels: what the others try to reach without them",
+        relation=None,
+        contrast_weight=_always(0),
+        cross_entropy_weight=_always(1),
+        labels="fine",
+    )
+)

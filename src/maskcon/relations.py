@@ -1,0 +1,172 @@
+"""Who is how much a positive of whom: the inter-sample relations z of the paper, as pure functions.
+
+Every function returns float32 ``[B, 1+K]``. Column `OWN_KEY` is the sample's own key (the other view of the
+same image), columns 1..K are the bank. Rows are >= 0 and sum to 1.
+
+    relation            own key   bank entry j                                   paper
+    self_relation       1         0                                              z^self
+    coarse_relation     1         1 where y_j = y_i                              z^sup
+    masked_relation     1         exp((d_j - d_max) / tau) where y_j = y_i       z^mask, eq. 10-12
+    nearest_relation    1         1 for the nearest entry, labels ignored        NNCLR
+    adaptive_relation   masked relation without the mask, mixed with the         ASCL
+                        self relation by its own normalised entropy
+                        (all shown before each row is divided by its sum)
+
+Given `index` and `bank_index`, entries of the bank that are older keys of the very same image are left out
+everywhere (i != j in eq. 10). Relations are targets: no gradient flows through them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+OWN_KEY = 0  # the column of the sample's own key
+
+
+def self_relation(batch_size: int, bank_size: int, *, device: torch.device | str | None = None) -> Tensor:
+    """Only the own key is a positive: instance discrimination.
+
+    >>> self_relation(2, 3)
+    tensor([[1., 0., 0., 0.],
+            [1., 0., 0., 0.]])
+    """
+    relation = torch.zeros(batch_size, 1 + bank_size, device=device)  # [B, 1+K]
+    relation[:, OWN_KEY] = 1
+    return relation
+
+
+def coarse_relation(
+    coarse: Tensor, bank_coarse: Tensor, *, index: Tensor | None = None, bank_index: Tensor | None = None
+) -> Tensor:
+    """All entries of the same coarse class are positives, as much as the own key: supervised contrast.
+
+    Args:
+        coarse: labels of the batch, ``[B]``.
+        bank_coarse: labels of the bank, ``[K]``.
+        index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out.
+
+    >>> coarse_relation(torch.tensor([0, 1]), torch.tensor([0, 0, 1]))
+    tensor([[0.3333, 0.3333, 0.3333, 0.0000],
+            [0.5000, 0.0000, 0.0000, 0.5000]])
+    """
+    return _with_own_key(_candidates(coarse, bank_coarse, index, bank_index).float())
+
+
+def masked_relation(
+    keys: Tensor,
+    bank_keys: Tensor,
+    coarse: Tensor,
+    bank_coarse: Tensor,
+    temperature: float,
+    *,
+    index: Tensor | None = None,
+    bank_index: Tensor | None = None,
+) -> Tensor:
+    """MaskCon's soft relation: entries of the same coarse class, by their similarity to the sample's KEY view.
+
+    The nearest entry of the class counts as much as the own key, others less the farther they are;
+    other classes count nothing. A row whose class is absent from the bank is the self relation.
+
+    Args:
+        keys: l2-normalised keys of the batch, ``[B, D]``; the key view asks, not the query view.
+        bank_keys: l2-normalised keys of the bank, ``[K, D]``.
+        coarse, bank_coarse: labels, ``[B]`` and ``[K]``.
+        temperature: tau of eq. 10, >= 0. 0: the nearest entry alone (entries that tie exactly all count);
+            ``math.inf``: every entry of the class alike, which is `coarse_relation`.
+        index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out.
+
+    >>> east, north = [1.0, 0.0], [0.0, 1.0]
+    >>> z = masked_relation(torch.tensor([east]), torch.tensor([east, north, east]),
+    ...                     torch.tensor([7]), torch.tensor([7, 7, 8]), temperature=0.1)
+    >>> [round(x, 4) for x in z[0].tolist()]  # own key, near, far, other class
+    [0.5, 0.5, 0.0, 0.0]
+    """
+    candidates = _candidates(coarse, bank_coarse, index, bank_index)  # [B, K]
+    return _with_own_key(_similarity_weights(keys, bank_keys, candidates, temperature))
+
+
+def nearest_relation(
+    keys: Tensor, bank_keys: Tensor, *, index: Tensor | None = None, bank_index: Tensor | None = None
+) -> Tensor:
+    """Own key and nearest entry of the whole bank, half each: MaskCon without mask, w = 1, tau = 0 (NNCLR)."""
+    return masked_relation(
+        keys, bank_keys, *_one_class(keys, bank_keys), temperature=0.0, index=index, bank_index=bank_index
+    )
+
+
+def adaptive_relation(
+    keys: Tensor,
+    bank_keys: Tensor,
+    temperature: float,
+    *,
+    index: Tensor | None = None,
+    bank_index: Tensor | None = None,
+) -> Tensor:
+    """MaskCon without mask, mixed with the self relation by ``w_i = norm_entropy(z'_i)``: ASCL as the paper reads it.
+
+    A row with one clear neighbour (low entropy) stays near the self relation, an undecided row spreads out.
+    """
+    coarse, bank_coarse = _one_class(keys, bank_keys)
+    candidates = _candidates(coarse, bank_coarse, index, bank_index)
+    weights = _similarity_weights(keys, bank_keys, candidates, temperature)  # [B, K]
+    w = normalised_entropy(weights, candidates).unsqueeze(1)  # [B, 1]
+    own = self_relation(len(keys), len(bank_keys), device=keys.device)
+    return w * _with_own_key(weights) + (1 - w) * own
+
+
+def normalised_entropy(weights: Tensor, candidates: Tensor) -> Tensor:
+    """Entropy of each row of `weights` ``[B, K]`` as a distribution, over that of the uniform one: 0..1, ``[B]``.
+
+    A row with fewer than two candidates has nothing to be uncertain about: 0.
+    """
+    total = weights.sum(dim=1, keepdim=True)
+    share = weights / total.clamp_min(torch.finfo(weights.dtype).tiny)  # [B, K]
+    entropy = -torch.xlogy(share, share).sum(dim=1)  # [B]
+    largest = candidates.sum(dim=1).clamp_min(2).log()  # log 2 where there are fewer: the entropy is 0 there
+    return (entropy / largest).clamp(0, 1)
+
+
+def _candidates(
+    coarse: Tensor, bank_coarse: Tensor, index: Tensor | None, bank_index: Tensor | None
+) -> Tensor:
+    """Entries that may be positives of a row: same class, not the same image. Boolean ``[B, K]``."""
+    if (index is None) != (bank_index is None):
+        raise ValueError("index and bank_index go together: give both, or neither")
+    candidates = coarse.unsqueeze(1) == bank_coarse.unsqueeze(0)
+    if index is not None and bank_index is not None:
+        candidates &= index.unsqueeze(1) != bank_index.unsqueeze(0)
+    return candidates
+
+
+def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, temperature: float) -> Tensor:
+    """``exp((d - d_max) / tau)`` of the candidates, 0 elsewhere: float32 ``[B, K]``, largest entry 1.
+
+    Half precision would lose it: tau is as small as 0.005. And the shift must be by the largest CANDIDATE:
+    shifted by the row's own maximum, a class of low similarities would underflow to no positives at all.
+    """
+    if not temperature >= 0:  # also refuses NaN
+        raise ValueError(f"{temperature=} of the relation must be >= 0 (0 and inf are allowed)")
+    if temperature == math.inf or bank_keys.shape[0] == 0:
+        return candidates.float()
+    with torch.no_grad(), torch.autocast(keys.device.type, enabled=False):
+        similarity = keys.float() @ bank_keys.float().T  # [B, K], cosine: both are l2-normalised
+        similarity.masked_fill_(~candidates, -math.inf)
+        nearest = similarity.amax(dim=1, keepdim=True)  # [B, 1]; -inf where the class is absent
+        if temperature == 0:
+            return (candidates & (similarity == nearest)).float()
+        nearest.nan_to_num_(neginf=0.0)  # -inf - -inf would be NaN; -inf - 0 gives weight 0
+        return similarity.sub_(nearest).div_(temperature).exp_()
+
+
+def _with_own_key(weights: Tensor) -> Tensor:
+    """Prepend the own key with weight 1 to ``[B, K]`` and divide each row by its sum: ``[B, 1+K]``."""
+    total = 1 + weights.sum(dim=1, keepdim=True)  # >= 1: never a division by zero
+    return torch.cat([torch.ones_like(total), weights], dim=1).div_(total)
+
+
+def _one_class(keys: Tensor, bank_keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels under which the mask lets everything through."""
+    return keys.new_zeros(len(keys), dtype=torch.long), keys.new_zeros(len(bank_keys), dtype=torch.long)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maskcon.bank import EMPTY, MemoryBank
+from tests.oracles import ListBank
+
+
+def batch_of(start: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    numbers = torch.arange(start, start + count)
+    return torch.stack([numbers.float(), -numbers.float()], 1), numbers % 5, numbers
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(1, 12), st.lists(st.integers(0, 30), max_size=8))
+def test_bank_holds_the_last_entries_for_any_batch_sizes(size, batches):
+    bank, oracle = MemoryBank(size, 2), ListBank(size)
+    start = 0
+    for count in batches:
+        rows = batch_of(start, count)
+        bank.enqueue(*rows)
+        oracle.enqueue(*rows)
+        start += count
+        held = {
+            (tuple(key), label, number)
+            for key, label, number in zip(
+                bank.keys.tolist(), bank.coarse.tolist(), bank.index.tolist(), strict=True
+            )
+        }
+        assert len(bank) == len(oracle.entries)
+        assert held == set(oracle.entries)
+
+
+def test_oldest_entries_are_overwritten_first():
+    bank = MemoryBank(5, 2)
+    bank.enqueue(*batch_of(0, 3))
+    bank.enqueue(*batch_of(3, 4))
+    assert bank.index.tolist() == [5, 6, 2, 3, 4]
+
+
+def test_a_bank_not_yet_full_shows_only_what_it_holds():
+    bank = MemoryBank(100, 2)
+    assert len(bank) == 0
+    assert bank.keys.shape == (0, 2)
+    bank.enqueue(*batch_of(0, 7))
+    assert bank.keys.shape == (7, 2)
+    assert EMPTY not in bank.coarse.tolist()
+
+
+def test_everything_survives_a_state_dict_round_trip():
+    bank = MemoryBank(5, 2)
+    bank.enqueue(*batch_of(0, 8))
+    other = MemoryBank(5, 2)
+    other.load_state_dict(bank.state_dict())
+    for rows in (batch_of(8, 3), batch_of(11, 4)):
+        bank.enqueue(*rows)
+        other.enqueue(*rows)
+        assert torch.equal(bank.keys, other.keys)
+        assert torch.equal(bank.coarse, other.coarse)
+        assert torch.equal(bank.index, other.index)
+
+
+def test_enqueue_keeps_no_graph():
+    bank = MemoryBank(5, 2)
+    keys = torch.ones(2, 2, requires_grad=True)
+    bank.enqueue(keys * 2, torch.zeros(2, dtype=torch.long), torch.arange(2))
+    assert not bank.keys.requires_grad
+
+
+def test_wrong_shapes_are_refused():
+    bank = MemoryBank(5, 2)
+    with pytest.raises(ValueError, match="enqueue takes"):
+        bank.enqueue(torch.ones(3, 4), torch.zeros(3), torch.zeros(3))
+    with pytest.raises(ValueError, match="enqueue takes"):
+        bank.enqueue(torch.ones(3, 2), torch.zeros(2), torch.zeros(3))
+
+
+@pytest.mark.parametrize(("size", "dim"), [(0, 4), (4, 0), (-1, 4)])
+def test_impossible_sizes_are_refused(size, dim):
+    with pytest.raises(ValueError, match="bank needs"):
+        MemoryBank(size, dim)
