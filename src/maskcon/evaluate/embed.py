@@ -1,0 +1,59 @@
+"""Features of many images: the query encoder before the projector, in evaluation mode, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from maskcon import views
+
+BATCH_IMAGES = 500
+
+
+class Images(Protocol):
+    """Rows of images as uint8 batches; `maskcon.engine.feed.Feed` is one."""
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]: ...
+
+
+@torch.no_grad()
+def embed(
+    backbone: nn.Module,
+    images: Images,
+    rows: Tensor,
+    *,
+    size: int,
+    resize: Literal["shorter", "both"],
+    normalise: Callable[[Tensor], Tensor],
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Tensor | None:
+    """Features ``[len(rows), F]``, float32, on the images' device; None when asked to stop half-way.
+
+    The backbone is put into evaluation mode and back into the mode it came in.
+    """
+    before = backbone.training
+    backbone.eval()
+    features = []
+    try:
+        for part in torch.split(rows, BATCH_IMAGES):
+            if should_stop():
+                return None
+            batch, sizes = images.take(part)
+            view = normalise(views.test_view(batch, size=size, sizes=sizes, resize=resize))
+            features.append(backbone(view.contiguous(memory_format=torch.channels_last)).float())
+    finally:
+        backbone.train(before)
+    return torch.cat(features)
+
+
+@torch.no_grad()
+def raw_pixels(images: Images, rows: Tensor, *, size: int, resize: Literal["shorter", "both"]) -> Tensor:
+    """The images themselves as embeddings, ``[len(rows), C*size*size]``: the floor that learning must pass."""
+    parts = []
+    for part in torch.split(rows, BATCH_IMAGES):
+        batch, sizes = images.take(part)
+        parts.append(views.test_view(batch, size=size, sizes=sizes, resize=resize).flatten(1))
+    return torch.cat(parts)
