@@ -1,0 +1,26 @@
+"""Encoder: backbone, heads, and the momentum pair of query and key models."""
+
+from __future__ import annotations
+
+from maskcon.encoder.backbones import backbone_names, build_backbone
+from maskcon.encoder.batchnorm import freeze_batchnorm, synchronize_batchnorm
+from maskcon.encoder.contract import Backbone
+from maskcon.encoder.heads import CoarseClassifier, Projector, unit_rows
+from maskcon.encoder.pair import Model, MomentumPair, Output, build_model
+from maskcon.encoder.resnet import ResNet
+
+__all__ = [
+    "Backbone",
+    "CoarseClassifier",
+    "Model",
+    "MomentumPair",
+    "Output",
+    "Projector",
+    "ResNet",
+    "backbone_names",
+    "build_backbone",
+    "build_model",
+    "freeze_batchnorm",
+    "synchronize_batchnorm",
+    "unit_rows",
+]

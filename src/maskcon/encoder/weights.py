@@ -1,0 +1,239 @@
+"""Published weights into a backbone: read without running code, all of them or none.
+
+Reading is safe by construction: safetensors holds no code, and pickled files go through
+`torch.load(weights_only=True)`, which refuses anything but tensors and plain containers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from maskcon.encoder.contract import Backbone
+from maskcon.errors import CorruptFileError, UsageError, unknown
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file of weights on the web; `sha256_prefix` is the part of its checksum that its name carries."""
+
+    url: str
+    sha256_prefix: str
+
+    @property
+    def file_name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+
+_TORCHVISION = "https://download.pytorch.org/models"
+
+PUBLISHED: dict[str, dict[str, Published]] = {
+    "imagenet": {
+        "resnet18": Published(f"{_TORCHVISION}/resnet18-f37072fd.pth", "f37072fd"),
+        "resnet34": Published(f"{_TORCHVISION}/resnet34-b627a593.pth", "b627a593"),
+        "resnet50": Published(f"{_TORCHVISION}/resnet50-0676ba61.pth", "0676ba61"),
+    }
+}
+
+_CONTAINERS = ("state_dict", "model_state_dict", "model")
+_PREFIXES = ("module.", "query.", "backbone.", "encoder.", "base_encoder.", "encoder_q.")
+_MOMENTUM_COPIES = ("key.", "encoder_k.", "momentum_encoder.")
+_HEADS = ("fc.", "classifier.", "projector.", "projection.", "head.", "predictor.", "queue", "queue_ptr")
+_SUFFIXES = (".safetensors", ".pth", ".pt")
+_SHOWN = 5
+
+
+def load_weights(backbone: Backbone, path_or_name: str | Path, *, download: bool = False) -> list[str]:
+    """Fill `backbone` in place from a file, or from published weights by name; notes for the log.
+
+    Args:
+        backbone: the net to fill; untouched if anything is wrong.
+        path_or_name: a `.safetensors`, `.pth` or `.pt` file, or "imagenet".
+        download: whether named weights may be fetched when they are not on this machine.
+
+    Prefixes of common wrappers (`module.`, `backbone.`, `encoder.`, ...) are stripped, heads are ignored. A 3x3
+    stem keeps its fresh values when the file has a 7x7 one, and a grey net takes the sum over the colour
+    channels of `conv1`; both are noted. Everything else has to match.
+
+    >>> load_weights(backbone, "imagenet", download=True)            # doctest: +SKIP
+    ['conv1 stays fresh: 3x3 in the backbone, 7x7 in the file', ...]
+    """
+    path = _locate(backbone, path_or_name, download)
+    found, notes = _backbone_entries(read_state(path), backbone)
+    notes += _fit_stem(found, backbone)
+    _require_match(found, backbone, path)
+    backbone.load_state_dict(found, strict=False)
+    return [*notes, f"weights from {path.name}"]
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of a weights file by name; nothing in the file is executed."""
+    if not path.is_file():
+        raise UsageError(f"no weights file at {path}")
+    if path.suffix not in _SUFFIXES:
+        raise UsageError(f"weights {path} must end in {', '.join(_SUFFIXES)}")
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise UsageError(f"cannot read weights {path}: {error.strerror}") from error
+    try:
+        content = _read(path)
+    except Exception as error:  # the readers raise a dozen types, OSError among them, on damaged bytes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CorruptFileError(
+            f"{path} is not a file of plain weights ({type(error).__name__}: {reason}); "
+            "nothing in it was executed; fetch it again or save it as safetensors"
+        ) from error
+    for container in _CONTAINERS:
+        if isinstance(content, Mapping) and isinstance(content.get(container), Mapping):
+            content = content[container]
+    if not isinstance(content, Mapping):
+        raise CorruptFileError(f"{path} holds a {type(content).__name__}, not tensors by name")
+    state = {name: value for name, value in content.items() if isinstance(value, Tensor)}
+    if not state or not all(isinstance(name, str) for name in state):
+        raise CorruptFileError(f"{path} holds no tensors by name")
+    return state
+
+
+def weights_folder() -> Path:
+    """Where named weights are kept: `$MASKCON_HOME/weights`, or `~/.cache/maskcon/weights`."""
+    home = os.environ.get("MASKCON_HOME")
+    return (Path(home) if home else Path.home() / ".cache" / "maskcon") / "weights"
+
+
+def _read(path: Path) -> object:
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    content: object = torch.load(path, map_location="cpu", weights_only=True)
+    return content
+
+
+def _locate(backbone: Backbone, path_or_name: str | Path, download: bool) -> Path:
+    name = str(path_or_name)
+    if name in PUBLISHED:
+        return _published_file(backbone, name, download)
+    path = Path(path_or_name).expanduser()
+    if not path.exists() and path.suffix == "" and path.parent == Path():
+        raise unknown("weights", name, [*PUBLISHED, "a .safetensors, .pth or .pt file"])
+    return path
+
+
+def _published_file(backbone: Backbone, name: str, download: bool) -> Path:
+    known = PUBLISHED[name]
+    if backbone.name not in known:
+        raise UsageError(
+            f"there are no {name!r} weights for {backbone.name}; use {', '.join(known)}, or give a file"
+        )
+    published = known[backbone.name]
+    path = weights_folder() / published.file_name
+    if path.is_file():
+        _check_prefix(path, published, "delete it and try again with --download")
+        return path
+    if not download:
+        raise UsageError(
+            f"{name!r} weights of {backbone.name} are not on this machine; pass --download, "
+            f"or put {published.url} at {path}, or start from scratch without --weights"
+        )
+    from maskcon.download import fetch
+
+    # Under another name until checked, so that an interrupted or wrong download is never taken for the file.
+    unchecked = path.with_name(path.name + ".unchecked")
+    fetch(published.url, unchecked)
+    try:
+        _check_prefix(unchecked, published, f"it was discarded; try again, or put the right file at {path}")
+    except CorruptFileError:
+        unchecked.unlink()
+        raise
+    unchecked.replace(path)
+    return path
+
+
+def _check_prefix(path: Path, published: Published, remedy: str) -> None:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if not digest.startswith(published.sha256_prefix):
+        raise CorruptFileError(
+            f"{path} has sha256 {digest[:8]}..., expected {published.sha256_prefix}...: {remedy}"
+        )
+
+
+def _backbone_entries(state: dict[str, Tensor], backbone: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+    """The entries that belong to the backbone, under its own names, and a note of what was left aside."""
+    expected = backbone.state_dict()
+    found: dict[str, Tensor] = {}
+    ignored = 0
+    for full_name, value in state.items():
+        name, copy_of_another = _strip(full_name, expected)
+        if name not in expected and (copy_of_another or name.startswith(_HEADS)):
+            ignored += 1
+            continue
+        if name in found:
+            raise UsageError(f"the weights hold {name} twice, under different prefixes ({full_name})")
+        found[name] = value
+    return found, [f"ignored {ignored} tensors of heads or momentum copies"] if ignored else []
+
+
+def _strip(name: str, expected: Mapping[str, Tensor]) -> tuple[str, bool]:
+    """The name without wrappers, and whether it belongs to a momentum copy of the net."""
+    stripping = True
+    while stripping and name not in expected:
+        stripping = False
+        if name.startswith(_MOMENTUM_COPIES):
+            return name, True
+        for prefix in _PREFIXES:
+            if name.startswith(prefix):
+                name, stripping = name[len(prefix) :], True
+    return name, False
+
+
+def _fit_stem(found: dict[str, Tensor], backbone: nn.Module) -> list[str]:
+    """Adapt or drop `conv1.weight` [out, C, k, k] where channels or kernel differ; notes of it."""
+    wanted = backbone.state_dict().get("conv1.weight")
+    given = found.get("conv1.weight")
+    if wanted is None or given is None or given.ndim != 4 or given.shape[0] != wanted.shape[0]:
+        return []
+    if given.shape[2:] != wanted.shape[2:]:
+        found["conv1.weight"] = wanted
+        sizes = ["x".join(str(side) for side in kernel.shape[2:]) for kernel in (wanted, given)]
+        return [f"conv1 stays fresh: {sizes[0]} in the backbone, {sizes[1]} in the file"]
+    if wanted.shape[1] == 1 and given.shape[1] == 3:
+        # The sum gives a grey image the response of the same image in three equal channels.
+        found["conv1.weight"] = given.sum(dim=1, keepdim=True)
+        return ["conv1 summed over the colour channels of the file"]
+    return []
+
+
+def _require_match(found: dict[str, Tensor], backbone: nn.Module, path: Path) -> None:
+    expected = backbone.state_dict()
+    # Older files lack the batch counters, which nothing reads while BatchNorm has a momentum.
+    optional = {name for name in expected if name.endswith("num_batches_tracked")}
+    problems = {
+        "missing": [name for name in expected if name not in found and name not in optional],
+        "unexpected": [name for name in found if name not in expected],
+        "of another shape": [
+            f"{name} {tuple(value.shape)} instead of {tuple(expected[name].shape)}"
+            for name, value in found.items()
+            if name in expected and value.shape != expected[name].shape
+        ],
+        "not finite": [  # no training recovers from them
+            name for name, value in found.items() if value.is_floating_point() and not value.isfinite().all()
+        ],
+    }
+    described = [
+        f"{len(names)} {kind} ({', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''})"
+        for kind, names in problems.items()
+        if names
+    ]
+    if described:
+        raise UsageError(
+            f"{path} does not fit this backbone: {'; '.join(described)}; "
+            "choose the architecture, width and norm that the weights were made with"
+        )
