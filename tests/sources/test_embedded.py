@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from maskcon.errors import CorruptFileError
+from maskcon.sources import Dataset, embedded, load
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return load("embedded")
+
+
+def raw_pixel_recall(data: Dataset, ks: tuple[int, ...]) -> list[float]:
+    """Share of test images with their fine kind among the k most similar others, by cosine of raw pixels."""
+    flat = data.test.images.reshape(len(data.test), -1).astype(np.float64)
+    flat /= np.linalg.norm(flat, axis=1, keepdims=True)
+    similarity = flat @ flat.T
+    np.fill_diagonal(similarity, -np.inf)  # the image itself, by position
+    assert data.test.fine is not None
+    nearest = np.argsort(-similarity, axis=1, kind="stable")[:, : max(ks)]
+    hit = data.test.fine[nearest] == data.test.fine[:, None]
+    return [float(hit[:, :k].any(axis=1).mean()) for k in ks]
+
+
+def test_embedded_set_is_balanced_and_grouped(data: Dataset) -> None:
+    assert data.train.images.shape == (6000, 1, 32, 32)
+    assert data.test.images.shape == (2000, 1, 32, 32)
+    assert data.train.fine is not None
+    assert data.test.fine is not None
+    assert np.bincount(data.train.fine).tolist() == [600] * 10
+    assert np.bincount(data.test.fine).tolist() == [200] * 10
+    assert np.bincount(data.train.coarse).tolist() == [2400, 1200, 1800, 600]
+    groups: dict[str, set[str]] = {}
+    for fine, coarse in enumerate(data.coarse_of_fine or ()):
+        groups.setdefault(data.coarse_names[coarse], set()).add((data.fine_names or ())[fine])
+    assert groups["footwear"] == {"Sandal", "Sneaker", "Ankle boot"}
+    assert groups["full length"] == {"Trouser", "Dress"}
+    assert groups["bag"] == {"Bag"}
+
+
+def test_no_id_is_in_both_parts(data: Dataset) -> None:
+    assert not set(data.train.index.tolist()) & set(data.test.index.tolist())
+
+
+def test_raw_pixels_find_about_half_as_the_documentation_says(data: Dataset) -> None:
+    recall = raw_pixel_recall(data, (1, 2, 5, 10))
+    assert recall == pytest.approx(
+        [0.4970, 0.6555, 0.8360, 0.9335], abs=0.0011
+    )  # two ties may fall otherwise
+
+
+def test_packaged_file_is_small() -> None:
+    with files("maskcon.sources").joinpath("embedded.npz").open("rb") as file:
+        assert len(file.read()) < 4_000_000
+
+
+def test_altered_contents_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "FINGERPRINT", "0" * 64)
+    with pytest.raises(CorruptFileError, match="reinstall"):
+        load("embedded")

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maskcon.errors import UsageError
+from maskcon.sources import catalogue, data_root, load
+from tests.sources.miniatures import write_cifar10, write_picture
+
+
+def test_misspelt_name_gets_the_nearest_and_the_hint_about_folders() -> None:
+    with pytest.raises(UsageError, match=r"did you mean 'cifar100'.*folder of images may be given"):
+        load("cifar-100")
+
+
+def test_path_that_does_not_exist_is_reported_as_a_path(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        load(str(tmp_path / "absent"))
+
+
+def test_name_goes_before_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        for number in range(4):
+            write_picture(tmp_path / "embedded" / name / f"{number}.png")
+    monkeypatch.chdir(tmp_path)
+    assert load("embedded").family == "embedded"
+    assert load("./embedded").coarse_names == ("a", "b")
+
+
+def test_image_size_of_a_named_set_cannot_be_changed() -> None:
+    with pytest.raises(UsageError, match="for folders"):
+        load("embedded", image_size=64)
+
+
+def test_data_root_is_argument_then_variable_then_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASKCON_DATA", str(tmp_path / "variable"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data_root(tmp_path / "given") == tmp_path / "given"
+    assert data_root() == tmp_path / "variable"
+    monkeypatch.delenv("MASKCON_DATA")
+    assert data_root() == tmp_path / "cache" / "maskcon" / "data"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert data_root() == Path.home() / ".cache" / "maskcon" / "data"
+
+
+def test_catalogue_tells_what_is_here(tmp_path: Path) -> None:
+    before = {info.name: info for info in catalogue(tmp_path)}
+    assert before["embedded"].available
+    assert not before["cifar10"].available
+    write_cifar10(tmp_path / "cifar-10-batches-py")
+    after = {info.name: info.available for info in catalogue(tmp_path)}
+    assert after["cifar10"]
+    assert after["cifartoy-good"]
+    assert not after["cifar100"]
+
+
+def test_catalogue_is_true_of_what_loads() -> None:
+    info = next(info for info in catalogue() if info.name == "embedded")
+    data = load("embedded")
+    assert info.counts == (len(data.train), len(data.test))
+    assert info.classes == (len(data.coarse_names), len(data.fine_names or ()))
+
+
+def test_sources_do_not_import_torch() -> None:
+    code = "import sys, maskcon.sources, maskcon.download; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

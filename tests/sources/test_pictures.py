@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from maskcon.errors import DataError, UsageError
+from maskcon.sources import read_images
+
+
+def test_paths_and_pillow_images_of_any_size_share_a_canvas(tmp_path):
+    tall = Image.new("RGB", (20, 60), (200, 10, 10))
+    grey = Image.new("L", (10, 5), 77)
+    tall.save(tmp_path / "tall.png")
+    array, sizes = read_images(
+        [tmp_path / "tall.png", grey, str(tmp_path / "tall.png")], channels=3, canvas=32
+    )
+    assert array.shape == (3, 3, 32, 32)
+    assert sizes.tolist() == [[32, 11], [5, 10], [32, 11]]
+    assert np.array_equal(array[0], array[2])
+    assert array[0, :, 10, 5].tolist() == [200, 10, 10]
+    assert (array[1, :, :5, :10] == 77).all()
+    assert (array[1, :, 5:] == 0).all()
+
+
+def test_a_grey_encoder_gets_grey_pictures():
+    array, _ = read_images([Image.new("RGB", (8, 8), (255, 255, 255))], channels=1, canvas=8)
+    assert array.shape == (1, 1, 8, 8)
+    assert (array == 255).all()
+
+
+def test_a_picture_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    with pytest.raises(DataError, match=r"broken\.jpg"):
+        read_images([tmp_path / "broken.jpg"], channels=3, canvas=32)
+    with pytest.raises(DataError, match=r"missing\.jpg"):
+        read_images([tmp_path / "missing.jpg"], channels=3, canvas=32)
+
+
+def test_other_things_than_pictures_are_refused():
+    with pytest.raises(UsageError, match="not int"):
+        read_images([3], channels=3, canvas=32)
