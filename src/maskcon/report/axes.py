@@ -1,0 +1,146 @@
+"""The look that all figures share: axes, letters, and the names at the ends of lines."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from maskcon.report.palette import INK, PALE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH_INCHES, HEIGHT_INCHES = 5.2, 3.4  # letters stay 9 pt in print and can be read on a phone
+FONT_POINTS = 9
+LONGEST_NAME = 24
+
+# Scripts that matplotlib's own font lacks; those that are installed are used for names.
+FALLBACK_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "WenQuanYi Micro Hei",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "Noto Sans Arabic",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+)
+
+
+def new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
+    """A figure of its own with one set of axes; names without words get no room."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES))
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    figure.subplots_adjust(
+        left=0.1 if y_name else 0.02,
+        top=0.92 if title else 0.97,
+        bottom=0.13 if x_name else 0.03,
+    )
+    axes.set_title(shown(title), fontsize=FONT_POINTS + 1, color=INK, loc="left", family=font_families())
+    axes.set_xlabel(x_name, fontsize=FONT_POINTS, color=INK)
+    axes.set_ylabel(y_name, fontsize=FONT_POINTS, color=INK)
+    axes.tick_params(labelsize=FONT_POINTS, colors=INK, length=3)
+    axes.grid(True, color=PALE, alpha=0.3, linewidth=0.6)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(INK)
+    return figure, axes
+
+
+def shown(name: str) -> str:
+    """Safe for matplotlib: a dollar sign would start a formula, a leading underscore hides a legend entry."""
+    text = " ".join(name.split())
+    text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    text = text.replace("$", r"\$")
+    return "\N{ZERO WIDTH SPACE}" + text if text.startswith("_") else text
+
+
+def right_edge(names: Iterable[str], columns: int = 1) -> float:
+    """Where the axes must end, as a fraction of the width, so that the longest name fits at their right."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    font = FontProperties(family=font_families())
+    with quiet_about_letters():
+        widths = [TextPath((0, 0), shown(name), FONT_POINTS, font).get_extents().width for name in names]
+    longest_inches = max(widths, default=0.0) / 72 + 0.22  # and a leader line or a mark
+    return max(0.4, 0.98 - columns * longest_inches / WIDTH_INCHES)
+
+
+@contextlib.contextmanager
+def quiet_about_letters() -> Iterator[None]:
+    """A class name in a script without an installed font shows boxes; a warning a letter would help nobody."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield
+
+
+def font_families() -> list[str]:
+    """matplotlib's own font, then what is installed for other scripts."""
+    from matplotlib.font_manager import fontManager
+
+    installed = set(fontManager.get_font_names())
+    return ["DejaVu Sans", *(name for name in FALLBACK_FONTS if name in installed)]
+
+
+def say_empty(axes: Axes, words: str) -> None:
+    axes.text(
+        0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", color=PALE, fontsize=FONT_POINTS
+    )
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Names at the right ends of the lines, moved apart where they would overlap, each with a thin leader."""
+    if not ends:
+        return
+    if figure := axes.get_figure(root=True):
+        figure.subplots_adjust(right=right_edge(name for _, name, _ in ends))
+    low, high = axes.get_ylim()
+    gap = 0.058  # of the height of the axes: one line of letters
+    # From the line's end to the left edge of its name, whatever the box around the letters.
+    leader = {
+        "arrowstyle": "-",
+        "linewidth": 1.6,
+        "shrinkA": 2,
+        "shrinkB": 0,
+        "relpos": (0, 0.5),
+        "patchA": None,
+    }
+    ordered = sorted(ends)
+    wanted = [(value - low) / (high - low) for value, _, _ in ordered]
+    for (_, name, colour), start, place in zip(ordered, wanted, _apart(wanted, gap), strict=True):
+        axes.annotate(
+            shown(name),
+            xy=(1.0, start),
+            xytext=(1.035, place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=INK,
+            fontsize=FONT_POINTS,
+            family=font_families(),
+            va="center",
+            annotation_clip=False,
+            arrowprops=leader | {"color": colour},
+        )
+
+
+def _apart(wanted: Sequence[float], gap: float) -> list[float]:
+    """Ascending places at least `gap` apart, near the wanted ones: clashing neighbours share their middle."""
+    blocks: list[tuple[float, int]] = []  # (middle, how many)
+    for place in wanted:
+        middle, count = place, 1
+        while blocks and blocks[-1][0] + gap * blocks[-1][1] / 2 > middle - gap * count / 2:
+            other, many = blocks.pop()
+            middle = (other * many + middle * count) / (many + count)
+            count += many
+        blocks.append((middle, count))
+    return [middle + gap * (i - (count - 1) / 2) for middle, count in blocks for i in range(count)]

@@ -1,0 +1,254 @@
+"""Figures for print and page: every function returns a matplotlib `Figure` that belongs to nobody else.
+
+No global state is touched: no pyplot, no backend switch, no default style. `save` writes the same bytes for the
+same figure on the same machine.
+
+    save(learning_curves({"MaskCon": [[(0, 0.1), (10, 0.4)], [(0, 0.1), (10, 0.5)]]}), "figures/curves")
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.errors import UsageError
+from maskcon.report.axes import (
+    FONT_POINTS,
+    WIDTH_INCHES,
+    font_families,
+    label_ends,
+    new_axes,
+    quiet_about_letters,
+    right_edge,
+    say_empty,
+    shown,
+)
+from maskcon.report.gallery import retrieval_grid
+from maskcon.report.palette import INK, PALE, class_look, series_looks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from PIL import Image
+    from typing_extensions import TypeIs
+
+__all__ = [
+    "Curve",
+    "embedding_map",
+    "learning_curves",
+    "loss_curves",
+    "png_bytes",
+    "retrieval_grid",
+    "save",
+    "svg_text",
+]
+
+Curve = Sequence[tuple[float, float | None]]  # (epoch or step, value)
+
+MOST_CLASSES_IN_COLOUR = 24  # more fine classes than this are coloured by their coarse class
+MOST_POINTS_IN_LINE = 600
+PRINT_DPI = 200
+
+
+def learning_curves(
+    curves: Mapping[str, Curve | Sequence[Curve]],
+    floor: float | None = None,
+    ceiling: float | None = None,
+    *,
+    title: str = "",
+) -> Figure:
+    """Recall@1 (fractions) by epoch, one line a label; several seeds give the mean and a band of ± one
+    sample standard deviation. `floor` (raw pixels) and `ceiling` (fine labels) are drawn across.
+    """
+    figure, axes = new_axes(title, "epoch", "recall@1, %")
+    ends: list[tuple[float, str, str]] = []
+    looks = series_looks(curves)
+    for name, given in curves.items():
+        epochs, means, spreads = _over_seeds(_as_seeds(given))
+        if not epochs:
+            continue
+        colour, marker = looks[name]
+        means, spreads = 100 * means, 100 * spreads
+        axes.fill_between(epochs, means - spreads, means + spreads, color=colour, alpha=0.18, linewidth=0)
+        every = max(1, len(epochs) // 8)
+        dashes = "--" if name == "SupFINE" else "-"
+        axes.plot(
+            epochs,
+            means,
+            color=colour,
+            marker=marker,
+            markevery=every,
+            markersize=4,
+            linewidth=1.6,
+            ls=dashes,
+        )
+        ends.append((float(means[-1]), name, colour))
+    for value, name in ((floor, "raw pixels"), (ceiling, "fine labels")):
+        if value is not None:
+            axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
+            ends.append((100 * value, name, PALE))
+    if not ends:
+        say_empty(axes, "no evaluation yet")
+    axes.margins(x=0.02)
+    label_ends(axes, ends)
+    return figure
+
+
+def loss_curves(curves: Mapping[str, Curve], *, chance: float | None = None, title: str = "") -> Figure:
+    """Loss by step, one line a label; long runs are averaged in equal stretches. NaN leaves a gap.
+
+    `chance` draws the loss of a network that tells nothing apart: log(1 + K).
+    """
+    figure, axes = new_axes(title, "step", "loss")
+    ends: list[tuple[float, str, str]] = []
+    looks = series_looks(curves)
+    for name, curve in curves.items():
+        steps, values = _thinned(curve)
+        known = values[np.isfinite(values)]
+        if not known.size:
+            continue
+        colour, _ = looks[name]
+        axes.plot(steps, values, color=colour, linewidth=1.2)
+        ends.append((float(known[-1]), name, colour))
+    if chance is not None:
+        axes.axhline(chance, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
+        ends.append((chance, "log(1 + K)", PALE))
+    if not ends:
+        say_empty(axes, "no step yet")
+    axes.margins(x=0.02)
+    label_ends(axes, ends)
+    return figure
+
+
+def embedding_map(
+    points: NDArray[Any],
+    labels: Sequence[int] | NDArray[Any],
+    names: Sequence[str],
+    *,
+    coarse: Sequence[int] | NDArray[Any] | None = None,
+    coarse_names: Sequence[str] | None = None,
+    title: str = "",
+) -> Figure:
+    """Points [N, 2] coloured and marked by label [N]; by coarse label where the labels are too many to tell."""
+    positions = np.asarray(points, dtype=np.float64)
+    kinds = np.asarray(labels, dtype=np.int64)
+    if positions.ndim != 2 or positions.shape[1] != 2 or kinds.shape != positions.shape[:1]:
+        raise UsageError(
+            f"a map needs points [N, 2] and labels [N], not {list(positions.shape)}, {list(kinds.shape)}"
+        )
+    if len(names) > MOST_CLASSES_IN_COLOUR and coarse is not None and coarse_names is not None:
+        kinds, names = np.asarray(coarse, dtype=np.int64), coarse_names
+    figure, axes = new_axes(title, "", "")
+    figure.set_size_inches(WIDTH_INCHES, WIDTH_INCHES * 0.75)
+    axes.set_axis_off()  # the axes of a map have no unit
+    size = float(np.clip(3000 / max(1, len(positions)), 5, 36))
+    found = np.unique(kinds).tolist()
+    shown_names = [shown(str(names[kind])) if 0 <= kind < len(names) else f"class {kind}" for kind in found]
+    for kind, name in zip(found, shown_names, strict=True):
+        colour, marker = class_look(kind)
+        x, y = positions[kinds == kind].T
+        axes.scatter(x, y, s=size, c=colour, marker=marker, linewidths=0, alpha=0.85, label=name)
+    if not found:
+        say_empty(axes, "no points")
+        return figure
+    axes.set_aspect("equal", adjustable="datalim")
+    if len(found) <= 2 * MOST_CLASSES_IN_COLOUR:
+        columns = 1 + (len(found) - 1) // MOST_CLASSES_IN_COLOUR
+        figure.subplots_adjust(right=right_edge(shown_names, columns))
+        axes.legend(
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            prop={"size": FONT_POINTS - 1, "family": font_families()},
+            frameon=False,
+            ncols=columns,
+            labelcolor=INK,
+            handletextpad=0.1,
+            markerscale=math.sqrt(30 / size),
+        )
+    return figure
+
+
+def save(figure: Figure | Image.Image, path_stem: str | os.PathLike[str]) -> list[Path]:
+    """Write `<stem>.png` and `<stem>.svg` (a picture: the PNG alone), free of dates; returns the paths."""
+    stem = Path(path_stem)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    written = [stem.with_name(stem.name + ".png")]
+    written[0].write_bytes(png_bytes(figure))
+    if not _is_picture(figure):
+        written.append(stem.with_name(stem.name + ".svg"))
+        written[1].write_text(svg_text(figure), encoding="utf-8")
+    return written
+
+
+def png_bytes(figure: Figure | Image.Image) -> bytes:
+    """The figure as PNG on white, or the picture as it is."""
+    stream = io.BytesIO()
+    if _is_picture(figure):
+        figure.save(stream, format="PNG", optimize=True)
+    else:
+        with quiet_about_letters():
+            figure.savefig(
+                stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None}
+            )
+    return stream.getvalue()
+
+
+def svg_text(figure: Figure) -> str:
+    """The figure as SVG without background. Letters are drawn as paths, so every machine shows the same."""
+    import matplotlib
+
+    stream = io.StringIO()
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    # The salt makes the identifiers inside the file repeatable; the settings return to what they were.
+    with matplotlib.rc_context({"svg.hashsalt": "maskcon", "svg.fonttype": "path"}), quiet_about_letters():
+        figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
+    return stream.getvalue()
+
+
+def _is_picture(figure: Figure | Image.Image) -> TypeIs[Image.Image]:
+    from PIL import Image
+
+    return isinstance(figure, Image.Image)
+
+
+def _as_seeds(given: Curve | Sequence[Curve]) -> list[Curve]:
+    """One curve or one a seed, told apart by their first element."""
+    if not given:
+        return []
+    first = given[0]
+    if isinstance(first, tuple) and len(first) == 2 and not isinstance(first[0], Sequence):
+        return [given]  # type: ignore[list-item]
+    return list(given)  # type: ignore[arg-type]
+
+
+def _over_seeds(seeds: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], NDArray[np.float64]]:
+    """Epochs, means and sample standard deviations (0 for one seed); an epoch averages the seeds that reached it."""
+    values: dict[float, list[float]] = {}
+    for curve in seeds:
+        for epoch, value in curve:
+            if value is not None and math.isfinite(value):
+                values.setdefault(float(epoch), []).append(float(value))
+    epochs = sorted(values)
+    means = np.array([statistics.fmean(values[epoch]) for epoch in epochs])
+    spreads = np.array([statistics.stdev(values[e]) if len(values[e]) > 1 else 0.0 for e in epochs])
+    return epochs, means, spreads
+
+
+def _thinned(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Steps and values, at most MOST_POINTS_IN_LINE: stretches of equal length become their means."""
+    steps = np.array([step for step, _ in curve], dtype=np.float64)
+    values = np.array([math.nan if value is None else value for _, value in curve], dtype=np.float64)
+    values[~np.isfinite(values)] = math.nan
+    stretch = -(-len(steps) // MOST_POINTS_IN_LINE) if len(steps) else 1
+    if stretch == 1:
+        return steps, values
+    cuts = np.arange(0, len(steps), stretch)
+    counts = np.add.reduceat(np.ones(len(steps)), cuts)
+    return np.add.reduceat(steps, cuts) / counts, np.add.reduceat(values, cuts) / counts

@@ -1,0 +1,142 @@
+"""Pictures made of many small images: rows of retrieved neighbours, and the sheet of thumbnails of a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.errors import UsageError
+from maskcon.report.palette import RIGHT, WRONG
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw
+
+TILE_PIXELS = 72
+FRAME_PIXELS = 4
+GAP_PIXELS = 6
+HEAD_PIXELS = 22
+NEUTRAL = "#808080"  # seen on white and on black
+
+
+def retrieval_grid(
+    images: NDArray[np.uint8],
+    queries: Sequence[int] | NDArray[Any],
+    neighbours: Sequence[Sequence[int]] | NDArray[Any],
+    correct: NDArray[Any] | None,
+) -> Image.Image:
+    """One row a query: the query at the left, its neighbours, nearest first, at the right.
+
+    images [N, C, H, W] uint8; queries [Q] and neighbours [Q, k] are rows of `images`; correct [Q, k] is true
+    where the neighbour is of the query's class, drawn as a green frame with a tick, else a red frame with a
+    cross: to be read without colour too. None, where the truth is unknown, draws plain frames.
+    The background is transparent.
+    """
+    from PIL import Image, ImageDraw
+
+    asked = np.asarray(queries, dtype=np.int64).reshape(-1)
+    found = np.asarray(neighbours, dtype=np.int64).reshape(len(asked), -1)
+    _check_rows(images, asked, found, correct)
+    step = TILE_PIXELS + 2 * FRAME_PIXELS + GAP_PIXELS
+    columns = 1 + found.shape[1]
+    width = columns * step + GAP_PIXELS  # the query stands a gap apart from the rest
+    picture = Image.new("RGBA", (max(1, width), HEAD_PIXELS + max(1, len(asked)) * step), (0, 0, 0, 0))
+    draw = ImageDraw.Draw(picture)
+    _head(draw, columns, step)
+    for row, query in enumerate(asked.tolist()):
+        top = HEAD_PIXELS + row * step
+        _place(picture, draw, images[query], (0, top), NEUTRAL, None)
+        for rank, neighbour in enumerate(found[row].tolist()):
+            left = (1 + rank) * step + GAP_PIXELS
+            right = None if correct is None else bool(correct[row][rank])
+            colour = NEUTRAL if right is None else RIGHT if right else WRONG
+            _place(picture, draw, images[neighbour], (left, top), colour, right)
+    return picture
+
+
+def sprite_sheet(images: NDArray[np.uint8], tile: int = 48) -> tuple[Image.Image, int]:
+    """All images [N, C, H, W] as square thumbnails on one sheet, row by row; returns it and its columns."""
+    from PIL import Image
+
+    columns = max(1, math.ceil(math.sqrt(len(images))))
+    rows = max(1, -(-len(images) // columns))
+    sheet = Image.new("RGB", (columns * tile, rows * tile), (0, 0, 0))
+    for index, image in enumerate(images):
+        thumbnail = _tile(image, tile)
+        sheet.paste(thumbnail, ((index % columns) * tile, (index // columns) * tile))
+    return sheet, columns
+
+
+def _check_rows(
+    images: NDArray[np.uint8],
+    asked: NDArray[np.int64],
+    found: NDArray[np.int64],
+    correct: NDArray[Any] | None,
+) -> None:
+    for name, rows in (("query", asked), ("neighbour", found)):
+        if rows.size and (rows.min() < 0 or rows.max() >= len(images)):
+            raise UsageError(
+                f"{name} rows reach from {rows.min()} to {rows.max()}, but there are {len(images)} images"
+            )
+    if correct is not None and np.shape(correct) != found.shape:
+        raise UsageError(f"correct has shape {list(np.shape(correct))}, neighbours {list(found.shape)}")
+
+
+def _head(draw: ImageDraw.ImageDraw, columns: int, step: int) -> None:
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(size=14)
+    for column in range(columns):
+        words = "query" if column == 0 else str(column)
+        left = column * step + (GAP_PIXELS if column else 0) + TILE_PIXELS / 2 + FRAME_PIXELS
+        draw.text((left, HEAD_PIXELS / 2), words, fill=NEUTRAL, font=font, anchor="mm")
+
+
+def _place(
+    picture: Image.Image,
+    draw: ImageDraw.ImageDraw,
+    image: NDArray[np.uint8],
+    corner: tuple[int, int],
+    colour: str,
+    right: bool | None,
+) -> None:
+    """One framed tile, with a tick or a cross in its lower right corner."""
+    left, top = corner
+    side = TILE_PIXELS + 2 * FRAME_PIXELS
+    draw.rectangle((left, top, left + side - 1, top + side - 1), fill=colour)
+    picture.paste(_tile(image, TILE_PIXELS), (left + FRAME_PIXELS, top + FRAME_PIXELS))
+    if right is None:
+        return
+    badge = 22
+    x, y = left + side - badge, top + side - badge
+    draw.rectangle((x, y, x + badge - 1, y + badge - 1), fill=colour)
+    if right:
+        draw.line((x + 5, y + 11, x + 9, y + 16, x + 17, y + 6), fill="white", width=3, joint="curve")
+    else:
+        draw.line((x + 6, y + 6, x + 16, y + 16), fill="white", width=3)
+        draw.line((x + 16, y + 6, x + 6, y + 16), fill="white", width=3)
+
+
+def _tile(image: NDArray[np.uint8], side: int) -> Image.Image:
+    """An image [C, H, W] as a square: small ones by whole multiples, so that pixels stay crisp; never cropped."""
+    from PIL import Image
+
+    if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
+        raise UsageError(
+            f"images must be uint8 [C, H, W] with 1 or 3 channels, not {image.dtype} {list(image.shape)}"
+        )
+    channels = np.repeat(image, 3, axis=0) if image.shape[0] == 1 else image
+    picture = Image.fromarray(np.ascontiguousarray(channels.transpose(1, 2, 0)))
+    largest = max(picture.size)
+    if largest * 2 <= side:
+        factor = side // largest
+        picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+    elif largest != side:
+        size = (max(1, round(picture.width * side / largest)), max(1, round(picture.height * side / largest)))
+        picture = picture.resize(size, Image.Resampling.LANCZOS)
+    square = Image.new("RGB", (side, side), (0, 0, 0))
+    square.paste(picture, ((side - picture.width) // 2, (side - picture.height) // 2))
+    return square

@@ -1,0 +1,83 @@
+"""What the journals of several runs say of their settings: which they share, which set them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from maskcon.report.formats import Table
+from maskcon.report.tables import METHOD_NAMES
+
+Events = Sequence[Mapping[str, Any]]  # a journal, as read_journal gives it
+
+
+def curve_names(journals: Mapping[str, Events]) -> dict[str, str]:
+    """Runs that differ only in their seed share a name, and so become one line."""
+    kinds: dict[str, tuple[str, tuple[Any, ...]]] = {}
+    for label, events in journals.items():
+        settings = settings_of(events)
+        method = settings.get("method")
+        if method is None:
+            kinds[label] = (label, ())
+            continue
+        rest = tuple(sorted((key, repr(value)) for key, value in settings.items() if key != "seed"))
+        kinds[label] = (METHOD_NAMES.get(str(method), str(method)), rest)
+    by_name: dict[str, set[tuple[Any, ...]]] = {}
+    for name, rest in kinds.values():
+        by_name.setdefault(name, set()).add(rest)
+    return {label: name if len(by_name[name]) == 1 else label for label, (name, _) in kinds.items()}
+
+
+def settings_of(events: Events) -> dict[str, Any]:
+    """The settings of a run's `start` line, flat: nested ones get dotted names.
+
+    A line that keeps them under `settings` or `config` may tell a time or a folder beside; those make no
+    difference between runs and are left out.
+    """
+    start = next((event for event in events if event.get("kind") == "start"), {})
+    inner = start.get("settings", start.get("config"))
+    flat: dict[str, Any] = {}
+
+    def add(prefix: str, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            if isinstance(value, Mapping):
+                add(f"{prefix}{key}.", value)
+            else:
+                flat[f"{prefix}{key}"] = value
+
+    outer = {key: value for key, value in start.items() if key not in ("kind", "step", "epoch", "time")}
+    add("", inner if isinstance(inner, Mapping) else outer)
+    return flat
+
+
+def settings_tables(journals: Mapping[str, Events]) -> list[Table]:
+    """What all runs share, and below what sets them apart."""
+    by_run = {label: settings for label, events in journals.items() if (settings := settings_of(events))}
+    if not by_run:
+        return []
+    keys = list(dict.fromkeys(key for settings in by_run.values() for key in settings))
+    shared = [key for key in keys if len({repr(settings.get(key)) for settings in by_run.values()}) == 1]
+    apart = [key for key in keys if key not in shared]
+    tables: list[Table] = []
+    if apart:
+        tables.append(Table(["Run", *apart], _rows_apart(by_run, apart), "What sets the runs apart"))
+    first = next(iter(by_run.values()))
+    if shared:
+        title = "What all runs share" if len(by_run) > 1 else ""
+        tables.append(Table(["Setting", "Value"], [[key, str(first[key])] for key in shared], title))
+    return tables
+
+
+def _rows_apart(by_run: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) -> list[list[str]]:
+    """One row for runs that differ only in their seed, with all their seeds."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for label, settings in by_run.items():
+        values = tuple(repr(settings.get(key)) for key in keys if key != "seed")
+        alike.setdefault(values, []).append(label)
+    rows: list[list[str]] = []
+    for labels in alike.values():
+        row = [", ".join(labels)]
+        for key in keys:
+            row.append(", ".join(dict.fromkeys(str(by_run[label].get(key, "")) for label in labels)))
+        rows.append(row)
+    return rows

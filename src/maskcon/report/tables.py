@@ -1,0 +1,243 @@
+"""What the `result.json` of several runs says together: mean and spread over seeds, floor, ceiling, best."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskcon.errors import CorruptFileError, UsageError
+from maskcon.report.formats import Cell, Table
+
+__all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table", "read_result"]
+
+Result = Mapping[str, Any]
+
+# In the paper's order; the last is trained on fine labels and bounds the others from above.
+METHOD_NAMES = {
+    "selfcon": "SelfCon",
+    "nnclr": "NNCLR",
+    "ascl": "ASCL",
+    "supce": "SupCE",
+    "supcon": "SupCon",
+    "grafit": "Grafit",
+    "coins": "CoIns",
+    "maskcon": "MaskCon",
+    "supfine": "SupFINE",
+}
+MISSING = "–"  # noqa: RUF001 (an en dash is what is meant)
+
+# Runs are averaged only if they agree in these; where a table holds several values, a column shows them.
+SHARED_SETTINGS = {"source": "Data", "preset": "Preset", "epochs": "Epochs"}
+METHOD_SETTINGS = {"w": "w", "tau": "τ"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but their seed."""
+
+    method: str
+    fine_labels: bool
+    shared: tuple[Any, ...]  # values of SHARED_SETTINGS
+    own: tuple[Any, ...]  # values of METHOD_SETTINGS
+    results: tuple[Result, ...]
+
+    @property
+    def name(self) -> str:
+        name = METHOD_NAMES.get(self.method, self.method)
+        return f"{name}, fine labels" if self.fine_labels and self.method != "supfine" else name
+
+    def label(self, others: Sequence[Group]) -> str:
+        """The method's name, with its settings where the same method appears with several."""
+        if not any(other.name == self.name and other.own != self.own for other in others):
+            return self.name
+        parts = zip(METHOD_SETTINGS.values(), self.own, strict=True)
+        shown = ", ".join(f"{symbol}={_plain(value)}" for symbol, value in parts if value is not None)
+        return f"{self.name} ({shown or 'default'})"
+
+
+def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The `result.json` of a finished run, checked for a method and its recall."""
+    try:
+        result = json.loads(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"no result at {path}; has the run ended? start it again to resume it") from None
+    except OSError as error:
+        raise UsageError(f"cannot read the result {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} is not JSON ({error}); evaluate the run again to write it") from error
+    if not isinstance(result, dict):
+        raise CorruptFileError(f"{path} holds no result; evaluate the run again to write it")
+    _check(result, str(path))
+    return result
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (n - 1); a single value has no spread.
+
+    >>> mean_and_spread([1.0, 3.0])
+    (2.0, 1.4142135623730951)
+    """
+    if not values:
+        raise UsageError("no values to average")
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def group_results(results: Sequence[Result]) -> list[Group]:
+    """Runs by method and settings: data sets as first met, the paper's order, then the method's settings.
+
+    A method that the paper does not name stands after its own, before those trained on fine labels.
+    """
+    runs: dict[tuple[str, bool, tuple[Any, ...], tuple[Any, ...]], list[Result]] = {}
+    for number, result in enumerate(results, start=1):
+        _check(result, f"result {number}")
+        method = str(result["method"])
+        fine_labels = method == "supfine" or result.get("labels") == "fine"
+        shared = tuple(_hashable(result.get(key)) for key in SHARED_SETTINGS)
+        own = tuple(_hashable(result.get(key)) for key in METHOD_SETTINGS)
+        runs.setdefault((method, fine_labels, shared, own), []).append(result)
+    groups = [Group(*key, tuple(members)) for key, members in runs.items()]
+    shared_order = list(dict.fromkeys(group.shared for group in groups))
+    method_order = [*METHOD_NAMES, *(g.method for g in groups if g.method not in METHOD_NAMES)]
+
+    def place(group: Group) -> tuple[Any, ...]:
+        own = tuple(math.inf if not isinstance(v, int | float) else v for v in group.own)
+        block = shared_order.index(group.shared)
+        return block, group.fine_labels, group.method == "supfine", method_order.index(group.method), own
+
+    return sorted(groups, key=place)
+
+
+def methods_table(
+    results: Sequence[Result],
+    ks: Sequence[int] = (1, 2, 5, 10),
+    *,
+    published: Mapping[str, Mapping[str, float]] | None = None,
+    title: str = "Recall@K on the test set, in percent",
+) -> Table:
+    """Methods by rows, recall@K by columns, in percent: the mean over seeds ± the sample standard deviation.
+
+    The raw pixels come first as the floor, training on fine labels last as the ceiling; per data set and
+    column the best method that saw coarse labels only is bold. `published` maps a method to the paper's
+    recall, `{"maskcon": {"1": 0.65}}`, and adds a column for the first K.
+    """
+    if not results:
+        raise UsageError("no results to compare; give the folder of at least one finished run")
+    groups = group_results(results)
+    varying = [
+        index for index in range(len(SHARED_SETTINGS)) if len({group.shared[index] for group in groups}) > 1
+    ]
+    columns = ["Method", *(list(SHARED_SETTINGS.values())[index] for index in varying)]
+    columns += [f"R@{k}" for k in ks]
+    columns += [f"R@{ks[0]}, paper"] if published else []
+    rows: list[list[str | Cell]] = []
+    for shared in dict.fromkeys(group.shared for group in groups):
+        block = [group for group in groups if group.shared == shared]
+        middle = [_plain(shared[index]) for index in varying]
+        rows += _block_rows(block, middle, ks, published)
+    return Table([*columns, "n"], rows, title, _notes(groups))
+
+
+def _block_rows(
+    block: Sequence[Group],
+    middle: list[str],
+    ks: Sequence[int],
+    published: Mapping[str, Mapping[str, float]] | None,
+) -> list[list[str | Cell]]:
+    """The rows of one data set: floor, methods, ceiling."""
+    rows: list[list[str | Cell]] = []
+    pixel_results = [
+        result["raw_pixels"] for group in block for result in group.results if result.get("raw_pixels")
+    ]
+    if pixel_results:
+        # Usually one deterministic number, repeated in each run's result.
+        distinct = list({json.dumps(dict(item), sort_keys=True): item for item in pixel_results}.values())
+        cells = [_recall_cell([_recall(item, k) for item in distinct], muted=True) for k in ks]
+        paper = [Cell(MISSING, muted=True)] if published else []
+        count = Cell(str(len(distinct)) if len(distinct) > 1 else MISSING, muted=True)
+        rows.append([Cell("Raw pixels", muted=True), *middle, *cells, *paper, count])
+    best = {k: max((_shown_mean(g, k) for g in block if not g.fine_labels), default=-math.inf) for k in ks}
+    for group in block:
+        muted = group.fine_labels
+        cells = [
+            _recall_cell(
+                _group_recall(group, k),
+                muted=muted,
+                bold=not muted and math.isfinite(best[k]) and _shown_mean(group, k) == best[k],
+            )
+            for k in ks
+        ]
+        paper = []
+        if published:
+            value = published.get(group.method, {}).get(str(ks[0]))
+            paper = [_recall_cell([value], muted=muted)]
+        label = Cell(group.label(block), muted=muted)
+        rows.append([label, *middle, *cells, *paper, Cell(str(len(group.results)), muted=muted)])
+    return rows
+
+
+def _notes(groups: Sequence[Group]) -> list[str]:
+    notes: list[str] = []
+    if any(len(group.results) > 1 for group in groups):
+        notes.append("Mean ± sample standard deviation over n runs with different seeds.")
+    if any(not group.fine_labels for group in groups):
+        notes.append("Bold (or a star): the best method trained on coarse labels only.")
+    if any(group.fine_labels for group in groups):
+        notes.append("SupFINE and other runs on fine labels show what full labelling would reach.")
+    for group in groups:
+        seeds = [result.get("seed") for result in group.results]
+        repeated = sorted({str(seed) for seed in seeds if seed is not None and seeds.count(seed) > 1})
+        if repeated:
+            shown = f"{group.label(groups)}: several runs with seed {', '.join(repeated)}"
+            notes.append(f"{shown}; the spread over seeds is larger than shown.")
+    return notes
+
+
+def _recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = False) -> Cell:
+    """Fractions in, percent out."""
+    known = [100.0 * value for value in values if value is not None]
+    if not known:
+        return Cell(MISSING, muted=muted)
+    mean, spread = mean_and_spread(known)
+    text = f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
+    return Cell(text, bold=bold, muted=muted, value=mean, spread=spread)
+
+
+def _shown_mean(group: Group, k: int) -> float:
+    """The mean as printed: two methods that print the same number share the bold type."""
+    known = [value for value in _group_recall(group, k) if value is not None]
+    return float(f"{100.0 * statistics.fmean(known):.2f}") if known else -math.inf
+
+
+def _group_recall(group: Group, k: int) -> list[float | None]:
+    return [_recall(result["recall"], k) for result in group.results]
+
+
+def _recall(recall: Mapping[Any, Any], k: int) -> float | None:
+    value = recall.get(str(k), recall.get(k))
+    if value is None or not math.isfinite(float(value)):
+        return None
+    return float(value)
+
+
+def _check(result: Result, where: str) -> None:
+    for key, kind in (("method", str), ("recall", Mapping)):
+        if not isinstance(result.get(key), kind):
+            raise UsageError(
+                f"{where} has no usable {key!r} ({result.get(key)!r}); is it a result.json of a run?"
+            )
+
+
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else json.dumps(value, sort_keys=True)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return MISSING
+    return f"{value:g}" if isinstance(value, float) else str(value)
