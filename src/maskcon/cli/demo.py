@@ -1,0 +1,35 @@
+"""`maskcon demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DEMO_METHODS = ("maskcon", "selfcon", "supce")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/demo"),
+    epochs: Annotated[int | None, typer.Option(help="Fewer for a quicker look.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; by default one a core.")] = None,
+) -> None:
+    """Train MaskCon, SelfCon and SupCE on the embedded pictures, and write a page that compares them.
+
+    Takes some minutes on two cores; needs no download. Open the page it names in a browser.
+    """
+    from maskcon.cli.compare import run_and_report
+
+    more = [] if epochs is None else ["--epochs", str(epochs)]
+    typer.echo(
+        "Fashion items, labelled only upper body / full length / footwear / bag, are to be told apart by kind "
+        "(shirt, coat, dress, ...).\nNo fine label is used in training.\n"
+    )
+    run_and_report(
+        [(name, out / name, ["embedded", "--method", name, *more]) for name in DEMO_METHODS],
+        out,
+        command="maskcon demo",
+        jobs=jobs,
+        title="What coarse labels can teach: the embedded pictures",
+    )

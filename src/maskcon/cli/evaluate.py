@@ -1,0 +1,35 @@
+"""`maskcon evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskcon.cli import options
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    data_root: options.DataRoot = None,
+    download: options.Download = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
+) -> None:
+    """Score a run again: embed its test images with the saved encoder and compute recall@K.
+
+    Example: `maskcon evaluate runs/embedded-maskcon-seed0 --json`
+    """
+    from maskcon.run import Run, score
+
+    finished = Run.open(run)
+    place = options.machine(data_root=data_root, download=download)
+    result = {**finished.result, **score(finished, place, device=device)}
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    from maskcon.cli.terminal import print_result
+
+    print_result(result, run)

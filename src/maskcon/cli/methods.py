@@ -1,0 +1,27 @@
+"""`maskcon methods`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def methods(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> None:
+    """List the training methods: what each does, which labels it sees, which settings it takes."""
+    from maskcon.methods import all_methods
+
+    known = all_methods()
+    if as_json:
+        keys = ("name", "title", "summary", "labels", "uses_w", "uses_tau")
+        typer.echo(json.dumps([{key: getattr(method, key) for key in keys} for method in known]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "labels", "settings", "what it does", box=None, pad_edge=False)
+    for method in known:
+        taken = [name for name, used in (("w", method.uses_w), ("tau", method.uses_tau)) if used]
+        table.add_row(method.name, method.labels, ", ".join(taken) or "-", method.summary)
+    Console().print(table)

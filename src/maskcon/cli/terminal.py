@@ -1,0 +1,100 @@
+"""What a person sees while a run goes on: a progress bar with speed and time left, and lines that matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from maskcon.config import RunConfig
+    from maskcon.sources import Dataset
+
+
+class Terminal:
+    """Announces a run on stderr; without a terminal it prints lines only, no bar."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._reading: Progress | None = None
+        self._start = 0
+        self._images = 0
+        self._first_seconds: float | None = None
+
+    def loading(self, done: int, total: int) -> None:
+        """Images read so far, for sources that take a while."""
+        if self._reading is None:
+            self._reading = Progress(
+                TextColumn("reading images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+                console=self.console, transient=True,
+            )  # fmt: skip
+            self._reading.add_task("", total=total)
+            self._reading.start()
+        self._reading.update(TaskID(0), completed=done, total=total)
+        if done >= total:
+            self._reading.stop()
+            self._reading = None
+
+    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
+        values = f"w={config.w:g} tau={config.tau:g} " if config.method in ("maskcon",) else ""
+        self.console.print(
+            f"[bold]{config.method}[/bold] {values}on {data.name}: {len(data.train)} images, "
+            f"{len(data.coarse_names)} coarse classes, {config.image_size} px; {config.backbone} of width "
+            f"{config.width}, {config.epochs} epochs, preset {config.preset}, seed {config.seed}"
+        )
+        self._start, self._images, self._first_seconds = done, 0, None
+        if self.console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                TextColumn("{task.fields[speed]}"), TimeRemainingColumn(), TextColumn("left"),
+                console=self.console,
+            )  # fmt: skip
+            self._task = self._bar.add_task("training", total=total, completed=done, speed="")
+            self._bar.start()
+
+    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:  # noqa: ARG002
+        if self._first_seconds is None:
+            self._first_seconds = seconds  # the first step warms caches up; speed is counted after it
+        else:
+            self._images += images
+        if self._bar is None:
+            return
+        elapsed = seconds - self._first_seconds
+        speed = f"{self._images / elapsed:,.0f} images/s" if elapsed > 0 else ""
+        self._bar.update(self._task, completed=done, speed=speed)
+        if math.isfinite(loss):
+            self._bar.update(self._task, description=f"loss {loss:.3f}")
+
+    def on_evaluation(self, values: Mapping[str, Any]) -> None:
+        shares = "  ".join(f"R@{k} {100 * share:.2f}" for k, share in values["recall"].items())
+        self.console.print(f"epoch {values['epoch']:>3}  {shares}  ({values['seconds']:.0f} s)")
+
+    def on_message(self, text: str) -> None:
+        self.console.print(text, style="yellow", markup=False)
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def print_result(result: Mapping[str, Any], folder: Path) -> None:
+    """Recall beside the raw-pixel floor."""
+    console = Console(highlight=False)
+    ks = list(result["recall"])
+    table = Table("recall (%)", *(f"R@{k}" for k in ks), box=None, pad_edge=False)
+    floor = result["raw_pixels"]
+    table.add_row("raw pixels", *(f"{100 * floor[k]:.2f}" for k in ks))
+    table.add_row(result["method"], *(f"{100 * result['recall'][k]:.2f}" for k in ks), style="bold")
+    console.print(table)
+    kind = "" if result.get("labels", "fine") == "fine" else " (no fine labels here: scored by coarse label)"
+    console.print(
+        f"{result['test_images']} images scored{kind}; {result['seconds']:.0f} s of training; run in {folder}"
+    )

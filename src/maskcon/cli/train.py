@@ -1,0 +1,98 @@
+"""`maskcon train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maskcon.cli import options
+
+if TYPE_CHECKING:
+    from maskcon.presets import Resolved
+
+
+def train(
+    source: options.Source,
+    method: Annotated[str, typer.Option(help="Training method, see `maskcon methods`.")] = "maskcon",
+    w: Annotated[float | None, typer.Option(help="Weight of the label term, 0 to 1.")] = None,
+    tau: Annotated[
+        float | None, typer.Option(help="Temperature of the soft relation; 0 and inf allowed.")
+    ] = None,
+    preset: options.Preset = "cpu",
+    epochs: options.Epochs = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; by default runs/SOURCE-METHOD-seedSEED.")
+    ] = None,
+    settings: options.Settings = None,
+    data_root: options.DataRoot = None,
+    download: options.Download = False,
+    strict: options.Strict = False,
+    device: options.Device = "auto",
+    devices: Annotated[int, typer.Option(help="Processes to train with, one a device.")] = 1,
+    threads: Annotated[int | None, typer.Option(help="CPU threads a process.")] = None,
+    checkpoint_every_seconds: Annotated[float, typer.Option(help="Time between checkpoints.")] = 60.0,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print every setting and where it comes from; train nothing.")
+    ] = False,
+) -> None:
+    """Train an encoder on coarse labels.
+
+    The same command again goes on where it was stopped, or says that it is finished.
+
+    Example: `maskcon train embedded --method maskcon --epochs 10 --set learning_rate=0.05`
+    """
+    from maskcon.presets import resolve
+
+    given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
+    overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
+    chosen = overrides.pop("method", method).lower()
+    resolved = resolve(source, method=chosen, preset=preset, overrides=overrides)
+    place = options.machine(
+        data_root=data_root,
+        device=device,
+        devices=devices,
+        threads=threads,
+        checkpoint_every_seconds=checkpoint_every_seconds,
+        tensorboard=tensorboard,
+        download=download,
+        strict=strict,
+    )
+    if dry_run:
+        _print_settings(resolved)
+        return
+    from maskcon.cli.terminal import Terminal, print_result
+    from maskcon.observer import Quiet
+    from maskcon.run import fit
+
+    run = fit(
+        source,
+        method=chosen,
+        preset=preset,
+        settings=overrides,
+        out=out,
+        machine=place,
+        announce=Quiet() if quiet else Terminal(),
+    )
+    if not quiet:
+        print_result(run.result, run.folder)
+
+
+def _print_settings(resolved: Resolved) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from maskcon.config import RunConfig
+    from maskcon.methods import method_named
+
+    method_named(resolved.config.method)
+    table = Table("setting", "value", "from", "meaning", box=None, pad_edge=False)
+    for key, value in resolved.config.model_dump().items():
+        meaning = RunConfig.model_fields[key].description or ""
+        shown = "(settled by the data)" if value is None and key != "weights" else str(value)
+        table.add_row(key, shown, resolved.reasons.get(key, "default"), meaning)
+    Console(width=None if Console().is_terminal else 200).print(table)

@@ -1,0 +1,116 @@
+"""Several runs side by side: each in a process of its own, resumable, several at a time on a CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from maskcon.errors import MaskconError
+from maskcon.report.journal import read_journal
+from maskcon.run_folder import JOURNAL, RESULT
+
+POLL_SECONDS = 0.5
+
+
+@dataclass
+class Job:
+    """One `maskcon train` to be run, and how far it is."""
+
+    label: str
+    folder: Path
+    arguments: Sequence[str]  # of `maskcon train`, without --out
+    share: float = 0.0
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    log: IO[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / RESULT).is_file()
+
+    def start(self, threads: int | None) -> None:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.log = self.folder.with_suffix(".log").open("wb")
+        command = [sys.executable, "-m", "maskcon", "train", *self.arguments, "--out", str(self.folder)]
+        environment = dict(os.environ)
+        if threads is not None:
+            command += ["--threads", str(threads)]
+            environment["OMP_NUM_THREADS"] = str(threads)
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+
+    def look(self) -> None:
+        """Update `share` from the journal the process writes."""
+        if self.finished:
+            self.share = 1.0
+            return
+        try:
+            events = read_journal(self.folder / JOURNAL)
+        except MaskconError:
+            return  # not there yet
+        total = next((event.get("total_steps") for event in events if event.get("kind") == "start"), None)
+        steps = [event["step"] for event in events if event.get("kind") == "step"]
+        if total and steps:
+            self.share = min(1.0, steps[-1] / total)
+
+    def reason(self) -> str:
+        """The last line the process printed: why it failed."""
+        text = self.folder.with_suffix(".log").read_text(encoding="utf-8", errors="replace").strip()
+        return text.splitlines()[-1] if text else "no output"
+
+
+def run_jobs(
+    jobs: Sequence[Job], *, at_once: int, threads: int | None, watch: Callable[[Sequence[Job]], None]
+) -> None:
+    """Run what is not finished, `at_once` at a time; the first failure stops the rest, resumably."""
+    waiting = [job for job in jobs if not job.finished]
+    active: list[Job] = []
+    try:
+        while waiting or active:
+            while waiting and len(active) < at_once:
+                job = waiting.pop(0)
+                job.start(threads)
+                active.append(job)
+            time.sleep(POLL_SECONDS)
+            for job in jobs:
+                job.look()
+            watch(jobs)
+            active = [job for job in active if not _ended(job)]
+    finally:
+        _stop(active)
+
+
+def _ended(job: Job) -> bool:
+    assert job.process is not None  # only started jobs are active
+    code = job.process.poll()
+    if code is None:
+        return False
+    if job.log is not None:
+        job.log.close()
+    if code != 0 or not job.finished:
+        raise MaskconError(
+            f"{job.label} failed (exit code {code}): {job.reason()}. All it said is in "
+            f"{job.folder.with_suffix('.log')}; the same command again goes on where it stopped"
+        )
+    job.share = 1.0
+    return True
+
+
+def _stop(jobs: Sequence[Job]) -> None:
+    """Ask the processes to save and stop, and wait for them: no orphans."""
+    for job in jobs:
+        if job.process is not None and job.process.poll() is None:
+            job.process.terminate()
+    for job in jobs:
+        if job.process is not None:
+            try:
+                job.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                job.process.kill()
+                job.process.wait()
+        if job.log is not None:
+            job.log.close()

@@ -1,0 +1,57 @@
+"""From rows of the data set to uint8 batches on the device."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+RESIDENT_BYTES = 4 << 30  # sets up to this size live on the device as one array
+
+
+class Feed:
+    """Images of a set by row number, as uint8 ``[B, C, H, W]`` and valid sizes ``[B, 2]`` or None.
+
+    A set that fits lives on the device whole, and a batch is one gather. A memory-mapped or larger one is read
+    batch by batch; `prefetch` reads the next batch while this one is being worked on.
+    """
+
+    def __init__(
+        self, images: NDArray[np.uint8], sizes: NDArray[np.int32] | None, device: torch.device
+    ) -> None:
+        self.device = device
+        self._sizes = None if sizes is None else torch.from_numpy(np.ascontiguousarray(sizes)).to(device)
+        self._array = images
+        self._resident: Tensor | None = None
+        if not isinstance(images, np.memmap) and images.nbytes <= RESIDENT_BYTES:
+            self._resident = torch.from_numpy(np.ascontiguousarray(images)).to(device)
+        self._reader = None if self._resident is not None else ThreadPoolExecutor(1, "maskcon-feed")
+        self._ahead: tuple[Tensor, Future[Tensor]] | None = None
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The images of these rows (a CPU tensor of row numbers)."""
+        sizes = None if self._sizes is None else self._sizes[rows.to(self.device)]
+        if self._resident is not None:
+            return self._resident[rows.to(self.device)], sizes
+        if self._ahead is not None and torch.equal(self._ahead[0], rows):
+            batch = self._ahead[1].result()
+        else:
+            batch = self._read(rows)
+        self._ahead = None
+        return batch.to(self.device, non_blocking=True), sizes
+
+    def prefetch(self, rows: Tensor) -> None:
+        """Start reading these rows, if reading is needed at all."""
+        if self._reader is not None:
+            self._ahead = (rows, self._reader.submit(self._read, rows))
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.shutdown(wait=True, cancel_futures=True)
+
+    def _read(self, rows: Tensor) -> Tensor:
+        batch = torch.from_numpy(np.ascontiguousarray(self._array[rows.numpy()]))
+        return batch.pin_memory() if self.device.type == "cuda" else batch

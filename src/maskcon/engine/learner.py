@@ -1,0 +1,143 @@
+"""All that changes during training, in one object: encoders, bank, optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from maskcon.bank import MemoryBank
+from maskcon.config import RunConfig
+from maskcon.encoder import (
+    Backbone,
+    Model,
+    MomentumPair,
+    build_backbone,
+    build_model,
+    freeze_batchnorm,
+    synchronize_batchnorm,
+)
+from maskcon.encoder.weights import load_weights
+from maskcon.engine.checkpoint import Checkpoint
+from maskcon.engine.distributed import Processes
+from maskcon.engine.randomness import generator
+from maskcon.errors import UsageError
+from maskcon.methods import Method
+
+
+@dataclass
+class Learner:
+    """What a step reads and writes.
+
+    `query` is the query model as the training loop calls it (wrapped for several processes), `model` the same
+    model bare. `pair` and `bank` are None for a method without contrast.
+    """
+
+    method: Method
+    model: Model
+    query: nn.Module
+    pair: MomentumPair | None
+    bank: MemoryBank | None
+    optimizer: torch.optim.Optimizer
+    processes: Processes
+    notes: list[str]
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values that, loaded into a fresh learner, make it this one."""
+        tensors = {f"query.{name}": value for name, value in self.model.state_dict().items()}
+        if self.pair is not None:
+            tensors |= {f"key.{name}": value for name, value in self.pair.key.state_dict().items()}
+        if self.bank is not None:
+            tensors |= {f"bank.{name}": value for name, value in self.bank.state_dict().items()}
+        for number, entry in self.optimizer.state_dict()["state"].items():
+            for name, value in entry.items():
+                tensors[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
+        scaler = self.processes.fabric.strategy.precision.state_dict()
+        return tensors, {"precision": scaler}
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take over a saved state, in place."""
+        tensors = checkpoint.tensors
+        self.model.load_state_dict(_under(tensors, "query."))
+        if self.pair is not None:
+            self.pair.key.load_state_dict(_under(tensors, "key."))
+        if self.bank is not None:
+            self.bank.load_state_dict(_under(tensors, "bank."))
+        entries: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under(tensors, "optimizer.").items():
+            number, _, field = name.partition(".")
+            entries.setdefault(int(number), {})[field] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        precision = checkpoint.values["learner"]["precision"]
+        if precision:
+            self.processes.fabric.strategy.precision.load_state_dict(precision)
+
+
+def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False) -> Backbone:
+    """The backbone a config describes, with fresh weights."""
+    if config.image_size is None:
+        raise UsageError("image_size is open; the data set settles it before an encoder is built")
+    own_shape = {} if config.backbone.startswith("hf:") else {"width": config.width, "norm": config.norm}
+    return build_backbone(
+        config.backbone,
+        image_size=config.image_size,
+        in_channels=in_channels,
+        stem=config.stem,
+        download=download,
+        **own_shape,  # type: ignore[arg-type]
+    )
+
+
+def build_learner(
+    config: RunConfig,
+    method: Method,
+    processes: Processes,
+    *,
+    in_channels: int,
+    classes: int,
+    download: bool = False,
+) -> Learner:
+    """A learner at step 0, the same on every process and at every call with the same config."""
+    notes: list[str] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator(config.seed, "initial weights").initial_seed())
+        backbone = build_encoder(config, in_channels=in_channels, download=download)
+        model = build_model(
+            backbone,
+            projection=config.projection_dim if method.contrasts else None,
+            hidden=config.projector_hidden,
+            projector_norm=config.projector_norm,
+            coarse_classes=classes if method.classifies(config.w) else None,
+        )
+    if config.weights is not None:
+        notes += load_weights(backbone, config.weights, download=download)
+    if config.batchnorm == "frozen":
+        freeze_batchnorm(model)
+    elif config.batchnorm == "sync":
+        model = cast(Model, synchronize_batchnorm(model))
+    model.train()
+    if config.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    pair = bank = None
+    if method.contrasts:
+        pair = MomentumPair(model, buffers=config.key_buffers, key_batchnorm=config.key_batchnorm)
+        pair.key.to(processes.device)
+        bank = MemoryBank(config.bank_size, config.projection_dim, device=processes.device)
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
+        weight_decay=config.weight_decay,
+        foreach=True,
+    )
+    query, optimizer = processes.fabric.setup(model, optimizer)
+    return Learner(method, model, query, pair, bank, optimizer, processes, notes)
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,186 @@
+"""One training step, to be read beside section 3 of the paper.
+
+Letters in shapes: G rows of the global batch, B rows of this process's share of it, K bank, D projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from maskcon.config import RunConfig
+from maskcon.engine.feed import Feed
+from maskcon.engine.learner import Learner
+from maskcon.engine.randomness import generator, uniforms
+from maskcon.errors import TrainingError
+from maskcon.losses import relation_loss
+from maskcon.methods import RelationInputs
+
+
+class ViewPolicy(Protocol):
+    """An augmentation that draws nothing itself: it reads one row of uniforms a sample (maskcon.views)."""
+
+    @property
+    def draws(self) -> int: ...
+
+    def __call__(
+        self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Training images and what may be known about them, all on the device but `feed`'s larger sets."""
+
+    feed: Feed
+    labels: Tensor  # [N] coarse labels; the fine ones for a method that sees those
+    index: Tensor  # [N] sample numbers
+    query_view: ViewPolicy
+    key_view: ViewPolicy
+    normalise: Callable[[Tensor], Tensor]
+    image_size: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the run a step is; with the seed it decides every random draw."""
+
+    epoch: int
+    step: int  # global, from 0
+    w: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Numbers of a step, left on the device until someone reads them."""
+
+    loss: Tensor
+    contrast: Tensor | None  # mean contrastive loss; log(1+K) when nothing is learnt
+    cross_entropy: Tensor | None
+    gradient_norm: Tensor
+
+
+def train_step(
+    learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor
+) -> StepReport:
+    """Learn from one global batch, given by its row numbers ``[G]``."""
+    method, bank, pair = learner.method, learner.bank, learner.pair
+    share = learner.processes.share(len(rows))
+    device = learner.processes.device
+    labels = data.labels[rows.to(device)]  # [G]
+    index = data.index[rows.to(device)]  # [G]
+    for group in learner.optimizer.param_groups:
+        group["lr"] = place.learning_rate
+
+    if pair is not None and config.key_update == "before":
+        pair.update(config.key_momentum)
+    output = learner.query(make_views(data, config, place, rows, "query", share))
+    losses = torch.zeros(len(output.features), device=device)  # [B]
+    contrast = cross_entropy = None
+
+    if pair is not None and bank is not None and method.relation is not None:
+        keys = encode_keys(learner, data, config, place, rows)  # [G, D], the same on every process
+        inputs = RelationInputs(
+            keys=keys[share],
+            coarse=labels[share],
+            index=index[share] if config.exclude_own_keys else None,
+            bank_keys=bank.keys,
+            bank_coarse=bank.coarse,
+            bank_index=bank.index if config.exclude_own_keys else None,
+            w=place.w,
+            tau=config.tau,
+        )
+        relation = method.relation(inputs)  # [B, 1+K]
+        contrast = relation_loss(
+            output.projection, keys[share], bank.keys, relation, config.contrast_temperature
+        )
+        losses = losses + method.contrast_weight(place.w) * contrast
+    if output.logits is not None:
+        cross_entropy = torch.nn.functional.cross_entropy(
+            output.logits.float(), labels[share], reduction="none"
+        )
+        losses = losses + method.cross_entropy_weight(place.w) * cross_entropy
+
+    # Gradients are averaged over processes; shares may differ by a row, so each row is weighed exactly.
+    loss = losses.sum() * (learner.processes.count / len(rows))
+    learner.optimizer.zero_grad(set_to_none=True)
+    learner.processes.fabric.backward(loss)
+    gradient_norm = _finite_gradient_norm(learner, config, place, loss)
+    learner.optimizer.step()
+
+    if pair is not None and bank is not None:
+        if config.key_update == "after":
+            pair.update(config.key_momentum)
+        bank.enqueue(keys, labels, index)
+    mean = learner.processes.mean
+    return StepReport(
+        mean(loss.detach()),
+        None if contrast is None else mean(contrast.detach().mean()),
+        None if cross_entropy is None else mean(cross_entropy.detach().mean()),
+        gradient_norm,
+    )
+
+
+def make_views(
+    data: TrainingData, config: RunConfig, place: Place, rows: Tensor, purpose: str, part: slice | Tensor
+) -> Tensor:
+    """Normalised views of `rows[part]`: drawn as for the whole global batch, made for this part only."""
+    policy = data.query_view if purpose == "query" else data.key_view
+    table = uniforms(len(rows), policy.draws, config.seed, purpose, place.epoch, place.step)[part]
+    images, sizes = data.feed.take(rows[part])
+    views = policy(images, table.to(images.device, non_blocking=True), size=data.image_size, sizes=sizes)
+    views = data.normalise(views)
+    return views.contiguous(memory_format=torch.channels_last) if config.channels_last else views
+
+
+@torch.no_grad()
+def encode_keys(
+    learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor
+) -> Tensor:
+    """Keys of the whole global batch, ``[G, D]``, in its order.
+
+    With several processes and local BatchNorm, a process encodes the keys of a shuffled part, as MoCo does:
+    a query and its key must not share batch statistics that give the match away. Since views follow from
+    the seed alone, each process makes the views of its part itself and no image travels.
+    """
+    processes = learner.processes
+    share = processes.share(len(rows))
+    order = torch.arange(len(rows))
+    if processes.count > 1 and config.batchnorm == "local" and config.norm == "batch":
+        order = torch.randperm(
+            len(rows), generator=generator(config.seed, "shuffle", place.epoch, place.step)
+        )
+    views = make_views(data, config, place, rows, "key", order[share])
+    assert learner.pair is not None  # only contrastive methods get here
+    with processes.fabric.autocast():
+        keys = processes.gather(learner.pair.encode_keys(views), len(rows))
+    restored = torch.empty_like(keys)
+    restored[order.to(keys.device)] = keys
+    return restored
+
+
+def _finite_gradient_norm(learner: Learner, config: RunConfig, place: Place, loss: Tensor) -> Tensor:
+    """Norm of the gradient; a NaN or Inf in it stops the run before it reaches the weights.
+
+    The gradients are the same on every process, so all of them stop together. Under float16 the loss scaler
+    expects an overflow now and then and skips that update itself; there only the loss is looked at.
+    """
+    gradients = [p.grad for p in learner.model.parameters() if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
+    watched = loss.detach() if config.precision == "16-mixed" else norm
+    if not bool(torch.isfinite(watched)):
+        raise TrainingError(
+            f"the loss or its gradient became NaN or Inf at step {place.step} of epoch {place.epoch + 1} "
+            f"(loss {loss.item():.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. "
+            f"Lower --set learning_rate (now {config.learning_rate:g}), raise --set warmup_epochs, "
+            "or use --set precision=32-true"
+        )
+    return norm.detach()

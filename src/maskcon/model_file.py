@@ -1,0 +1,95 @@
+"""The trained encoder as one file: weights under the usual names, and all it takes to embed new images."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from maskcon import views
+from maskcon.encoder import Backbone, build_backbone
+from maskcon.errors import CorruptFileError, UsageError
+
+_KEY = "maskcon"  # the one entry of the header: several would be written in no fixed order
+
+
+@dataclass(frozen=True)
+class EncoderFacts:
+    """What an image must go through before this encoder, and how to build it."""
+
+    backbone: str
+    width: int
+    stem: Literal["auto", "small", "imagenet", "stride2"]
+    norm: Literal["batch", "group"]
+    in_channels: int
+    image_size: int
+    test_resize: Literal["shorter", "both"]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @property
+    def canvas(self) -> int:
+        """Side that larger images are shrunk to before the view is cut from them."""
+        return canvas_for(self.image_size)
+
+    def normalise(self, images: Tensor) -> Tensor:
+        return views.normalise(images, self.mean, self.std)
+
+
+def canvas_for(image_size: int) -> int:
+    """Side of the stored image for views of this size: small ones as they are, large ones with some margin."""
+    return image_size if image_size <= 64 else round(image_size * 8 / 7)
+
+
+def encoder_bytes(backbone: Backbone, facts: EncoderFacts) -> bytes:
+    """The file's content; the same weights give the same bytes."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in backbone.state_dict().items()}
+    return safetensors.torch.save(tensors, metadata={_KEY: json.dumps(asdict(facts), sort_keys=True)})
+
+
+def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
+    """The encoder, ready to embed (evaluation mode), and its facts. Executes nothing from the file."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get(_KEY)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise UsageError(f"no encoder at {path}") from None
+    except (safetensors.SafetensorError, OSError) as error:
+        raise CorruptFileError(f"{path} is not a readable safetensors file ({error})") from None
+    if header is None:
+        raise CorruptFileError(
+            f"{path} was not written by maskcon: its header does not say how to build the encoder"
+        )
+    facts = _facts(json.loads(header), path)
+    shape = {} if facts.backbone.startswith("hf:") else {"width": facts.width, "norm": facts.norm}
+    backbone = build_backbone(
+        facts.backbone,
+        image_size=facts.image_size,
+        in_channels=facts.in_channels,
+        stem=facts.stem,
+        **shape,  # type: ignore[arg-type]
+    )
+    try:
+        backbone.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise CorruptFileError(
+            f"{path} does not fit its own description ({str(error).splitlines()[0]})"
+        ) from None
+    backbone.eval()
+    return backbone.to(memory_format=torch.channels_last), facts  # type: ignore[call-overload]
+
+
+def _facts(values: dict[str, Any], path: Path) -> EncoderFacts:
+    try:
+        return EncoderFacts(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
+    except (TypeError, KeyError):
+        raise CorruptFileError(
+            f"{path} comes from another version of maskcon; train or export it again"
+        ) from None

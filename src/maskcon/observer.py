@@ -1,0 +1,190 @@
+"""What the training loop tells the outside: journal, terminal, TensorBoard; and what it asks: how good is it now?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from maskcon.config import Machine, RunConfig
+from maskcon.engine.checkpoint import write_atomically
+from maskcon.engine.feed import Feed
+from maskcon.engine.learner import Learner
+from maskcon.engine.loop import Progress
+from maskcon.errors import UsageError
+from maskcon.evaluate import effective_rank, embed, raw_pixels, recall_at_k
+from maskcon.model_file import EncoderFacts, encoder_bytes
+from maskcon.report.journal import Journal
+from maskcon.run_folder import ENCODER, JOURNAL, RESULT, json_bytes
+from maskcon.sources import Dataset, ImageSet
+
+KS = (1, 2, 5, 10)
+FLOOR_SIZE = 32  # raw pixels are compared at this size at most
+
+
+class Announcer(Protocol):
+    """Told what happens, in the first process; a terminal or nothing."""
+
+    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None: ...
+
+    def loading(self, done: int, total: int) -> None: ...
+
+    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
+
+    def on_evaluation(self, values: Mapping[str, Any]) -> None: ...
+
+    def on_message(self, text: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Quiet:
+    """Says nothing."""
+
+    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None: ...
+
+    def loading(self, done: int, total: int) -> None: ...
+
+    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
+
+    def on_evaluation(self, values: Mapping[str, Any]) -> None: ...
+
+    def on_message(self, text: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Observer:
+    """The loop's hooks: evaluation, journal, messages, and the files at the end."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        test: ImageSet,
+        facts: EncoderFacts,
+        announce: Announcer,
+        folder: Path | None,
+        machine: Machine,
+    ) -> None:
+        self.learner, self.facts, self.announce, self.folder = learner, facts, announce, folder
+        self.feed = Feed(test.images, test.sizes, learner.processes.device)
+        labels = test.coarse if test.fine is None else test.fine
+        self.labels = torch.from_numpy(labels).to(learner.processes.device)
+        self.label_kind = "coarse" if test.fine is None else "fine"
+        self.journal = None if folder is None else Journal(folder / JOURNAL)
+        self.board = _tensorboard(folder) if machine.tensorboard and folder is not None else None
+
+    def record(self, kind: str, values: Mapping[str, Any]) -> None:
+        if self.journal is not None:
+            self.journal.write(kind, **values)
+        if self.board is not None:
+            _to_board(self.board, kind, values)
+        if kind == "evaluation":
+            self.announce.on_evaluation(values)
+
+    def position(self) -> int:
+        return 0 if self.journal is None else self.journal.position()
+
+    def rewind(self, position: int) -> None:
+        """Forget what the journal says after the moment of a checkpoint."""
+        if self.journal is not None:
+            self.journal.rewind(position)
+
+    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:
+        self.announce.on_step(done, total, images, loss, seconds)
+
+    def on_message(self, text: str) -> None:
+        self.announce.on_message(text)
+
+    def spread(self, keys: Tensor) -> float:
+        return effective_rank(keys)
+
+    def evaluate(self, should_stop: Callable[[], bool]) -> Mapping[str, Any] | None:
+        """Recall of the query encoder's features; each process embeds its share, the first one scores."""
+        processes = self.learner.processes
+        rows = torch.arange(len(self.labels))
+        features = embed(
+            self.learner.model.backbone,
+            self.feed,
+            rows[processes.share(len(rows))],
+            size=self.facts.image_size,
+            resize=self.facts.test_resize,
+            normalise=self.facts.normalise,
+            should_stop=should_stop,
+        )
+        if features is None:
+            return None
+        features = processes.gather(features, len(rows))
+        if not processes.is_first:
+            return {}
+        recall = recall_at_k(features, self.labels, KS)
+        return {"recall": by_name(recall), "effective_rank": round(effective_rank(features), 3)}
+
+    def finish(self, config: RunConfig, data: Dataset, progress: Progress) -> None:
+        """Write the encoder, then the result: a folder with a result is a finished run."""
+        if self.folder is None:
+            return
+        backbone = self.learner.model.backbone
+        write_atomically(self.folder / ENCODER, encoder_bytes(backbone, self.facts))
+        floor = raw_pixels(
+            self.feed,
+            torch.arange(len(self.labels)),
+            size=min(FLOOR_SIZE, self.facts.image_size),
+            resize=self.facts.test_resize,
+        )
+        last = progress.evaluations[-1]
+        result = {
+            "recall": last["recall"],
+            "raw_pixels": by_name(recall_at_k(floor, self.labels, KS)),
+            "seconds": round(progress.seconds, 3),
+            "cpu_seconds": round(progress.cpu_seconds, 3),
+            "images_per_second": round(progress.images / max(progress.seconds, 1e-9), 1),
+            "method": config.method,
+            "w": config.w,
+            "tau": config.tau if math.isfinite(config.tau) else "inf",
+            "seed": config.seed,
+            "source": config.source,
+            "preset": config.preset,
+            "epochs": config.epochs,
+            "labels": self.label_kind,
+            "evaluated_on": config.evaluate_on,
+            "train_images": len(data.train),
+            "test_images": len(data.test),
+            "effective_rank": last["effective_rank"],
+            "processes": self.learner.processes.count,
+        }
+        self.record("end", {"step": progress.step, "recall": result["recall"]})
+        write_atomically(self.folder / RESULT, json_bytes(result))
+
+    def close(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
+        if self.board is not None:
+            self.board.close()
+        self.feed.close()
+
+
+def by_name(recall: Mapping[int, float]) -> dict[str, float]:
+    return {str(k): round(share, 6) for k, share in recall.items()}
+
+
+def _tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError("--tensorboard needs an extra: pip install 'maskcon[tensorboard]'") from None
+    return SummaryWriter(str(folder / "tensorboard"))
+
+
+def _to_board(board: Any, kind: str, values: Mapping[str, Any]) -> None:
+    step = values.get("step")
+    if kind == "step":
+        for name in ("loss", "learning_rate", "w", "gradient_norm"):
+            board.add_scalar(f"train/{name}", values[name], step)
+    elif kind == "evaluation":
+        for k, share in values["recall"].items():
+            board.add_scalar(f"recall/{k}", share, step)

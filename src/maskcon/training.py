@@ -1,0 +1,209 @@
+"""Puts the parts together for one run: data, views, learner, loop, observer."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from maskcon import sources, views
+from maskcon.config import Machine, RunConfig
+from maskcon.engine.checkpoint import load_latest, write_atomically
+from maskcon.engine.distributed import Processes, start
+from maskcon.engine.feed import Feed
+from maskcon.engine.learner import build_learner
+from maskcon.engine.lock import FolderLock
+from maskcon.engine.loop import Progress, Training
+from maskcon.engine.step import TrainingData
+from maskcon.errors import DataError, UsageError
+from maskcon.methods import Method, method_named
+from maskcon.model_file import EncoderFacts, canvas_for
+from maskcon.observer import Announcer, Observer, Quiet
+from maskcon.run_folder import CHECKPOINTS, CONFIG, ENVIRONMENT, is_finished, json_bytes, make_writable
+from maskcon.sources import Dataset, ImageSet
+from maskcon.sources.statistics import channel_statistics
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CHECKPOINT_FORMAT = 1
+
+
+def load_dataset(
+    source: str | Path | Dataset, config: RunConfig, machine: Machine, announce: Announcer
+) -> Dataset:
+    """The data a config asks for: loaded, cut to its limits, with the validation part as test if wanted."""
+    if isinstance(source, Dataset):
+        data = source
+    else:
+        named = str(source) in {info.name for info in sources.catalogue()}
+        data = sources.load(
+            str(source),
+            root=None if machine.data_root is None else Path(machine.data_root),
+            variant=config.source_variant,
+            # Named sets come in the size they have; a folder's pictures are shrunk to what the views need.
+            image_size=None if named or config.image_size is None else canvas_for(config.image_size),
+            download=machine.download,
+            strict=machine.strict,
+            progress=announce.loading,
+        )
+    if config.evaluate_on == "validation":
+        data = data.hold_out(config.validation_fraction)
+    return data.limited(config.train_limit, config.test_limit)
+
+
+def settle(config: RunConfig, data: Dataset) -> RunConfig:
+    """Fill in what was left open from the data, and refuse what cannot work on it."""
+    method = method_named(config.method)
+    if method.labels == "fine" and data.train.fine is None:
+        raise DataError(f"{method.title} needs fine labels, and {data.name} has none")
+    if method.labels != "none" and len(np.unique(data.train.coarse)) < 2:
+        raise DataError(
+            f"{data.name} has a single coarse class, so its labels say nothing; "
+            "add a second class, or train without labels: --method selfcon"
+        )
+    if len(data.train) < 4 or len(data.test) < 2:
+        raise DataError(
+            f"{data.name} has {len(data.train)} training and {len(data.test)} test images; at least 4 and 2 are needed"
+        )
+    canvas = max(data.train.images.shape[2:])
+    weak, strong = views.pair(data.family)
+    settled = config.changed(
+        image_size=config.image_size or (canvas if canvas <= 64 else min(224, canvas)),
+        query_view=config.query_view or strong.name,
+        key_view=config.key_view or weak.name,
+    )
+    for name in (settled.query_view, settled.key_view):
+        views.policy(str(name))  # a misspelt one is refused now
+    return settled
+
+
+def train(config: RunConfig, data: Dataset, folder: Path, machine: Machine, announce: Announcer) -> None:
+    """Train to the end of the config, from the newest checkpoint in the folder if there is one."""
+    identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint()}
+    if is_finished(folder, config):
+        announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
+        return
+    method = method_named(config.method)
+    make_writable(folder)
+    processes = start(
+        device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
+    )
+    if not processes.is_first:
+        _carry_out(config, method, data, folder, machine, Quiet(), processes, identity)
+        return
+    with FolderLock(folder):
+        write_atomically(folder / CONFIG, config.to_yaml().encode())
+        write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
+        _carry_out(config, method, data, folder, machine, announce, processes, identity)
+
+
+def _carry_out(
+    config: RunConfig,
+    method: Method,
+    data: Dataset,
+    folder: Path,
+    machine: Machine,
+    announce: Announcer,
+    processes: Processes,
+    identity: Mapping[str, Any],
+) -> None:
+    labels = data.train.fine if method.labels == "fine" and data.train.fine is not None else data.train.coarse
+    names = data.fine_names if method.labels == "fine" and data.fine_names is not None else data.coarse_names
+    facts = encoder_facts(config, data.train)
+    learner = build_learner(
+        config,
+        method,
+        processes,
+        in_channels=facts.in_channels,
+        classes=len(names),
+        download=machine.download,
+    )
+    device = processes.device
+    training_data = TrainingData(
+        feed=Feed(data.train.images, data.train.sizes, device),
+        labels=torch.from_numpy(labels).to(device),
+        index=torch.from_numpy(data.train.index).to(device),
+        query_view=views.policy(str(config.query_view)),
+        key_view=views.policy(str(config.key_view)),
+        normalise=facts.normalise,
+        image_size=facts.image_size,
+    )
+    observer = Observer(learner, data.test, facts, announce, folder if processes.is_first else None, machine)
+    training = Training(learner, training_data, config, machine, observer, folder / CHECKPOINTS, identity)
+    try:
+        _resume(training, observer)
+        for note in (*data.notes, *learner.notes):
+            announce.on_message(note)
+        announce.begin(config, data, training.progress.step, training.total_steps)
+        progress = training.run()
+        if processes.is_first:
+            observer.finish(config, data, progress)
+    finally:
+        announce.end()
+        observer.close()
+        training_data.feed.close()
+    processes.barrier()
+
+
+def _resume(training: Training, observer: Observer) -> None:
+    """Take up the newest whole checkpoint, if any; the same one in every process."""
+    checkpoint, notes = load_latest(training.checkpoints)
+    for note in notes:
+        observer.on_message(note)
+    if checkpoint is None:
+        observer.rewind(0)
+        observer.record(
+            "start",
+            {"step": 0, "total_steps": training.total_steps, "settings": training.config.model_dump()},
+        )
+        return
+    if checkpoint.values.get("data") != training.identity["data"]:
+        raise UsageError(
+            f"{training.checkpoints.parent} was trained on other data than given now; choose another --out"
+        )
+    training.learner.load(checkpoint)
+    training.progress = Progress(**checkpoint.values["progress"])
+    observer.rewind(checkpoint.values["journal_position"])
+    observer.on_message(f"going on from step {training.progress.step} of {training.total_steps}")
+
+
+def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:
+    """How images reach the encoder in this run."""
+    channels = train.images.shape[1]
+    if config.normalise == "imagenet":
+        mean, std = IMAGENET_MEAN, IMAGENET_STD
+        if channels == 1:  # the mean over channels, as a grey photograph would have it
+            mean, std = (sum(mean) / 3,), (sum(std) / 3,)  # type: ignore[assignment]
+    else:
+        mean, std = channel_statistics(train)  # type: ignore[assignment]
+    return EncoderFacts(
+        backbone=config.backbone,
+        width=config.width,
+        stem=config.stem,
+        norm=config.norm,
+        in_channels=channels,
+        image_size=int(config.image_size or 0),
+        test_resize=config.test_resize,
+        mean=tuple(mean),
+        std=tuple(std),
+    )
+
+
+def environment(processes: Processes) -> dict[str, Any]:
+    """Versions and machine facts, kept with a run."""
+    packages = ("maskcon", "torch", "lightning-fabric", "numpy", "pillow", "safetensors")
+    device = processes.device
+    return {
+        "packages": {name: version(name) for name in packages},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processes": processes.count,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+    }

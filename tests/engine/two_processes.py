@@ -1,0 +1,46 @@
+"""Run by tests in two processes at once: one step of training, and what each process holds after it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+import maskcon.training as training
+from maskcon.config import Machine
+from maskcon.engine import loop
+from maskcon.engine.distributed import start
+from maskcon.observer import Quiet
+from maskcon.presets import resolve
+from tests.miniature import TINY, miniature
+
+
+def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) -> None:
+    torch.set_num_threads(1)
+    captured: dict[str, torch.Tensor] = {}
+    real = loop.train_step
+
+    def stop_after(learner, data, config, place, rows):
+        report = real(learner, data, config, place, rows)
+        captured[f"loss.{place.step}"] = report.loss
+        if place.step + 1 == steps:
+            tensors, _ = learner.state()
+            captured.update({name: value.clone() for name, value in tensors.items()})
+            torch.save(captured, folder / f"state-{devices}-{learner.processes.rank}.pt")
+        return report
+
+    loop.train_step = stop_after
+    method = str(settings.pop("method", "maskcon"))
+    config = resolve("miniature", method=method, preset="cpu", overrides={**TINY, **settings}).config
+    data = miniature(70, 21)
+    config = training.settle(config, data)
+    machine = Machine(device="cpu", devices=devices, threads=1, checkpoint_every_seconds=0)
+    training.train(config, data, folder / f"run-{devices}", machine, Quiet())
+
+
+if __name__ == "__main__":
+    import json
+
+    assert start is not None
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
