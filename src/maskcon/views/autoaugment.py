@@ -1,0 +1,204 @@
+"""AutoAugment's policy for CIFAR-10: the published table, one sub-policy drawn for EACH sample.
+
+A sub-policy is two operations, each with its own probability and a magnitude index into ten steps. Shear, shift and the
+four enhancements take a random sign, rotation does not: as in the implementation that CIFAR work commonly uses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from maskcon.views import colour
+from maskcon.views.boxes import wide
+from maskcon.views.operations import Operation
+from maskcon.views.resample import Warp
+
+FILL = 128.0
+
+# (operation, probability, magnitude index) twice. Table of the AutoAugment paper's appendix.
+CIFAR10_TABLE: tuple[tuple[tuple[str, float, int], tuple[str, float, int]], ...] = (
+    (("invert", 0.1, 7), ("contrast", 0.2, 6)),
+    (("rotate", 0.7, 2), ("translate_x", 0.3, 9)),
+    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
+    (("shear_y", 0.5, 8), ("translate_y", 0.7, 9)),
+    (("autocontrast", 0.5, 8), ("equalize", 0.9, 2)),
+    (("shear_y", 0.2, 7), ("posterize", 0.3, 7)),
+    (("color", 0.4, 3), ("brightness", 0.6, 7)),
+    (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
+    (("equalize", 0.6, 5), ("equalize", 0.5, 1)),
+    (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
+    (("color", 0.7, 7), ("translate_x", 0.5, 8)),
+    (("equalize", 0.3, 7), ("autocontrast", 0.4, 8)),
+    (("translate_y", 0.4, 3), ("sharpness", 0.2, 6)),
+    (("brightness", 0.9, 6), ("color", 0.2, 8)),
+    (("solarize", 0.5, 2), ("invert", 0.0, 3)),
+    (("equalize", 0.2, 0), ("autocontrast", 0.6, 0)),
+    (("equalize", 0.2, 8), ("equalize", 0.6, 4)),
+    (("color", 0.9, 9), ("equalize", 0.6, 6)),
+    (("autocontrast", 0.8, 4), ("solarize", 0.2, 8)),
+    (("brightness", 0.1, 3), ("color", 0.7, 0)),
+    (("solarize", 0.4, 5), ("autocontrast", 0.9, 3)),
+    (("translate_y", 0.9, 9), ("translate_y", 0.7, 9)),
+    (("autocontrast", 0.9, 2), ("solarize", 0.8, 3)),
+    (("equalize", 0.8, 8), ("invert", 0.1, 3)),
+    (("translate_y", 0.7, 9), ("autocontrast", 0.9, 1)),
+)
+
+# Magnitude at index 0 and at index 9; the steps between are even.
+MAGNITUDES: dict[str, tuple[float, float]] = {
+    "shear_x": (0.0, 0.3),
+    "shear_y": (0.0, 0.3),
+    "translate_x": (0.0, 150 / 331),  # share of the side
+    "translate_y": (0.0, 150 / 331),
+    "rotate": (0.0, 30.0),  # degrees, counter-clockwise
+    "posterize": (8.0, 4.0),  # bits kept
+    "solarize": (256.0, 0.0),  # threshold
+    "autocontrast": (0.0, 0.0),
+    "equalize": (0.0, 0.0),
+    "invert": (0.0, 0.0),
+    "color": (0.0, 0.9),  # this and the next three: the factor is 1 plus or minus this
+    "brightness": (0.0, 0.9),
+    "contrast": (0.0, 0.9),
+    "sharpness": (0.0, 0.9),
+}
+NAMES = tuple(MAGNITUDES)
+GEOMETRIC = NAMES[:5]  # the first five move pixels, the others change levels
+FIRST_ENHANCEMENT = NAMES.index("color")  # from here on the magnitude is added to a factor of 1
+UNSIGNED = ("rotate", "posterize", "solarize", "autocontrast", "equalize", "invert")
+NOTHING = -1  # in place of an operation's number: it was not applied
+
+
+def magnitude(name: str, index: int) -> float:
+    """The magnitude of an operation at a step 0..9 of the table."""
+    low, high = MAGNITUDES[name]
+    value = low + (high - low) * index / 9
+    return float(round(value)) if name == "posterize" else value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What happens to each sample: numbers into NAMES (or NOTHING) and signed magnitudes, both [B, 2]."""
+
+    operations: Tensor
+    magnitudes: Tensor
+
+
+@cache
+def _table_columns() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The table as tensors [25, 2]: operation numbers, probabilities, magnitudes, whether a sign is drawn."""
+    number = [[NAMES.index(name) for name, _, _ in pair] for pair in CIFAR10_TABLE]
+    chance = [[probability for _, probability, _ in pair] for pair in CIFAR10_TABLE]
+    amount = [[magnitude(name, index) for name, _, index in pair] for pair in CIFAR10_TABLE]
+    signed = [[name not in UNSIGNED for name, _, _ in pair] for pair in CIFAR10_TABLE]
+    return (
+        torch.tensor(number),
+        torch.tensor(chance),
+        torch.tensor(amount, dtype=torch.float64),
+        torch.tensor(signed),
+    )
+
+
+@dataclass(frozen=True)
+class AutoAugment(Operation):
+    """The CIFAR-10 policy. Uniforms: sub-policy, whether each of its two operations is applied, the two signs.
+
+    What the geometry uncovers is mid-grey (128).
+    """
+
+    # DEVIATES: both operations' geometry is folded into the view's one resample and colour follows, so where the
+    # table has colour before geometry the two are swapped. Operations on single pixels commute with resampling up to
+    # interpolation and leave the margin's grey; equalize and autocontrast then see the margin too. Interpolation is
+    # bilinear where the common code takes the nearest pixel (rotate) or cubic (shear).
+
+    @property
+    def draws(self) -> int:
+        return 5
+
+    @property
+    def warps(self) -> bool:
+        return True
+
+    def choose(self, uniforms: Tensor) -> Choice:
+        """uniforms [B, 5] -> the operations; on the CPU, because rows are then grouped by operation."""
+        draws = uniforms.cpu()
+        numbers, chances, amounts, signed = _table_columns()
+        policy = (wide(draws[:, 0]) * len(CIFAR10_TABLE)).long()  # [B]
+        applied = draws[:, 1:3] < chances[policy]
+        sign = torch.where((draws[:, 3:5] < 0.5) & signed[policy], -1.0, 1.0)
+        return Choice(torch.where(applied, numbers[policy], NOTHING), amounts[policy] * sign)
+
+    def warp(self, uniforms: Tensor, size: int) -> Warp:
+        choice = self.choose(uniforms)
+        geometric = (choice.operations != NOTHING) & (choice.operations < len(GEOMETRIC))
+        matrices = geometric_matrices(choice, size).float().to(uniforms.device)
+        return Warp(matrices, geometric.any(dim=1), FILL)
+
+    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
+        choice = self.choose(uniforms)
+        # In doubles, as PIL gets its factor; float32 from here on.
+        amounts = torch.where(
+            choice.operations >= FIRST_ENHANCEMENT, 1 + choice.magnitudes, choice.magnitudes
+        )
+        amounts = amounts.float()
+        for turn in range(2):
+            # Rows sorted by operation: each group is then a slice of `order`, and only chosen rows are touched.
+            order = choice.operations[:, turn].argsort(stable=True)
+            counts = torch.bincount(choice.operations[:, turn] - NOTHING, minlength=len(NAMES) + 1).tolist()
+            sorted_amounts = amounts[:, turn].index_select(0, order).to(views.device)
+            order = order.to(views.device)
+            first = sum(counts[: len(GEOMETRIC) + 1])  # nothing to do, or done by the resample
+            for name, count in zip(NAMES[len(GEOMETRIC) :], counts[len(GEOMETRIC) + 1 :], strict=True):
+                if count == 0:
+                    continue
+                rows = order[first : first + count]
+                pixels = views.index_select(0, rows).round_()  # PIL works on whole levels
+                pixels = recoloured(name, pixels, sorted_amounts[first : first + count])
+                views.index_copy_(0, rows, pixels)
+                first += count
+        return views
+
+
+def geometric_matrices(choice: Choice, size: int) -> Tensor:
+    """Maps from the warped view back to the view, as PIL's transform takes them: [B, 2, 3, 3]; colour maps nothing."""
+
+    def amount(name: str) -> Tensor:  # [B, 2], nought where another operation was drawn
+        return torch.where(choice.operations == NAMES.index(name), choice.magnitudes, 0.0)
+
+    angle = amount("rotate") * (math.pi / 180)
+    cosine, sine, half = torch.cos(angle), torch.sin(angle), size / 2
+    # Whole pixels, as the common code's nearest-pixel lookup has it: a shift then blurs nothing.
+    shift_x, shift_y = (torch.floor(amount(name) * size + 0.5) for name in ("translate_x", "translate_y"))
+    entries = [
+        cosine, amount("shear_x") - sine, shift_x + half * (1 - cosine + sine),
+        amount("shear_y") + sine, cosine, shift_y + half * (1 - cosine - sine),
+        torch.zeros_like(angle), torch.zeros_like(angle), torch.ones_like(angle),
+    ]  # fmt: skip
+    return torch.stack(entries, dim=2).view(-1, 2, 3, 3)
+
+
+def recoloured(name: str, views: Tensor, amounts: Tensor) -> Tensor:
+    """One colour operation: views [n, C, S, S] of whole numbers 0..255; amounts [n]: bits, threshold or factor."""
+    match name:
+        case "autocontrast":
+            return colour.autocontrast(views)
+        case "equalize":
+            return colour.equalize(views)
+        case "invert":
+            return colour.invert(views)
+        case "posterize":
+            return colour.posterize(views, amounts)
+        case "solarize":
+            return colour.solarize(views, amounts)
+        case "color":
+            return colour.saturation(views, amounts)
+        case "brightness":
+            return colour.brightness(views, amounts)
+        case "contrast":
+            return colour.contrast(views, amounts)
+        case _:
+            return colour.sharpness(views, amounts)
