@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from maskcon import sources, views
 from maskcon.config import Machine, RunConfig
 from maskcon.engine.checkpoint import load_latest, write_atomically
 from maskcon.engine.distributed import Processes, start
 from maskcon.engine.feed import Feed
-from maskcon.engine.learner import build_learner
+from maskcon.engine.learner import Learner, build_learner
 from maskcon.engine.lock import FolderLock
 from maskcon.engine.loop import Progress, Training
 from maskcon.engine.step import TrainingData
@@ -84,38 +84,16 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
 
 def train(config: RunConfig, data: Dataset, folder: Path, machine: Machine, announce: Announcer) -> None:
     """Train to the end of the config, from the newest checkpoint in the folder if there is one."""
-    identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint()}
     if is_finished(folder, config):
         announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
     method = method_named(config.method)
-    make_writable(folder)
     processes = start(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
-    if not processes.is_first:
-        _carry_out(config, method, data, folder, machine, Quiet(), processes, identity)
-        return
-    with FolderLock(folder):
-        write_atomically(folder / CONFIG, config.to_yaml().encode())
-        write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
-        _carry_out(config, method, data, folder, machine, announce, processes, identity)
-
-
-def _carry_out(
-    config: RunConfig,
-    method: Method,
-    data: Dataset,
-    folder: Path,
-    machine: Machine,
-    announce: Announcer,
-    processes: Processes,
-    identity: Mapping[str, Any],
-) -> None:
-    labels = data.train.fine if method.labels == "fine" and data.train.fine is not None else data.train.coarse
-    names = data.fine_names if method.labels == "fine" and data.fine_names is not None else data.coarse_names
     facts = encoder_facts(config, data.train)
-    learner = build_learner(
+    labels, names = _labels(method, data)
+    learner = build_learner(  # refuses what it cannot build before anything is written
         config,
         method,
         processes,
@@ -123,16 +101,50 @@ def _carry_out(
         classes=len(names),
         download=machine.download,
     )
-    device = processes.device
-    training_data = TrainingData(
-        feed=Feed(data.train.images, data.train.sizes, device),
-        labels=torch.from_numpy(labels).to(device),
-        index=torch.from_numpy(data.train.index).to(device),
+    training_data = _training_data(config, data, labels, facts, processes)
+    if not processes.is_first:
+        _carry_out(learner, training_data, config, data, facts, folder, machine, Quiet())
+        return
+    make_writable(folder)
+    with FolderLock(folder):
+        write_atomically(folder / CONFIG, config.to_yaml().encode())
+        write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
+        _carry_out(learner, training_data, config, data, facts, folder, machine, announce)
+
+
+def _labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """What the method is told about the training images: the coarse labels, or the fine ones for SupFINE."""
+    if method.labels == "fine" and data.train.fine is not None and data.fine_names is not None:
+        return data.train.fine, data.fine_names
+    return data.train.coarse, data.coarse_names
+
+
+def _training_data(
+    config: RunConfig, data: Dataset, labels: NDArray[np.int64], facts: EncoderFacts, processes: Processes
+) -> TrainingData:
+    return TrainingData(
+        feed=Feed(data.train.images, data.train.sizes, processes.device),
+        labels=torch.from_numpy(labels).to(processes.device),
+        index=torch.from_numpy(data.train.index).to(processes.device),
         query_view=views.policy(str(config.query_view)),
         key_view=views.policy(str(config.key_view)),
         normalise=facts.normalise,
         image_size=facts.image_size,
     )
+
+
+def _carry_out(
+    learner: Learner,
+    training_data: TrainingData,
+    config: RunConfig,
+    data: Dataset,
+    facts: EncoderFacts,
+    folder: Path,
+    machine: Machine,
+    announce: Announcer,
+) -> None:
+    processes = learner.processes
+    identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint()}
     observer = Observer(learner, data.test, facts, announce, folder if processes.is_first else None, machine)
     training = Training(learner, training_data, config, machine, observer, folder / CHECKPOINTS, identity)
     try:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 BLOCK_ELEMENTS = 1 << 23  # similarities held at once: 32 MB of float32
-NO_MATCH = 1 << 62  # rank of an image whose label nobody else has: beyond every K
+NO_MATCH = 1 << 62  # a rank beyond every K
 
 
 def recall_at_k(embeddings: Tensor, labels: Tensor, ks: Sequence[int] = (1, 2, 5, 10)) -> dict[int, float]:
@@ -37,16 +37,15 @@ def recall_at_k(embeddings: Tensor, labels: Tensor, ks: Sequence[int] = (1, 2, 5
         raise ValueError(f"expected [N, D] and [N], got {tuple(embeddings.shape)} and {tuple(labels.shape)}")
     if len(embeddings) == 0:
         raise ValueError("recall needs at least one embedding")
-    ranks = rank_of_first_match(embeddings, labels)
+    ranks = rank_of_first_match(embeddings, labels, limit=max(ks))
     return {k: (ranks < k).double().mean().item() for k in ks}
 
 
 @torch.no_grad()
-def rank_of_first_match(embeddings: Tensor, labels: Tensor) -> Tensor:
-    """How many others stand before each image's nearest same-label neighbour: int64 ``[N]``, or `NO_MATCH`.
+def rank_of_first_match(embeddings: Tensor, labels: Tensor, limit: int) -> Tensor:
+    """How many others stand before each image's nearest same-label neighbour, int64 ``[N]``.
 
-    Recall@K is the share of ranks below K. Counting needs no sorting: the neighbours ahead of the best match
-    are those that are nearer than it, or equally near and earlier in position.
+    Ranks of `limit` and more are given as `NO_MATCH`. Recall@K is the share of ranks below K.
     """
     count = len(embeddings)
     unit = torch.nn.functional.normalize(embeddings.float(), dim=1)  # [N, D]
@@ -57,15 +56,23 @@ def rank_of_first_match(embeddings: Tensor, labels: Tensor) -> Tensor:
         here = position[start : start + rows]
         similarity = unit[here] @ unit.T  # [rows, N]
         similarity[position[: len(here)], here] = -torch.inf  # oneself, by position
-        match = labels[here].unsqueeze(1) == labels.unsqueeze(0)  # [rows, N]
-        best, first = similarity.masked_fill(~match, -torch.inf).max(dim=1, keepdim=True)
-        ahead = (similarity > best).sum(dim=1)
-        ahead += ((similarity == best) & (position < _earliest(similarity, match, best, first))).sum(dim=1)
-        ranks[here] = torch.where(best.squeeze(1) == -torch.inf, NO_MATCH, ahead)
+        top = similarity.topk(min(limit + 1, count), dim=1)
+        match = (labels[top.indices] == labels[here].unsqueeze(1)) & (top.values > -torch.inf)
+        match = match[:, :limit]
+        found = torch.where(match.any(dim=1), match.int().argmax(dim=1), NO_MATCH)
+        # topk orders equal values as it likes: rows with any are counted instead
+        tied = (top.values[:, 1:] == top.values[:, :-1]).any(dim=1)
+        if bool(tied.any()):
+            counted = _rank_by_counting(similarity[tied], labels[here[tied]], labels, position)
+            found[tied] = torch.where(counted < limit, counted, NO_MATCH)
+        ranks[here] = found
     return ranks
 
 
-def _earliest(similarity: Tensor, match: Tensor, best: Tensor, first: Tensor) -> Tensor:
-    """Position of the first match at the best similarity, ``[rows, 1]``: `max` may return any of several."""
-    tied = match & (similarity == best)
-    return torch.where(tied.any(dim=1, keepdim=True), tied.int().argmax(dim=1, keepdim=True), first)
+def _rank_by_counting(similarity: Tensor, row_labels: Tensor, labels: Tensor, position: Tensor) -> Tensor:
+    """The same for any ties: ahead of the best match is who is nearer, or equally near and earlier in position."""
+    match = row_labels.unsqueeze(1) == labels.unsqueeze(0)  # [rows, N]
+    best = similarity.masked_fill(~match, -torch.inf).amax(dim=1, keepdim=True)
+    first = (match & (similarity == best)).int().argmax(dim=1, keepdim=True)  # the earliest match at the best
+    ahead = ((similarity > best) | ((similarity == best) & (position < first))).sum(dim=1)
+    return torch.where(best.squeeze(1) == -torch.inf, NO_MATCH, ahead)

@@ -1,0 +1,110 @@
+"""Real processes, really killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from maskcon.report.journal import read_journal
+from tests.cli.commands import SMALL, maskcon, start
+
+LONGER = [*SMALL, "--set", "epochs=30", "--set", "eval_every_epochs=5", "--checkpoint-every-seconds", "0"]
+
+
+def train(folder: str) -> list[str]:
+    return ["train", "embedded", *LONGER, "--out", folder]
+
+
+def steps_done(folder: Path) -> int:
+    try:
+        return sum(event["kind"] == "step" for event in read_journal(folder / "journal.jsonl"))
+    except Exception:
+        return 0
+
+
+def wait_for_step(process, folder: Path, more_than: int, timeout: float = 90) -> None:
+    end = time.monotonic() + timeout
+    while time.monotonic() < end and process.poll() is None:
+        if steps_done(folder) > more_than:
+            return
+        time.sleep(0.02)
+    assert process.poll() is not None, "no step within the time"
+
+
+def test_a_run_killed_in_mid_epoch_and_started_again_ends_with_identical_bytes(tmp_path):
+    whole = maskcon(*train("whole"), cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    for kill in range(2):
+        process = start(*train("killed"), cwd=tmp_path)
+        wait_for_step(process, tmp_path / "killed", more_than=2 + 3 * kill)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        process.communicate()
+    assert not (tmp_path / "killed" / "result.json").exists()
+    ended = maskcon(*train("killed"), cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "going on from step" in ended.stderr
+    one, other = ((tmp_path / name / "encoder.safetensors").read_bytes() for name in ("whole", "killed"))
+    assert one == other
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stop_request_saves_and_exits_as_shells_expect(tmp_path, number, code):
+    process = start(*train("run"), cwd=tmp_path)
+    wait_for_step(process, tmp_path / "run", more_than=1)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "everything saved" in error
+    assert "Traceback" not in error
+    ended = maskcon(*train("run"), cwd=tmp_path)
+    assert ended.returncode == 0
+    assert "going on from step" in ended.stderr
+
+
+@pytest.mark.slow
+def test_fifty_kills_at_random_moments_lose_nothing(tmp_path):
+    chance = random.Random(0)
+    assert maskcon(*train("whole"), cwd=tmp_path).returncode == 0
+    expected = (tmp_path / "whole" / "encoder.safetensors").read_bytes()
+    kills = 0
+    round_number = 0
+    while kills < 50:
+        round_number += 1
+        folder = f"killed-{round_number}"
+        while not (tmp_path / folder / "result.json").exists():
+            process = start(*train(folder), cwd=tmp_path)
+            if kills < 50:
+                wait_for_step(process, tmp_path / folder, more_than=steps_done(tmp_path / folder))
+                time.sleep(chance.random() * 0.3)
+                process.kill()
+                kills += process.wait() == -signal.SIGKILL
+            process.communicate()
+        assert (tmp_path / folder / "encoder.safetensors").read_bytes() == expected
+    assert kills >= 50
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_killed_stops_both_and_resumes(tmp_path):
+    arguments = [*train("run"), "--devices", "2"]
+    arguments[arguments.index("--threads") + 1] = "1"
+    process = start(*arguments, cwd=tmp_path)
+    wait_for_step(process, tmp_path / "run", more_than=2)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert children
+    os.kill(int(children[0]), signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    ended = maskcon(*arguments, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    whole = maskcon(*train("whole"), "--devices", "2", cwd=tmp_path)
+    assert whole.returncode == 0
+    one, other = ((tmp_path / name / "encoder.safetensors").read_bytes() for name in ("run", "whole"))
+    assert one == other
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["processes"] == 2

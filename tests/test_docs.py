@@ -1,0 +1,220 @@
+"""What the documents say is true: names resolve, settings exist, code runs, commands parse."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from maskcon.cli import app
+from maskcon.config import RunConfig
+from maskcon.presets import resolve
+
+ROOT = Path(__file__).parents[1]
+PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"
+DOCUMENTS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.is_file()]
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+NO_RUN = "<!-- no-run -->"
+SEPARATORS = ("|", "||", "&&", ";", "&", ">", ">>", "<")
+
+
+def blocks(text: str, *languages: str) -> Iterator[tuple[int, str]]:
+    """Line number and content of each fenced block of these languages that is not marked to be skipped."""
+    for match in FENCE.finditer(text):
+        if match.group(1) in languages and not text[: match.start()].rstrip().endswith(NO_RUN):
+            yield text.count("\n", 0, match.start(2)), match.group(2)
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or a chain of attributes or dataclass fields in one."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            if part in getattr(found, "__dataclass_fields__", {}):
+                return part == parts[-1]
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def table_below(heading: str) -> list[list[str]]:
+    """Cells of the rows of the first table after a heading, without its two head lines."""
+    section = PAPER_TO_CODE.read_text(encoding="utf-8").split(heading, 1)[1]
+    rows = []
+    for line in section.splitlines():
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+        elif rows:
+            break
+    return rows[2:]
+
+
+def inline_code(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+
+
+def test_every_package_name_in_paper_to_code_resolves():
+    spans = inline_code(PAPER_TO_CODE.read_text(encoding="utf-8"))
+    names = {name for span in spans for name in re.findall(r"(?<![/\w.])maskcon(?:\.\w+)+", span)}
+    assert len(names) > 20
+    assert {name for name in names if not resolves(name)} == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["maskcon.relation", "maskcon.relations.mask", "maskcon.bank.MemoryBank.pop"]
+)
+def test_a_name_that_does_not_exist_does_not_resolve(name):
+    assert not resolves(name)
+
+
+def test_every_disagreement_names_a_setting_and_its_true_value_in_both_presets():
+    rows = table_below("## Where the paper and its authors' code disagree")
+    assert len(rows) > 10
+    presets = {
+        name: resolve("embedded", method="maskcon", preset=name, overrides={}).config.model_dump()
+        for name in ("paper", "reference")
+    }
+    for _point, _paper, _code, setting, *values in rows:
+        (key,) = inline_code(setting)
+        assert key in RunConfig.known_keys()
+        for name, cell in zip(presets, values, strict=True):
+            stated = inline_code(cell)[0]
+            actual = presets[name][key]
+            if isinstance(actual, float):
+                assert float(stated) == actual, (key, name)
+            else:
+                assert stated == str(actual).lower(), (key, name)
+
+
+def test_every_setting_in_which_the_presets_differ_is_in_the_table():
+    told = {key for row in table_below("authors' code disagree") for key in inline_code(row[3])}
+    paper, reference = (
+        resolve("embedded", method="maskcon", preset=name, overrides={}).config.model_dump()
+        for name in ("paper", "reference")
+    )
+    differing = {key for key in paper if paper[key] != reference[key] and key != "preset"}
+    assert differing <= told
+
+
+def test_every_deviation_tagged_in_the_source_is_told():
+    text = PAPER_TO_CODE.read_text(encoding="utf-8")
+    tagged = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for _ in range(path.read_text(encoding="utf-8").count("# DEVIATES:"))
+    ]
+    told = [inline_code(row[0])[0] for row in table_below("## Where our code differs from both")]
+    assert sorted(told) == sorted(tagged)
+    assert all(path in text for path in tagged)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_test_and_file_named_in_a_document_exists(document):
+    for span in inline_code(document.read_text(encoding="utf-8")):
+        match = re.fullmatch(r"((?:tests|src|examples|docs|benchmarks|scripts)/[\w./-]+)(?:::(\w+))?", span)
+        if match is None:
+            continue
+        path = ROOT / match.group(1)
+        assert path.exists(), span
+        if match.group(2):
+            assert f"def {match.group(2)}(" in path.read_text(encoding="utf-8"), span
+
+
+@pytest.mark.parametrize(
+    "document",
+    [path for path in DOCUMENTS if any(blocks(path.read_text(encoding="utf-8"), "python"))],
+    ids=lambda path: path.name,
+)
+def test_python_in_a_document_runs(document, tmp_path):
+    """All blocks of a file as one script, each at its own line number, so that a traceback points into the file."""
+    script = ""
+    for line, code in blocks(document.read_text(encoding="utf-8"), "python"):
+        script += "\n" * (line - script.count("\n")) + code
+    path = tmp_path / f"{document.stem}.py"
+    path.write_text(script, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Arguments of every `maskcon ...` in a shell block; prompts, comments, variables and pipes are understood."""
+    for _, code in blocks(text, "sh", "bash"):
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            while words:
+                cut = next((i for i, word in enumerate(words) if word in SEPARATORS), len(words))
+                command, words = words[:cut], words[cut + 1 :]
+                while command and re.fullmatch(r"\w+=.*", command[0]):
+                    command = command[1:]
+                if command[:3] == ["python", "-m", "maskcon"]:
+                    command = command[2:]
+                if command[:1] == ["maskcon"]:
+                    yield command[1:]
+
+
+def check_command(arguments: list[str]) -> None:
+    """Parse without running; raises what the command line would complain about."""
+    group: Any = typer.main.get_command(app)
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help", "--version"):
+        return
+    command = group.commands[name]
+    if not {"-h", "--help"} & set(arguments):
+        context = command.make_context(name, arguments[1:])
+        for pair in context.params.get("settings") or []:
+            assert pair.partition("=")[0] in RunConfig.known_keys(), pair
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_in_a_document_parses(document):
+    for arguments in commands(document.read_text(encoding="utf-8")):
+        try:
+            check_command(arguments)
+        except Exception as error:
+            pytest.fail(f"maskcon {shlex.join(arguments)}: {error!r}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["maskcon trian embedded", "maskcon train", "maskcon train x --tua 1", "maskcon train x --set taau=1"],
+)
+def test_a_wrong_command_is_noticed(line):
+    (arguments,) = commands(f"```sh\n{line}\n```\n")
+    with pytest.raises(Exception):  # noqa: B017 - each kind of mistake has its own
+        check_command(arguments)
+
+
+def test_shell_blocks_are_read_with_prompts_continued_lines_and_pipes():
+    lines = [
+        "```sh",
+        "$ THREADS=1 maskcon train a \\",
+        "  --w 1 | tee log # note",
+        "pip install x && maskcon demo",
+        "```",
+    ]
+    text = "\n".join(lines) + "\n"
+    assert list(commands(text)) == [["train", "a", "--w", "1"], ["demo"]]
