@@ -22,7 +22,7 @@ def masked_row(
     number: int | None = None,
     bank_numbers: Sequence[int] | None = None,
 ) -> list[float]:
-    """One row of z^mask by eq. 10 to 12 and the remark on normalisation, in double precision."""
+    """One row of z^mask by eq. 11 to 14 and the remark on normalisation, in double precision."""
     allowed = [
         j
         for j in range(len(bank))

@@ -55,8 +55,8 @@ class RunConfig(BaseModel):
     # Encoder
     backbone: str = Field("resnet18", description="encoder by name")  # f
     width: int = Field(64, ge=4, le=512, description="channels of the first stage")
-    stem: Literal["auto", "small", "imagenet", "stride2"] = Field(
-        "auto", description="first layers; auto: 3x3 without pooling up to 64 px"
+    stem: Literal["auto", "fast", "small", "imagenet", "stride2"] = Field(
+        "auto", description="first layers; up to 64 px auto is small (3x3, no pooling), fast is stride2"
     )
     norm: Literal["batch", "group"] = Field("batch", description="normalisation layers of the encoder")
     batchnorm: Literal["local", "sync", "frozen"] = Field(

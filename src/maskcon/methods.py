@@ -20,12 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Literal
 
 from torch import Tensor
 
 from maskcon.errors import UsageError, unknown
 from maskcon.relations import (
+    OWN_KEY,
     adaptive_relation,
     coarse_relation,
     masked_relation,
@@ -75,7 +78,7 @@ class RelationInputs:
     def with_self(self, relation: Tensor) -> Tensor:
         """``w * relation + (1-w) * self_relation``: the mixture of the two losses, as one relation."""
         mixed = relation * self.w
-        mixed[:, 0] += 1 - self.w
+        mixed[:, OWN_KEY] += 1 - self.w
         return mixed
 
 
@@ -110,15 +113,27 @@ _METHODS: dict[str, Method] = {}
 
 
 def register(method: Method) -> Method:
-    """Make a method known by its name, to the command line too."""
+    """Make a method known by its name in this process.
+
+    A package that names the module doing so in its entry points, under `maskcon.methods`, makes it known to every
+    process and to the command line.
+    """
     if method.name in _METHODS:
         raise UsageError(f"a method named {method.name!r} is registered already")
     _METHODS[method.name] = method
     return method
 
 
+@cache
+def _load_plugins() -> None:
+    """Import what installed packages offer; importing registers."""
+    for entry in entry_points(group="maskcon.methods"):
+        entry.load()
+
+
 def method_named(name: str) -> Method:
     """The method of that name, in any case; a misspelt one is an error that names the nearest."""
+    _load_plugins()
     try:
         return _METHODS[name.lower()]
     except KeyError:
@@ -126,7 +141,8 @@ def method_named(name: str) -> Method:
 
 
 def all_methods() -> list[Method]:
-    """Every method, in the order of the table above."""
+    """Every method, in the order of the table above; those of other packages last."""
+    _load_plugins()
     return list(_METHODS.values())
 
 

@@ -150,12 +150,14 @@ class Observer:
             "source": config.source,
             "preset": config.preset,
             "epochs": config.epochs,
-            "labels": self.label_kind,
+            "labels": self.learner.method.labels,  # seen in training
+            "scored_by": self.label_kind,
             "evaluated_on": config.evaluate_on,
             "train_images": len(data.train),
             "test_images": len(data.test),
             "effective_rank": last["effective_rank"],
             "processes": self.learner.processes.count,
+            "data": data.fingerprint(),
         }
         self.record("end", {"step": progress.step, "recall": result["recall"]})
         write_atomically(self.folder / RESULT, json_bytes(result))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskcon.config import RunConfig
-from maskcon.errors import unknown
+from maskcon.errors import UsageError, unknown
 
 Settings = dict[str, tuple[Any, str]]  # key -> value, where it comes from
 
@@ -35,7 +35,7 @@ PAPER: Settings = {
     "projection_dim": (128, _TEXT),
     "projector_norm": ("none", _SILENT),
     "contrast_temperature": (0.1, _TEXT),
-    "exclude_own_keys": (True, "paper, eq. 10: i != j"),
+    "exclude_own_keys": (True, "paper, eq. 11: i != j"),
     "key_momentum": (0.99, _SILENT),
     "key_update": ("before", _SILENT),
     "key_buffers": ("own", _SILENT),
@@ -84,7 +84,7 @@ CPU: Settings = {
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU}
 
 # w and tau of each method where the user gives none. `paper`: section 4.1's advice to start from w = 1,
-# tau = tau0 for MaskCon, and the weight that won most often in appendix B for the others.
+# tau = tau0 for MaskCon, and for the others a weight that won on several data sets of appendix B.
 METHOD_SETTINGS: dict[str, dict[str, dict[str, float]]] = {
     "paper": {
         "maskcon": {"w": 1.0, "tau": 0.1},
@@ -118,6 +118,9 @@ def resolve(source: str, *, method: str, preset: str, overrides: Mapping[str, An
     """
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
+    for key in ("source", "method", "preset"):
+        if key in overrides:
+            raise UsageError(f"{key} is not a setting to change: it has an argument of its own")
     values: dict[str, Any] = {key: value for key, (value, _) in PRESETS[preset].items()}
     reasons = {key: reason for key, (_, reason) in PRESETS[preset].items()}
     own = METHOD_SETTINGS[preset].get(method, {})

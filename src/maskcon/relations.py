@@ -6,14 +6,14 @@ same image), columns 1..K are the bank. Rows are >= 0 and sum to 1.
     relation            own key   bank entry j                                   paper
     self_relation       1         0                                              z^self
     coarse_relation     1         1 where y_j = y_i                              z^sup
-    masked_relation     1         exp((d_j - d_max) / tau) where y_j = y_i       z^mask, eq. 10-12
+    masked_relation     1         exp((d_j - d_max) / tau) where y_j = y_i       z^mask, eq. 11-14
     nearest_relation    1         1 for the nearest entry, labels ignored        NNCLR
     adaptive_relation   masked relation without the mask, mixed with the         ASCL
                         self relation by its own normalised entropy
                         (all shown before each row is divided by its sum)
 
 Given `index` and `bank_index`, entries of the bank that are older keys of the very same image are left out
-everywhere (i != j in eq. 10). Relations are targets: no gradient flows through them.
+everywhere (i != j in eq. 11). Relations are targets: no gradient flows through them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def masked_relation(
         keys: l2-normalised keys of the batch, ``[B, D]``; the key view asks, not the query view.
         bank_keys: l2-normalised keys of the bank, ``[K, D]``.
         coarse, bank_coarse: labels, ``[B]`` and ``[K]``.
-        temperature: tau of eq. 10, >= 0. 0: the nearest entry alone (entries that tie exactly all count);
+        temperature: tau of eq. 11, >= 0. 0: the nearest entry alone (entries that tie exactly all count);
             ``math.inf``: every entry of the class alike, which is `coarse_relation`.
         index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out.
 

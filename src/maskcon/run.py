@@ -93,9 +93,7 @@ def fit(
         >>> run.recall[1]  # doctest: +SKIP
         0.51
     """
-    overrides = {
-        key: value for key, value in (settings or {}).items() if key not in ("source", "method", "preset")
-    }
+    overrides = dict(settings or {})
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides.update({key: value for key, value in given.items() if value is not None})
     machine = machine or Machine()
@@ -130,9 +128,22 @@ def _features(
     return features.cpu()
 
 
-def score(run: Run, machine: Machine | None = None, *, device: str = "cpu") -> dict[str, Any]:
+def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset:
+    """The very data a run was trained and scored on; other data under the same name are refused."""
+    data = load_dataset(given or run.config.source, run.config, machine, Quiet())
+    if data.fingerprint() != run.result["data"]:
+        raise UsageError(
+            f"{run.config.source!r} is not the data that the run in {run.folder} was trained on; "
+            "restore them, or from Python pass the Dataset it was fitted on"
+        )
+    return data
+
+
+def score(
+    run: Run, machine: Machine | None = None, *, data: Dataset | None = None, device: str = "cpu"
+) -> dict[str, Any]:
     """Recall@K of a saved encoder on the test images of its own run, and the raw-pixel floor."""
-    data = load_dataset(run.config.source, run.config, machine or Machine(), Quiet())
+    data = data_of(run, machine or Machine(), data)
     labels = torch.from_numpy(data.test.finest)
     features = run.encode_set(data.test, device=device)
     feed = Feed(data.test.images, data.test.sizes, torch.device("cpu"))

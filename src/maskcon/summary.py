@@ -10,13 +10,11 @@ import torch
 
 from maskcon.config import Machine
 from maskcon.evaluate import nearest
-from maskcon.observer import Quiet
 from maskcon.report.journal import read_journal
 from maskcon.report.tables import METHOD_NAMES
 from maskcon.report.write import ReportInputs, Sample, write_report
-from maskcon.run import Run
+from maskcon.run import Run, data_of
 from maskcon.run_folder import JOURNAL
-from maskcon.training import load_dataset
 
 MAP_IMAGES = 1000  # points of the map; more would crowd it and slow the page
 QUERIES = 10
@@ -54,11 +52,11 @@ def _title(run: Run) -> str:
 def _sample(runs: Sequence[Run], machine: Machine) -> Sample:
     """Test images of the first run's data, seen by the first run of each method."""
     first = runs[0]
-    data = load_dataset(first.config.source, first.config, machine, Quiet()).limited(None, MAP_IMAGES)
+    data = data_of(first, machine).limited(None, MAP_IMAGES)
     test = data.test
     pictured: dict[str, Run] = {}
     for run in runs:
-        if run.config.source == first.config.source:
+        if run.result["data"] == first.result["data"]:
             pictured.setdefault(_title(run), run)
     embeddings = {label: run.encode_set(test) for label, run in pictured.items()}
     queries = _spread_over_classes(test.finest, QUERIES)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from maskcon import sources, views
 from maskcon.config import Machine, RunConfig
+from maskcon.encoder.backbones import LARGEST_SMALL_IMAGE
 from maskcon.engine.checkpoint import load_latest, write_atomically
 from maskcon.engine.distributed import Processes, start
 from maskcon.engine.feed import Feed
@@ -71,9 +72,14 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
             f"{data.name} has {len(data.train)} training and {len(data.test)} test images; at least 4 and 2 are needed"
         )
     canvas = max(data.train.images.shape[2:])
+    size = config.image_size or (canvas if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas))
+    stem = config.stem
+    if stem == "fast":  # the stem of few operations: a quarter of the small one's pixels in every later layer
+        stem = "stride2" if size <= LARGEST_SMALL_IMAGE else "imagenet"
     weak, strong = views.pair(data.family)
     settled = config.changed(
-        image_size=config.image_size or (canvas if canvas <= 64 else min(224, canvas)),
+        image_size=size,
+        stem=stem,
         query_view=config.query_view or strong.name,
         key_view=config.key_view or weak.name,
     )
@@ -196,7 +202,7 @@ def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:
     return EncoderFacts(
         backbone=config.backbone,
         width=config.width,
-        stem=config.stem,
+        stem="auto" if config.stem == "fast" else config.stem,  # fast is settled before this
         norm=config.norm,
         in_channels=channels,
         image_size=int(config.image_size or 0),

@@ -159,7 +159,7 @@ def test_a_folder_of_pictures_trains(tmp_path):
     trained = maskcon("train", "photos", *QUICK, *ONE_THREAD, "--out", "run", cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["labels"] == "fine"
+    assert result["scored_by"] == "fine"
     assert result["train_images"] + result["test_images"] == 48
 
 

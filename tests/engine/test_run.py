@@ -253,7 +253,7 @@ def test_encode_refuses_images_of_another_kind(tmp_path):
 
 def test_scores_without_fine_labels_are_by_coarse_label_and_say_so(tmp_path):
     run = fit(tmp_path / "run", data=miniature(fine=False), epochs=1)
-    assert run.result["labels"] == "coarse"
+    assert run.result["scored_by"] == "coarse"
 
 
 def test_data_that_cannot_be_learnt_from_is_refused(tmp_path):

@@ -94,7 +94,7 @@ def print_result(result: Mapping[str, Any], folder: Path) -> None:
     table.add_row("raw pixels", *(f"{100 * floor[k]:.2f}" for k in ks))
     table.add_row(result["method"], *(f"{100 * result['recall'][k]:.2f}" for k in ks), style="bold")
     console.print(table)
-    kind = "" if result.get("labels", "fine") == "fine" else " (no fine labels here: scored by coarse label)"
+    kind = "" if result["scored_by"] == "fine" else " (no fine labels here: scored by coarse label)"
     console.print(
         f"{result['test_images']} images scored{kind}; {result['seconds']:.0f} s of training; run in {folder}"
     )

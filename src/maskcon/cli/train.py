@@ -50,7 +50,7 @@ def train(
 
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
-    chosen = overrides.pop("method", method).lower()
+    chosen = method.lower()
     resolved = resolve(source, method=chosen, preset=preset, overrides=overrides)
     place = options.machine(
         data_root=data_root,

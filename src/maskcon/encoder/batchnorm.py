@@ -56,7 +56,7 @@ def synchronize_batchnorm(module: nn.Module) -> nn.Module:
     if not torch.cuda.is_available():
         raise UsageError(
             "batchnorm=sync needs CUDA, and none is available; "
-            "use batchnorm=train (statistics of each process) or batchnorm=frozen, or norm=group"
+            "use batchnorm=local (statistics of each process) or batchnorm=frozen, or norm=group"
         )
     converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
     return converted

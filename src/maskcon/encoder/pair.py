@@ -126,8 +126,8 @@ class MomentumPair(nn.Module):
             raise unknown("key batchnorm", key_batchnorm, get_args(KeyBatchNorm))
         if key_batchnorm == "eval" and buffers == "own":
             raise UsageError(
-                "key_batchnorm='eval' with buffers='own' would normalise keys by statistics that are never "
-                "updated; use buffers='averaged', or key_batchnorm='train'"
+                "key_batchnorm=eval with key_buffers=own would normalise keys by statistics that are never "
+                "updated; use key_buffers=averaged, or key_batchnorm=train"
             )
         if query.projector is None:
             raise UsageError("a momentum pair compares projections, and this model has no projector")

@@ -29,24 +29,29 @@ class Feed:
         if not isinstance(images, np.memmap) and images.nbytes <= RESIDENT_BYTES:
             self._resident = torch.from_numpy(np.ascontiguousarray(images)).to(device)
         self._reader = None if self._resident is not None else ThreadPoolExecutor(1, "maskcon-feed")
-        self._ahead: tuple[Tensor, Future[Tensor]] | None = None
+        self._ahead: dict[bytes, Future[Tensor]] = {}  # batches asked for, by their row numbers
+        self._last: tuple[bytes, Tensor] = (b"", torch.empty(0))
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The images of these rows (a CPU tensor of row numbers)."""
+        """The images of these rows (a CPU tensor of row numbers). Both views of a batch may ask: it is read once."""
         sizes = None if self._sizes is None else self._sizes[rows.to(self.device)]
         if self._resident is not None:
             return self._resident[rows.to(self.device)], sizes
-        if self._ahead is not None and torch.equal(self._ahead[0], rows):
-            batch = self._ahead[1].result()
-        else:
-            batch = self._read(rows)
-        self._ahead = None
-        return batch.to(self.device, non_blocking=True), sizes
+        name = rows.numpy().tobytes()
+        if name != self._last[0]:
+            waiting = self._ahead.pop(name, None)
+            batch = self._read(rows) if waiting is None else waiting.result()
+            self._last = (name, batch.to(self.device, non_blocking=True))
+        return self._last[1], sizes
 
-    def prefetch(self, rows: Tensor) -> None:
-        """Start reading these rows, if reading is needed at all."""
+    def prefetch(self, *batches: Tensor) -> None:
+        """Start reading the next batches, if reading is needed at all; forget those nobody came for."""
         if self._reader is not None:
-            self._ahead = (rows, self._reader.submit(self._read, rows))
+            names = {rows.numpy().tobytes(): rows for rows in batches}
+            self._ahead = {
+                name: self._ahead.get(name) or self._reader.submit(self._read, rows)
+                for name, rows in names.items()
+            }
 
     def close(self) -> None:
         if self._reader is not None:

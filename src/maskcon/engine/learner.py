@@ -79,8 +79,8 @@ class Learner:
 
 def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False) -> Backbone:
     """The backbone a config describes, with fresh weights."""
-    if config.image_size is None:
-        raise UsageError("image_size is open; the data set settles it before an encoder is built")
+    if config.image_size is None or config.stem == "fast":
+        raise UsageError("image_size and stem are open; the data set settles them before an encoder is built")
     own_shape = {} if config.backbone.startswith("hf:") else {"width": config.width, "norm": config.norm}
     return build_backbone(
         config.backbone,

@@ -18,7 +18,7 @@ from maskcon.engine.checkpoint import save_checkpoint
 from maskcon.engine.learner import Learner
 from maskcon.engine.schedule import learning_rate, ramped
 from maskcon.engine.signals import Interrupted, StopRequest
-from maskcon.engine.step import Place, StepReport, TrainingData, encode_keys, train_step
+from maskcon.engine.step import Place, StepReport, TrainingData, encode_keys, key_order, train_step
 
 COLLAPSED_RANK = 2.0  # effective rank of the bank's keys below which they are nearly one vector
 STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
@@ -92,7 +92,7 @@ class Training:
                     batches = self._batches(epoch)
                 self._timed(self._step, epoch, batches[offset])
                 if offset + 1 < len(batches):
-                    self.data.feed.prefetch(batches[offset + 1])
+                    self._prefetch(epoch, batches[offset + 1])
                 elif self.learner.processes.is_first:
                     self._watch_for_collapse(epoch)
                 self._checkpoint_if_due()
@@ -125,6 +125,16 @@ class Training:
             drop_last=config.drop_last,
             processes=self.learner.processes.count,
         )
+
+    def _prefetch(self, epoch: int, rows: Tensor) -> None:
+        """Begin to read what this process needs for the coming step."""
+        processes = self.learner.processes
+        share = processes.share(len(rows))
+        wanted = [rows[share]]
+        if self.learner.pair is not None:
+            order = key_order(processes, self.config, epoch, self.progress.step, len(rows))
+            wanted.append(rows[order[share]])
+        self.data.feed.prefetch(*wanted)
 
     def _prime(self) -> None:
         """Fill the bank with keys of the starting encoder, so that step 1 contrasts with real ones."""

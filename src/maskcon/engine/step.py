@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from maskcon.config import RunConfig
+from maskcon.engine.distributed import Processes
 from maskcon.engine.feed import Feed
 from maskcon.engine.learner import Learner
 from maskcon.engine.randomness import generator, uniforms
@@ -141,6 +142,13 @@ def make_views(
     return views.contiguous(memory_format=torch.channels_last) if config.channels_last else views
 
 
+def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, count: int) -> Tensor:
+    """The order ``[G]`` in which the rows of a global batch are dealt out to be encoded as keys."""
+    if processes.count > 1 and config.batchnorm == "local" and config.norm == "batch":
+        return torch.randperm(count, generator=generator(config.seed, "shuffle", epoch, step))
+    return torch.arange(count)
+
+
 @torch.no_grad()
 def encode_keys(
     learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor
@@ -152,13 +160,8 @@ def encode_keys(
     the seed alone, each process makes the views of its part itself and no image travels.
     """
     processes = learner.processes
-    share = processes.share(len(rows))
-    order = torch.arange(len(rows))
-    if processes.count > 1 and config.batchnorm == "local" and config.norm == "batch":
-        order = torch.randperm(
-            len(rows), generator=generator(config.seed, "shuffle", place.epoch, place.step)
-        )
-    views = make_views(data, config, place, rows, "key", order[share])
+    order = key_order(processes, config, place.epoch, place.step, len(rows))
+    views = make_views(data, config, place, rows, "key", order[processes.share(len(rows))])
     assert learner.pair is not None  # only contrastive methods get here
     with processes.fabric.autocast():
         keys = processes.gather(learner.pair.encode_keys(views), len(rows))

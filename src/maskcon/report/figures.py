@@ -97,6 +97,7 @@ def learning_curves(
     if not ends:
         say_empty(axes, "no evaluation yet")
     axes.margins(x=0.02)
+    axes.locator_params(axis="x", integer=True)  # no half epochs
     label_ends(axes, ends)
     return figure
 

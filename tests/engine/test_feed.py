@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from maskcon.engine.feed import Feed
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (20, 3, 4, 5), dtype=np.uint8)
+
+
+@pytest.fixture
+def mapped(images, tmp_path) -> np.memmap:
+    target = np.memmap(tmp_path / "images.bin", dtype=np.uint8, mode="w+", shape=images.shape)
+    target[:] = images
+    return target
+
+
+def test_resident_and_mapped_sets_give_the_same_batches(images, mapped):
+    sizes = np.random.default_rng(1).integers(1, 4, (20, 2), dtype=np.int32)
+    rows = torch.tensor([3, 0, 19, 3])
+    for array in (images, mapped):
+        feed = Feed(array, sizes, CPU)
+        batch, valid = feed.take(rows)
+        assert torch.equal(batch, torch.from_numpy(images[[3, 0, 19, 3]]))
+        assert torch.equal(valid, torch.from_numpy(sizes[[3, 0, 19, 3]]))
+        feed.close()
+
+
+def test_a_prefetched_batch_is_read_once_for_both_views(mapped, monkeypatch):
+    feed = Feed(mapped, None, CPU)
+    reads = []
+    real = Feed._read
+    monkeypatch.setattr(Feed, "_read", lambda self, rows: (reads.append(rows.tolist()), real(self, rows))[1])
+    rows = torch.tensor([1, 2, 3])
+    feed.prefetch(rows, rows.clone())
+    first, _ = feed.take(rows)
+    second, _ = feed.take(rows.clone())
+    assert torch.equal(first, second)
+    assert reads == [[1, 2, 3]]
+    feed.close()
+
+
+def test_batches_nobody_came_for_are_forgotten_and_others_read_on_demand(mapped, images):
+    feed = Feed(mapped, None, CPU)
+    for start in range(5):
+        feed.prefetch(torch.tensor([start]))
+    assert len(feed._ahead) == 1
+    batch, _ = feed.take(torch.tensor([11, 12]))
+    assert torch.equal(batch, torch.from_numpy(images[[11, 12]]))
+    feed.close()
