@@ -45,7 +45,11 @@ TRIALS: dict[str, list[dict[str, float]]] = {
     "supcon": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
     "grafit": grid(w=[0.2, 0.5, 0.8], learning_rate=RATES),
     "coins": grid(w=[0.2, 0.5, 0.8], learning_rate=RATES),
-    "maskcon": [{"w": 1.0, "tau": tau, "learning_rate": rate} for tau in (0.03, 0.05, 0.1) for rate in RATES],
+    "maskcon": [
+        {"w": w, "tau": tau, "learning_rate": rate}
+        for (w, tau) in ((1.0, 0.05), (1.0, 0.1), (0.8, 0.05))
+        for rate in RATES
+    ],
     "supfine": grid(learning_rate=[0.03, 0.06, 0.15], weight_decay=[5e-4, 2e-3]),
 }
 

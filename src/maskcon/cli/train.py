@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from maskcon.presets import Resolved
 
 
+# What a setting without a value means.
+OPEN = {"image_size": "(the data's)", "query_view": "(the data's)", "key_view": "(the data's)"} | {
+    "train_limit": "all",
+    "test_limit": "all",
+}
+
+
 def train(
     source: options.Source,
     method: Annotated[str, typer.Option(help="Training method, see `maskcon methods`.")] = "maskcon",
@@ -93,6 +100,6 @@ def _print_settings(resolved: Resolved) -> None:
     table = Table("setting", "value", "from", "meaning", box=None, pad_edge=False)
     for key, value in resolved.config.model_dump().items():
         meaning = RunConfig.model_fields[key].description or ""
-        shown = "(settled by the data)" if value is None and key != "weights" else str(value)
+        shown = OPEN.get(key, "none") if value is None else str(value)
         table.add_row(key, shown, resolved.reasons.get(key, "default"), meaning)
     Console(width=None if Console().is_terminal else 200).print(table)

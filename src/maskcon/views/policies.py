@@ -194,8 +194,8 @@ POLICIES: dict[str, ViewPolicy] = {
             WholeImage(),
             mirror=0.5,
             operations=(
-                Affine(rotation=45, area=(0.35, 1.0), shift=0.04),
-                ToneJitter(brightness=0.15, contrast=(0.6, 1.4), gamma=(0.7, 1.4)),
+                Affine(rotation=30, area=(0.5, 1.2), shift=0.08),
+                ToneJitter(brightness=0.3, contrast=(0.5, 1.5), gamma=(0.6, 1.6)),
                 RandomErasing(probability=0.25),
             ),
         ),
