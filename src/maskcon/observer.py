@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -174,12 +175,16 @@ def by_name(recall: Mapping[int, float]) -> dict[str, float]:
     return {str(k): round(share, 6) for k, share in recall.items()}
 
 
+def check_tensorboard() -> None:
+    """Refuse a run that wants TensorBoard files where nothing can write them."""
+    if find_spec("tensorboard") is None:
+        raise UsageError("--tensorboard needs an extra: pip install 'maskcon[tensorboard]'")
+
+
 def _tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UsageError("--tensorboard needs an extra: pip install 'maskcon[tensorboard]'") from None
-    return SummaryWriter(str(folder / "tensorboard"))
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
 
 
 def _to_board(board: Any, kind: str, values: Mapping[str, Any]) -> None:

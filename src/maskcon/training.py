@@ -25,7 +25,7 @@ from maskcon.engine.step import TrainingData
 from maskcon.errors import DataError, UsageError
 from maskcon.methods import Method, method_named
 from maskcon.model_file import EncoderFacts, canvas_for
-from maskcon.observer import Announcer, Observer, Quiet
+from maskcon.observer import Announcer, Observer, Quiet, check_tensorboard
 from maskcon.run_folder import CHECKPOINTS, CONFIG, ENVIRONMENT, is_finished, json_bytes, make_writable
 from maskcon.sources import Dataset, ImageSet
 from maskcon.sources.statistics import channel_statistics
@@ -94,6 +94,8 @@ def train(config: RunConfig, data: Dataset, folder: Path, machine: Machine, anno
         announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
     method = method_named(config.method)
+    if machine.tensorboard:
+        check_tensorboard()
     processes = start(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )

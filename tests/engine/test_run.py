@@ -308,3 +308,12 @@ def test_each_setting_can_be_changed(tmp_path, change):
     run = fit(tmp_path / "run", epochs=1, **change)
     for key, value in change.items():
         assert getattr(run.config, key) == value
+
+
+def test_tensorboard_without_its_extra_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    from maskcon import observer
+
+    monkeypatch.setattr(observer, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"maskcon\[tensorboard\]"):
+        fit(tmp_path / "run", machine=OFTEN.model_copy(update={"tensorboard": True}))
+    assert not any(tmp_path.iterdir())

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from maskcon.methods import method_named
+
 if TYPE_CHECKING:
     from maskcon.config import RunConfig
     from maskcon.sources import Dataset
@@ -43,11 +45,14 @@ class Terminal:
             self._reading = None
 
     def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
-        values = f"w={config.w:g} tau={config.tau:g} " if config.method in ("maskcon",) else ""
+        method = method_named(config.method)
+        values = f"w={config.w:g} " if method.uses_w else ""
+        values += f"tau={config.tau:g} " if method.uses_tau else ""
+        epochs = f"{config.epochs} epoch{'' if config.epochs == 1 else 's'}"
         self.console.print(
-            f"[bold]{config.method}[/bold] {values}on {data.name}: {len(data.train)} images, "
+            f"[bold]{method.title}[/bold] {values}on {data.name}: {len(data.train)} images, "
             f"{len(data.coarse_names)} coarse classes, {config.image_size} px; {config.backbone} of width "
-            f"{config.width}, {config.epochs} epochs, preset {config.preset}, seed {config.seed}"
+            f"{config.width}, {epochs}, preset {config.preset}, seed {config.seed}"
         )
         self._start, self._images, self._first_seconds = done, 0, None
         if self.console.is_terminal:
