@@ -184,7 +184,7 @@ def check_tensorboard() -> None:
 def _tensorboard(folder: Path) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder / "tensorboard"))
 
 
 def _to_board(board: Any, kind: str, values: Mapping[str, Any]) -> None:
