@@ -40,7 +40,7 @@ RATES = [0.06, 0.2]
 TRIALS: dict[str, list[dict[str, float]]] = {
     "selfcon": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
     "nnclr": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
-    "ascl": grid(tau=[0.05, 0.1, 0.2], learning_rate=RATES),
+    "ascl": grid(tau=[0.05, 0.02, 0.01], learning_rate=RATES),  # larger ones give up instances at once
     "supce": grid(learning_rate=[0.03, 0.06, 0.15], weight_decay=[5e-4, 2e-3]),
     "supcon": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
     "grafit": grid(w=[0.2, 0.5, 0.8], learning_rate=RATES),

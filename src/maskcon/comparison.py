@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from maskcon.engine.signals import Interrupted, StopRequest
 from maskcon.errors import MaskconError
 from maskcon.report.journal import read_journal
 from maskcon.run_folder import JOURNAL, RESULT
@@ -66,22 +67,27 @@ class Job:
 def run_jobs(
     jobs: Sequence[Job], *, at_once: int, threads: int | None, watch: Callable[[Sequence[Job]], None]
 ) -> None:
-    """Run what is not finished, `at_once` at a time; the first failure stops the rest, resumably."""
+    """Run what is not finished, `at_once` at a time. A failure or a request to stop ends all of them, resumably."""
     waiting = [job for job in jobs if not job.finished]
     active: list[Job] = []
-    try:
-        while waiting or active:
-            while waiting and len(active) < at_once:
-                job = waiting.pop(0)
-                job.start(threads)
-                active.append(job)
-            time.sleep(POLL_SECONDS)
-            for job in jobs:
-                job.look()
-            watch(jobs)
-            active = [job for job in active if not _ended(job)]
-    finally:
-        _stop(active)
+    with StopRequest() as stop:
+        try:
+            while waiting or active:
+                while waiting and len(active) < at_once:
+                    job = waiting.pop(0)
+                    job.start(threads)
+                    active.append(job)
+                time.sleep(POLL_SECONDS)
+                for job in jobs:
+                    job.look()
+                watch(jobs)
+                if stop.signal_number is not None:
+                    raise Interrupted(
+                        "stopped, every run saved; the same command again goes on", stop.signal_number
+                    )
+                active = [job for job in active if not _ended(job)]
+        finally:
+            _stop(active)
 
 
 def _ended(job: Job) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from maskcon.report.journal import read_journal
-from tests.cli.commands import SMALL, maskcon, start
+from tests.cli.commands import LIMITED, SMALL, maskcon, start
 
 LONGER = [*SMALL, "--set", "epochs=30", "--set", "eval_every_epochs=5", "--checkpoint-every-seconds", "0"]
 
@@ -66,6 +66,21 @@ def test_a_stop_request_saves_and_exits_as_shells_expect(tmp_path, number, code)
     ended = maskcon(*train("run"), cwd=tmp_path)
     assert ended.returncode == 0
     assert "going on from step" in ended.stderr
+
+
+def test_a_stopped_comparison_leaves_no_process_behind_and_saves_its_runs(tmp_path):
+    arguments = ["compare", "embedded", "--methods", "maskcon,selfcon", "--jobs", "2", "--out", "all"]
+    process = start(*arguments, *LIMITED, "--set", "epochs=200", cwd=tmp_path)
+    wait_for_step(process, tmp_path / "all" / "maskcon-seed0", more_than=0)
+    wait_for_step(process, tmp_path / "all" / "selfcon-seed0", more_than=0)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "every run saved" in error
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+    assert any((tmp_path / "all" / "maskcon-seed0" / "checkpoints").iterdir())
 
 
 @pytest.mark.slow
