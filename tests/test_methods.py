@@ -125,8 +125,6 @@ def test_a_tenth_method_is_one_registration_and_a_name_is_taken_once():
         title="HalfCon",
         summary="half of everything",
         relation=lambda given: 0.5 * given.masked_relation() + 0.5 * given.coarse_relation(),
-        contrast_weight=lambda w: 1,
-        cross_entropy_weight=lambda w: 0,
         labels="coarse",
     )
     register(tenth)
@@ -136,3 +134,26 @@ def test_a_tenth_method_is_one_registration_and_a_name_is_taken_once():
             register(tenth)
     finally:
         del methods._METHODS["halfcon"]
+
+
+def test_methods_of_installed_packages_are_loaded(monkeypatch):
+    from maskcon import methods
+
+    tenth = Method(
+        name="plugged", title="", summary="", relation=lambda given: given.self_relation(), labels="none"
+    )
+
+    class Entry:
+        def load(self):
+            register(tenth)
+
+    monkeypatch.setattr(
+        methods, "entry_points", lambda group: [Entry()] if group == "maskcon.methods" else []
+    )
+    methods._load_plugins.cache_clear()
+    try:
+        assert method_named("plugged") is tenth
+        assert all_methods()[-1] is tenth
+    finally:
+        del methods._METHODS["plugged"]
+        methods._load_plugins.cache_clear()

@@ -90,9 +90,9 @@ class Method:
     title: str
     summary: str
     relation: Callable[[RelationInputs], Tensor] | None  # None: no contrast, no keys, no bank
-    contrast_weight: Callable[[float], float]
-    cross_entropy_weight: Callable[[float], float]
     labels: Literal["none", "coarse", "fine"]
+    contrast_weight: Callable[[float], float] = lambda w: 1  # noqa: ARG005
+    cross_entropy_weight: Callable[[float], float] = lambda w: 0  # noqa: ARG005
     uses_w: bool = False
     uses_tau: bool = False
     ramps_w: bool = False  # w weighs a learnt relation, which is worth little at the start
@@ -103,10 +103,6 @@ class Method:
 
     def classifies(self, w: float) -> bool:
         return self.cross_entropy_weight(w) > 0
-
-
-def _always(value: float) -> Callable[[float], float]:
-    return lambda w: value  # noqa: ARG005
 
 
 _METHODS: dict[str, Method] = {}
@@ -152,8 +148,6 @@ register(
         title="SelfCon",
         summary="instance discrimination: the other view of an image is its only positive",
         relation=lambda inputs: inputs.self_relation(),
-        contrast_weight=_always(1),
-        cross_entropy_weight=_always(0),
         labels="none",
     )
 )
@@ -163,8 +157,6 @@ register(
         title="NNCLR",
         summary="own key and nearest entry of the bank, labels ignored",
         relation=lambda inputs: inputs.nearest_relation(),
-        contrast_weight=_always(1),
-        cross_entropy_weight=_always(0),
         labels="none",
     )
 )
@@ -174,8 +166,6 @@ register(
         title="ASCL",
         summary="soft neighbours, labels ignored, weighed by their normalised entropy",
         relation=lambda inputs: inputs.adaptive_relation(),
-        contrast_weight=_always(1),
-        cross_entropy_weight=_always(0),
         labels="none",
         uses_tau=True,
     )
@@ -186,8 +176,7 @@ register(
         title="SupCE",
         summary="cross-entropy on the coarse labels",
         relation=None,
-        contrast_weight=_always(0),
-        cross_entropy_weight=_always(1),
+        cross_entropy_weight=lambda w: 1,  # noqa: ARG005
         labels="coarse",
     )
 )
@@ -197,8 +186,6 @@ register(
         title="SupCon",
         summary="supervised contrast: every entry of the same coarse class is a positive",
         relation=lambda inputs: inputs.coarse_relation(),
-        contrast_weight=_always(1),
-        cross_entropy_weight=_always(0),
         labels="coarse",
     )
 )
@@ -208,8 +195,6 @@ register(
         title="Grafit",
         summary="w * SupCon + (1-w) * SelfCon",
         relation=lambda inputs: inputs.with_self(inputs.coarse_relation()),
-        contrast_weight=_always(1),
-        cross_entropy_weight=_always(0),
         labels="coarse",
         uses_w=True,
         ramps_w=True,
@@ -233,8 +218,6 @@ register(
         title="MaskCon",
         summary="w * soft relation masked by the coarse label + (1-w) * SelfCon",
         relation=lambda inputs: inputs.with_self(inputs.masked_relation()),
-        contrast_weight=_always(1),
-        cross_entropy_weight=_always(0),
         labels="coarse",
         uses_w=True,
         uses_tau=True,
@@ -247,8 +230,7 @@ register(
         title="SupFINE",
         summary="cross-entropy on the fine labels: what the others try to reach without them",
         relation=None,
-        contrast_weight=_always(0),
-        cross_entropy_weight=_always(1),
+        cross_entropy_weight=lambda w: 1,  # noqa: ARG005
         labels="fine",
     )
 )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,24 +27,8 @@ KS = (1, 2, 5, 10)
 FLOOR_SIZE = 32  # raw pixels are compared at this size at most
 
 
-class Announcer(Protocol):
-    """Told what happens, in the first process; a terminal or nothing."""
-
-    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None: ...
-
-    def loading(self, done: int, total: int) -> None: ...
-
-    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
-
-    def on_evaluation(self, values: Mapping[str, Any]) -> None: ...
-
-    def on_message(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
-
-
-class Quiet:
-    """Says nothing."""
+class Announcer:
+    """Told what happens, in the first process. This one says nothing; override what you want to hear of."""
 
     def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None: ...
 

@@ -18,7 +18,7 @@ from maskcon.engine.feed import Feed
 from maskcon.errors import UsageError
 from maskcon.evaluate import embed, raw_pixels, recall_at_k
 from maskcon.model_file import EncoderFacts, read_encoder
-from maskcon.observer import FLOOR_SIZE, KS, Announcer, Quiet, by_name
+from maskcon.observer import FLOOR_SIZE, KS, Announcer, by_name
 from maskcon.presets import resolve
 from maskcon.run_folder import CONFIG, ENCODER, default_folder, read_result
 from maskcon.sources import Dataset, ImageSet
@@ -97,7 +97,7 @@ def fit(
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides.update({key: value for key, value in given.items() if value is not None})
     machine = machine or Machine()
-    announce = announce or Quiet()
+    announce = announce or Announcer()
     name = source.name if isinstance(source, Dataset) else str(source)
     resolved = resolve(name, method=method.lower(), preset=preset, overrides=overrides)
     data = load_dataset(source, resolved.config, machine, announce)
@@ -130,7 +130,7 @@ def _features(
 
 def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset:
     """The very data a run was trained and scored on; other data under the same name are refused."""
-    data = load_dataset(given or run.config.source, run.config, machine, Quiet())
+    data = load_dataset(given or run.config.source, run.config, machine, Announcer())
     if data.fingerprint() != run.result["data"]:
         raise UsageError(
             f"{run.config.source!r} is not the data that the run in {run.folder} was trained on; "

@@ -25,7 +25,7 @@ from maskcon.engine.step import TrainingData
 from maskcon.errors import DataError, UsageError
 from maskcon.methods import Method, method_named
 from maskcon.model_file import EncoderFacts, canvas_for
-from maskcon.observer import Announcer, Observer, Quiet, check_tensorboard
+from maskcon.observer import Announcer, Observer, check_tensorboard
 from maskcon.run_folder import CHECKPOINTS, CONFIG, ENVIRONMENT, is_finished, json_bytes, make_writable
 from maskcon.sources import Dataset, ImageSet
 from maskcon.sources.statistics import channel_statistics
@@ -111,7 +111,7 @@ def train(config: RunConfig, data: Dataset, folder: Path, machine: Machine, anno
     )
     training_data = _training_data(config, data, labels, facts, processes)
     if not processes.is_first:
-        _carry_out(learner, training_data, config, data, facts, folder, machine, Quiet())
+        _carry_out(learner, training_data, config, data, facts, folder, machine, Announcer())
         return
     make_writable(folder)
     with FolderLock(folder):

@@ -16,14 +16,14 @@ from maskcon.engine import loop, step
 from maskcon.engine.lock import FolderLock
 from maskcon.errors import DataError, TrainingError, UsageError
 from maskcon.methods import all_methods
-from maskcon.observer import Quiet
+from maskcon.observer import Announcer
 from maskcon.report.journal import read_journal
 from tests.miniature import TINY, miniature
 
 OFTEN = Machine(checkpoint_every_seconds=0, journal_every_steps=1, device="cpu")
 
 
-class Told(Quiet):
+class Told(Announcer):
     """Keeps what was said."""
 
     def __init__(self) -> None:

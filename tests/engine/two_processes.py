@@ -11,7 +11,7 @@ import maskcon.training as training
 from maskcon.config import Machine
 from maskcon.engine import loop
 from maskcon.engine.distributed import start
-from maskcon.observer import Quiet
+from maskcon.observer import Announcer
 from maskcon.presets import resolve
 from tests.miniature import TINY, miniature
 
@@ -36,7 +36,7 @@ def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) ->
     data = miniature(70, 21)
     config = training.settle(config, data)
     machine = Machine(device="cpu", devices=devices, threads=1, checkpoint_every_seconds=0)
-    training.train(config, data, folder / f"run-{devices}", machine, Quiet())
+    training.train(config, data, folder / f"run-{devices}", machine, Announcer())
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from maskcon.methods import method_named
+from maskcon.observer import Announcer
 
 if TYPE_CHECKING:
     from maskcon.config import RunConfig
     from maskcon.sources import Dataset
 
 
-class Terminal:
+class Terminal(Announcer):
     """Announces a run on stderr; without a terminal it prints lines only, no bar."""
 
     def __init__(self) -> None:

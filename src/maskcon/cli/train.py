@@ -73,7 +73,7 @@ def train(
         _print_settings(resolved)
         return
     from maskcon.cli.terminal import Terminal, print_result
-    from maskcon.observer import Quiet
+    from maskcon.observer import Announcer
     from maskcon.run import fit
 
     run = fit(
@@ -83,7 +83,7 @@ def train(
         settings=overrides,
         out=out,
         machine=place,
-        announce=Quiet() if quiet else Terminal(),
+        announce=Announcer() if quiet else Terminal(),
     )
     if not quiet:
         print_result(run.result, run.folder)
