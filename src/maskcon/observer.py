@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from maskcon.config import Machine, RunConfig
 from maskcon.engine.checkpoint import write_atomically
@@ -84,9 +83,6 @@ class Observer:
 
     def on_message(self, text: str) -> None:
         self.announce.on_message(text)
-
-    def spread(self, keys: Tensor) -> float:
-        return effective_rank(keys)
 
     def evaluate(self, should_stop: Callable[[], bool]) -> Mapping[str, Any] | None:
         """Recall of the query encoder's features; each process embeds its share, the first one scores."""

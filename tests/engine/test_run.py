@@ -18,6 +18,7 @@ from maskcon.errors import DataError, TrainingError, UsageError
 from maskcon.methods import all_methods
 from maskcon.observer import Announcer
 from maskcon.report.journal import read_journal
+from maskcon.sources import Dataset, ImageSet
 from tests.miniature import TINY, miniature
 
 OFTEN = Machine(checkpoint_every_seconds=0, journal_every_steps=1, device="cpu")
@@ -207,19 +208,38 @@ def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
-def test_collapse_is_warned_about_once_with_the_remedy(tmp_path, monkeypatch):
-    constant = torch.nn.functional.normalize(torch.ones(1, TINY["projection_dim"]), dim=1)
-    from maskcon.encoder import Projector
+def digits() -> Dataset:
+    """Hand-written digits, 8 x 8, that scikit-learn carries; even and odd are the coarse labels."""
+    from sklearn.datasets import load_digits
 
-    monkeypatch.setattr(
-        Projector, "forward", lambda self, features: constant + 0 * features.sum(1, keepdim=True)
+    bundle = load_digits()
+    images = (bundle.images / 16 * 255).astype(np.uint8)[:, None]  # [N, 1, 8, 8]
+    fine = bundle.target.astype(np.int64)
+
+    def part(rows: slice) -> ImageSet:
+        return ImageSet(images[rows], fine[rows] % 2, fine[rows], np.arange(len(fine))[rows])
+
+    names = tuple("0123456789")
+    parity = tuple(kind % 2 for kind in range(10))
+    return Dataset(
+        "digits", part(slice(0, 1400)), part(slice(1400, None)), ("even", "odd"), names, "cifar", parity
     )
+
+
+@pytest.mark.parametrize(("method", "collapses"), [("maskcon", True), ("selfcon", False)])
+def test_collapse_is_warned_about_once_with_the_remedy_where_it_happens(tmp_path, method, collapses):
     told = Told()
-    fit(tmp_path / "run", announce=told, epochs=4)
+    from_step_zero = {"relation_warmup_epochs": 0.0, "warmup_epochs": 0.0, "w": 1.0, "tau": 0.1}
+    run = fit(
+        tmp_path / "run", data=digits(), method=method, announce=told, epochs=4, eval_every_epochs=0,
+        width=16, stem="small", batch_size=128, bank_size=1024, projector_hidden=256, projection_dim=64,
+        **from_step_zero,
+    )  # fmt: skip
     warnings = [text for text in told.messages if "collapse" in text]
-    assert len(warnings) == 1
-    assert "relation_warmup_epochs" in warnings[0]
-    assert sum(e["kind"] == "warning" for e in read_journal(tmp_path / "run" / "journal.jsonl")) == 1
+    assert len(warnings) == collapses
+    assert all("relation_warmup_epochs" in text for text in warnings)
+    kinds = [event["kind"] for event in read_journal(run.folder / "journal.jsonl")]
+    assert kinds.count("warning") == collapses
 
 
 def test_evaluation_happens_after_every_nth_epoch_and_always_at_the_end(tmp_path):

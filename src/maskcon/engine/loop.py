@@ -20,7 +20,7 @@ from maskcon.engine.schedule import learning_rate, ramped
 from maskcon.engine.signals import Interrupted, StopRequest
 from maskcon.engine.step import Place, StepReport, TrainingData, encode_keys, key_order, train_step
 
-COLLAPSED_RANK = 2.0  # effective rank of the bank's keys below which they are nearly one vector
+COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
 STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
 PATIENCE_EPOCHS = 2  # before a run is called collapsed
 
@@ -35,8 +35,6 @@ class Hooks(Protocol):
     def on_message(self, text: str) -> None: ...
 
     def evaluate(self, should_stop: Callable[[], bool]) -> Mapping[str, Any] | None: ...
-
-    def spread(self, keys: Tensor) -> float: ...
 
     def position(self) -> int: ...
 
@@ -234,13 +232,13 @@ class Training:
         mean = torch.stack(losses).mean().item()
         if mean < STUCK_SHARE * ceiling:
             return
-        rank = self.hooks.spread(bank.keys)
-        if rank >= COLLAPSED_RANK:
+        cosine = bank.keys.mean(dim=0).square().sum().item()  # mean over all pairs of keys
+        if cosine < COLLAPSED_COSINE:
             return
         self.progress.warned = True
         text = (
             f"collapse: after {epoch + 1} epochs the loss is {mean:.3f} of log(1+K) = {ceiling:.3f} and the keys "
-            f"are nearly one vector (effective rank {rank:.2f}). Raise --set relation_warmup_epochs "
+            f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
             f"(now {self.config.relation_warmup_epochs:g}), start from pretrained --set weights, or lower --w"
         )
         self.hooks.record("warning", {"step": self.progress.step, "message": text})
