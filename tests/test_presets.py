@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import yaml
+
+from maskcon.config import RunConfig, parse_override
+from maskcon.errors import CorruptFileError, UsageError
+from maskcon.methods import all_methods
+from maskcon.presets import METHOD_SETTINGS, PRESETS, resolve
+
+
+def test_reference_differs_from_paper_exactly_where_the_code_differs_from_the_text():
+    paper, reference = (
+        resolve("cifar100", method="maskcon", preset=p, overrides={}).config for p in PRESETS if p != "cpu"
+    )
+    changed = {line.split(":")[0] for line in paper.differences(reference)}
+    assert changed == {
+        "preset", "projection_dim", "weights", "warmup_epochs", "exclude_own_keys", "source_variant", "test_resize",
+        "drop_last", "eval_when",
+    }  # fmt: skip
+
+
+def test_paper_preset_has_the_values_of_the_text():
+    config = resolve("cifar100", method="maskcon", preset="paper", overrides={}).config
+    assert (config.epochs, config.batch_size, config.learning_rate, config.momentum) == (200, 128, 0.02, 0.9)
+    assert (config.weight_decay, config.bank_size, config.projector_hidden) == (5e-4, 8192, 512)
+    assert (config.projection_dim, config.contrast_temperature, config.w, config.tau) == (128, 0.1, 1.0, 0.1)
+    assert (config.backbone, config.relation_warmup_epochs) == ("resnet18", 0)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_resolves_for_every_method_with_a_reason_for_each_value(preset):
+    for method in all_methods():
+        resolved = resolve("embedded", method=method.name, preset=preset, overrides={"epochs": 7})
+        assert resolved.config.epochs == 7
+        assert resolved.reasons["epochs"] == "given"
+        assert set(PRESETS[preset]) <= set(resolved.reasons)
+
+
+def test_settings_of_methods_name_known_methods_and_settings():
+    names = {method.name for method in all_methods()}
+    for methods in METHOD_SETTINGS.values():
+        assert set(methods) <= names
+        for settings in methods.values():
+            assert set(settings) <= set(RunConfig.known_keys())
+
+
+@pytest.mark.parametrize("key", ["source", "method", "preset"])
+def test_what_has_an_argument_of_its_own_is_not_a_setting(key):
+    with pytest.raises(UsageError, match=key):
+        resolve("embedded", method="maskcon", preset="cpu", overrides={key: "paper"})
+
+
+def test_a_config_survives_its_file_to_the_letter(tmp_path):
+    config = resolve(
+        "embedded", method="maskcon", preset="paper", overrides={"tau": math.inf, "seed": 3}
+    ).config
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    assert RunConfig.from_yaml(path) == config
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['touch executed']",
+        "source: !!python/name:os.system",
+        "a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]",
+        "- a\n- list",
+        "just text",
+        "\x00\x01",
+        "a: [",
+    ],
+)
+def test_a_hostile_or_broken_config_file_is_refused_and_nothing_runs(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(CorruptFileError, match=r"config\.yaml"):
+        RunConfig.from_yaml(path)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_an_unknown_key_in_a_config_file_names_the_nearest(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"source": "embedded", "epoch": 3}), encoding="utf-8")
+    with pytest.raises(UsageError, match="did you mean 'epochs'"):
+        RunConfig.from_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tau=inf", ("tau", math.inf)),
+        ("weights=none", ("weights", None)),
+        ("drop_last=yes", ("drop_last", True)),
+        ("epochs=3", ("epochs", 3)),
+        ("learning_rate=1e-3", ("learning_rate", 0.001)),
+        ("weights=a=b.pth", ("weights", "a=b.pth")),
+        (" w = 0.5 ", ("w", 0.5)),
+    ],
+)
+def test_overrides_are_read_as_people_write_them(text, expected):
+    assert parse_override(text) == expected
