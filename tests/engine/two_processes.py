@@ -1,7 +1,8 @@
-"""Run by tests in two processes at once: one step of training, and what each process holds after it."""
+"""Run by tests in one process or two at once: some steps of training, and what each process holds after them."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import torch
 import maskcon.training as training
 from maskcon.config import Machine
 from maskcon.engine import loop
-from maskcon.engine.distributed import start
 from maskcon.observer import Announcer
 from maskcon.presets import resolve
 from tests.miniature import TINY, miniature
@@ -40,7 +40,4 @@ def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) ->
 
 
 if __name__ == "__main__":
-    import json
-
-    assert start is not None
     main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]))
