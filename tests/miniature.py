@@ -22,6 +22,8 @@ TINY: dict[str, Any] = {
     "relation_warmup_epochs": 0.5,
     "eval_every_epochs": 1,
     "learning_rate": 0.05,
+    "weight_decay": 5e-4,
+    "tau": 0.1,
 }
 
 

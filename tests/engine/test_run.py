@@ -106,6 +106,7 @@ def test_maskcon_with_weight_zero_trains_to_the_same_bytes_as_selfcon(tmp_path):
 
 @pytest.mark.parametrize("method", ["maskcon", "coins", "supce"])
 def test_a_run_broken_off_at_every_step_ends_with_the_same_bytes(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(loop, "PATIENCE_STEPS", 0)  # so that a warning, too, must come out the same
     fit(tmp_path / "whole", method=method)
 
     class BrokenError(Exception):

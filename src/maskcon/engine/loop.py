@@ -22,7 +22,7 @@ from maskcon.engine.step import Place, StepReport, TrainingData, encode_keys, ke
 
 COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
 STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
-PATIENCE_EPOCHS = 2  # before a run is called collapsed
+PATIENCE_EPOCHS, PATIENCE_STEPS = 2, 40  # both must have passed before a run is called collapsed
 
 
 class Hooks(Protocol):
@@ -49,6 +49,8 @@ class Progress:
     cpu_seconds: float = 0.0
     images: int = 0
     warned: bool = False
+    contrast_sum: float = 0.0  # sum of the contrastive losses of this epoch's steps so far
+    contrast_steps: int = 0  # how many those are
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -72,10 +74,11 @@ class Training:
         )
         self.total_steps = self.epoch_steps * config.epochs
         self._saved_at = time.monotonic()
-        self._epoch_contrast: list[Tensor] = []
+        self._contrast = torch.zeros((), device=processes.device)  # read only when it is needed: no waiting
 
     def run(self) -> Progress:
         """Train from where `progress` stands to the end. Raises `Interrupted` when asked to stop, all saved."""
+        self._contrast.fill_(self.progress.contrast_sum)
         with StopRequest() as stop:
             if self.progress.step == 0 and self.learner.bank is not None and self.config.prime_bank:
                 self._timed(self._prime)
@@ -101,6 +104,7 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint of this very moment (by the first process; the others hold the same)."""
         if self.learner.processes.is_first:
+            self.progress.contrast_sum = self._contrast.item()
             tensors, plain = self.learner.state()
             values = {
                 "progress": asdict(self.progress),
@@ -166,7 +170,8 @@ class Training:
         self.progress.step += 1
         self.progress.images += len(rows)
         if report.contrast is not None:
-            self._epoch_contrast.append(report.contrast)
+            self._contrast += report.contrast
+            self.progress.contrast_steps += 1
         self._tell(report, place, len(rows))
 
     def _steps_of(self, epochs: float) -> int:
@@ -224,12 +229,16 @@ class Training:
 
     def _watch_for_collapse(self, epoch: int) -> None:
         """Warn once when the keys are nearly one vector and the loss has not left log(1+K)."""
-        losses, self._epoch_contrast = self._epoch_contrast, []
+        steps, self.progress.contrast_steps = self.progress.contrast_steps, 0
         bank = self.learner.bank
-        if self.progress.warned or bank is None or not losses or epoch + 1 < PATIENCE_EPOCHS:
+        if bank is None:
+            return
+        mean = self._contrast.item() / max(1, steps)
+        self._contrast.zero_()
+        early = epoch + 1 < PATIENCE_EPOCHS or self.progress.step < PATIENCE_STEPS
+        if self.progress.warned or early:
             return
         ceiling = math.log(1 + len(bank))
-        mean = torch.stack(losses).mean().item()
         if mean < STUCK_SHARE * ceiling:
             return
         cosine = bank.keys.mean(dim=0).square().sum().item()  # mean over all pairs of keys
