@@ -67,8 +67,11 @@ class Job:
 def run_jobs(
     jobs: Sequence[Job], *, at_once: int, threads: int | None, watch: Callable[[Sequence[Job]], None]
 ) -> None:
-    """Run what is not finished, `at_once` at a time. A failure or a request to stop ends all of them, resumably."""
-    waiting = [job for job in jobs if not job.finished]
+    """Run all, `at_once` at a time. A failure or a request to stop ends all of them, resumably.
+
+    Finished ones are started too: only `maskcon train` knows whether a folder holds the run asked for, or another.
+    """
+    waiting = list(jobs)
     active: list[Job] = []
     with StopRequest() as stop:
         try:

@@ -90,8 +90,7 @@ def fit(
 
     Example:
         >>> run = fit("embedded", epochs=1, settings={"train_limit": 300})  # doctest: +SKIP
-        >>> run.recall[1]  # doctest: +SKIP
-        0.51
+        >>> run.recall[1], run.encode(images)  # doctest: +SKIP
     """
     overrides = dict(settings or {})
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}

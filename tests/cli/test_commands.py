@@ -187,6 +187,9 @@ def test_compare_prints_one_table_and_goes_on_where_it_stopped(tmp_path):
     assert second.returncode == 0, second.stderr
     assert (tmp_path / "all" / "supce-seed0" / "result.json").stat().st_mtime_ns == before
     assert (tmp_path / "all" / "supce-seed1" / "result.json").is_file()
+    other = maskcon(*arguments, *LIMITED, "--set", "epochs=2", cwd=tmp_path)
+    assert other.returncode == 1  # never the old runs under a new name
+    assert "epochs: 1 -> 2" in other.stderr
 
 
 def test_compare_reports_why_a_run_failed(tmp_path):
