@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from maskcon.sources.contract import Dataset, ImageSet
-from maskcon.sources.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
+from maskcon.sources.contract import Dataset
+from maskcon.sources.embedded import as_part
+from maskcon.sources.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
 from maskcon.sources.idx import read_idx
 
 SEED = 20_230_618
@@ -29,7 +30,7 @@ EXTRA_SHIFT_PIXELS = 1.5  # beyond the room that the shrunken item leaves
 CONTRAST_RANGE = (0.6, 1.0)
 MAX_BACKGROUND = 60.0
 MAX_GRADIENT = 12.0  # grey levels from the middle of the canvas to its edge
-GREY_STEP = 4  # 64 grey levels: not visible, and a quarter less to ship
+GREY_STEP = 4  # a coarser grey: not visible, and a third less to ship
 
 
 def sample_rows(labels: NDArray[np.uint8], per_class: int, random: np.random.Generator) -> NDArray[np.int32]:
@@ -89,14 +90,6 @@ def place(images: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.
     return np.asarray(np.clip(levels, 0, 255), dtype=np.uint8)
 
 
-def as_part(
-    images: NDArray[np.uint8], fine: NDArray[np.uint8], row: NDArray[np.int32], first: int
-) -> ImageSet:
-    labels = fine.astype(np.int64)
-    coarse = np.array(COARSE_OF_FINE, dtype=np.int64)[labels]
-    return ImageSet(images[:, None], coarse, labels, row.astype(np.int64) + first)
-
-
 def contact_sheet(
     images: NDArray[np.uint8], labels: NDArray[np.uint8], path: Path, columns: int = 20
 ) -> None:
@@ -123,7 +116,7 @@ def main() -> None:
     parts = []
     for part, prefix, per_class, first_id in (
         ("train", "train", TRAIN_PER_CLASS, 0),
-        ("test", "t10k", TEST_PER_CLASS, 60_000),
+        ("test", "t10k", TEST_PER_CLASS, OFFICIAL_TRAIN_COUNT),
     ):
         images = read_idx(arguments.idx / f"{prefix}-images-idx3-ubyte.gz", 3)
         labels = read_idx(arguments.idx / f"{prefix}-labels-idx1-ubyte.gz", 1)

@@ -82,3 +82,25 @@ def test_wrong_shapes_are_refused():
 def test_impossible_sizes_are_refused(size, dim):
     with pytest.raises(ValueError, match="bank needs"):
         MemoryBank(size, dim)
+
+
+def test_keys_are_float32_whatever_the_default_type():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert MemoryBank(4, 2).keys.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_writing_over_keys_that_a_loss_still_needs_is_noticed():
+    from maskcon.losses import relation_loss
+    from maskcon.relations import self_relation
+
+    bank = MemoryBank(4, 2)
+    bank.enqueue(*batch_of(0, 4))
+    queries = torch.ones(2, 2, requires_grad=True)
+    loss = relation_loss(queries, torch.ones(2, 2), bank.keys, self_relation(2, 4), 0.1).sum()
+    bank.enqueue(*batch_of(4, 2))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import io
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ class Server(ThreadingHTTPServer):
         self.honours_range = True
         self.shifted_range = False
         self.cut_after: list[int] = []  # bytes after which the next transfers are broken off
+        self.meanwhile: Callable[[], None] = lambda: None  # happens between the halves of an answer
         self.statuses: list[int] = []  # answered first, one a request
         self.sends_length = True
         self.redirect_to: str | None = None
@@ -73,7 +76,11 @@ class Handler(BaseHTTPRequestHandler):
         if server.sends_length:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body[: server.cut_after.pop(0)] if server.cut_after else body)
+        body = body[: server.cut_after.pop(0)] if server.cut_after else body
+        with contextlib.suppress(ConnectionError):  # of a client that had enough
+            self.wfile.write(body[: len(body) // 2])
+            server.meanwhile()
+            self.wfile.write(body[len(body) // 2 :])
 
 
 @pytest.fixture
@@ -162,6 +169,51 @@ def test_server_that_does_not_honour_the_range_does_no_harm(
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("expected", [{}, {"sha256": SHA256}])
+def test_transfer_that_always_breaks_at_the_same_byte_ends(
+    server: Server, tmp_path: Path, expected: dict[str, str]
+) -> None:
+    server.honours_range = False
+    server.cut_after = [300_000] * 100
+    with pytest.raises(DataError, match="closed after 300000"):
+        fetch(server.url, tmp_path / "file.bin", **expected)
+    assert len(server.ranges) == download.MAX_FAILURES + 1
+
+
+def test_other_content_on_a_breaking_line_is_not_fetched_for_ever(server: Server, tmp_path: Path) -> None:
+    server.cut_after = [300_000, 1_000_000] * 50
+    with pytest.raises(CorruptFileError, match="not the expected file"):
+        fetch(server.url, tmp_path / "file.bin", sha256="0" * 64)
+    assert len(server.ranges) == 4  # broken off, completed, and once more from the start
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
+def test_second_process_waits_for_the_first_and_uses_its_file(server: Server, tmp_path: Path) -> None:
+    second = threading.Thread(
+        target=fetch, args=(server.url, tmp_path / "file.bin"), kwargs={"sha256": SHA256}
+    )
+
+    def begin_second() -> None:
+        server.meanwhile = lambda: None
+        second.start()
+        second.join(timeout=0.3)  # time enough to do harm
+
+    server.meanwhile = begin_second
+    fetch(server.url, tmp_path / "file.bin", sha256=SHA256)
+    second.join(timeout=30)
+    assert not second.is_alive()
+    assert server.ranges == [None]
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    assert only_file(tmp_path) == "file.bin"
+
+
+def test_folder_in_the_place_of_the_file_is_a_data_error(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "file.bin").mkdir()
+    with pytest.raises(DataError, match="Is a directory"):
+        fetch(server.url, tmp_path / "file.bin", sha256=SHA256)
+
+
 def test_stale_part_file_is_replaced(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(b"x" * 1000)
     fetch(server.url, tmp_path / "file.bin", sha256=SHA256)
@@ -228,7 +280,7 @@ def test_only_http_addresses_are_fetched(tmp_path: Path, url: str) -> None:
         fetch(url, tmp_path / "file.bin")
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/file"])
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/file", "http://[bad"])
 def test_redirect_cannot_leave_http(server: Server, tmp_path: Path, location: str) -> None:
     server.redirect_to = location
     with pytest.raises(DataError):
@@ -256,5 +308,5 @@ def test_full_disk_is_named_and_what_arrived_can_be_resumed(
 
 def test_unwritable_place_is_a_data_error(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="cannot write"):
+    with pytest.raises(DataError, match=r"cannot read or write .*below\.bin"):
         fetch(server.url, tmp_path / "file" / "below.bin")

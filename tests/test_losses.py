@@ -127,3 +127,14 @@ def test_a_relation_that_wants_a_gradient_is_refused():
     queries, keys, bank_keys, relation = random_case(9, batch=2, bank=3)
     with pytest.raises(ValueError, match="target"):
         relation_loss(queries, keys, bank_keys, relation.requires_grad_(), 0.1)
+
+
+def test_beyond_a_block_nothing_as_large_as_the_relation_is_kept_for_going_back(monkeypatch):
+    monkeypatch.setattr(losses, "BLOCK_ELEMENTS", 64)
+    queries, keys, bank_keys, relation = random_case(10, batch=8, bank=100)
+    queries.requires_grad_()
+    kept: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        relation_loss(queries, keys, bank_keys, relation, 0.1)
+    large = [tensor for tensor in kept if tensor.numel() >= 8 * 100]
+    assert [tensor.data_ptr() for tensor in large] == [relation.data_ptr()]

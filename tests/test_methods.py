@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -136,6 +138,20 @@ def test_a_tenth_method_is_one_registration_and_a_name_is_taken_once():
         del methods._METHODS["halfcon"]
 
 
+@contextmanager
+def installed(monkeypatch, load):
+    """As if a package named a module in its entry points, whose import does what `load` does."""
+    from maskcon import methods
+
+    entry = SimpleNamespace(name="tenth", value="tenth_package", load=load)
+    monkeypatch.setattr(methods, "entry_points", lambda group: [entry] if group == "maskcon.methods" else [])
+    methods._load_plugins.cache_clear()
+    try:
+        yield
+    finally:
+        methods._load_plugins.cache_clear()
+
+
 def test_methods_of_installed_packages_are_loaded(monkeypatch):
     from maskcon import methods
 
@@ -143,17 +159,33 @@ def test_methods_of_installed_packages_are_loaded(monkeypatch):
         name="plugged", title="", summary="", relation=lambda given: given.self_relation(), labels="none"
     )
 
-    class Entry:
-        def load(self):
-            register(tenth)
+    with installed(monkeypatch, lambda: register(tenth)):
+        try:
+            assert method_named("plugged") is tenth
+            assert all_methods()[-1] is tenth
+        finally:
+            del methods._METHODS["plugged"]
 
-    monkeypatch.setattr(
-        methods, "entry_points", lambda group: [Entry()] if group == "maskcon.methods" else []
+
+def test_an_installed_method_that_fails_to_load_is_named(monkeypatch):
+    def fail():
+        raise ModuleNotFoundError("No module named 'elsewhere'")
+
+    with (
+        installed(monkeypatch, fail),
+        pytest.raises(UsageError, match=r"'tenth' \(tenth_package\).*No module named 'elsewhere'"),
+    ):
+        method_named("maskcon")
+
+
+def test_a_name_that_could_not_be_found_again_is_refused():
+    tenth = Method(
+        name="HalfCon",
+        title="HalfCon",
+        summary="",
+        relation=lambda given: given.self_relation(),
+        labels="none",
     )
-    methods._load_plugins.cache_clear()
-    try:
-        assert method_named("plugged") is tenth
-        assert all_methods()[-1] is tenth
-    finally:
-        del methods._METHODS["plugged"]
-        methods._load_plugins.cache_clear()
+    with pytest.raises(UsageError, match="lower case, 'HalfCon' is not"):
+        register(tenth)
+    assert "HalfCon" not in [method.name for method in all_methods()]

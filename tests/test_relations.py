@@ -38,7 +38,7 @@ def assert_is_relation(relation: torch.Tensor, batch: int, bank: int) -> None:
     assert relation.shape == (batch, 1 + bank)
     assert torch.isfinite(relation).all()
     assert (relation >= 0).all()
-    torch.testing.assert_close(relation.sum(1), torch.ones(batch), atol=1e-5, rtol=0)
+    torch.testing.assert_close(relation.sum(1), torch.ones(batch, dtype=torch.float32), atol=1e-5, rtol=0)
 
 
 cases = st.tuples(
@@ -69,6 +69,19 @@ def test_masked_relation_matches_loop_oracle(case, with_index):
             bank_index.tolist() if with_index else None,
         )
         torch.testing.assert_close(relation[i], torch.tensor(expected), atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 2.0])
+def test_masked_relation_is_equations_11_to_14_taken_literally(tau):
+    keys, bank_keys, coarse, bank_coarse, _, _ = random_case(11, batch=8, bank=40, classes=3, dim=6)
+    cosine = torch.nn.functional.cosine_similarity
+    similarity = cosine(keys.double()[:, None], bank_keys.double(), dim=2)  # 12
+    z = (coarse[:, None] == bank_coarse) * (similarity / tau).exp()
+    z = z / z.sum(1, keepdim=True)  # 11
+    z = z / z.amax(1, keepdim=True)  # 13
+    z = torch.cat([torch.ones(8, 1), z], 1)  # 14
+    expected = (z / z.sum(1, keepdim=True)).float()  # "sample-wise normalized"
+    torch.testing.assert_close(masked_relation(keys, bank_keys, coarse, bank_coarse, tau), expected)
 
 
 @settings(deadline=None, max_examples=100)
@@ -220,3 +233,44 @@ def test_no_gradient_flows_through_a_relation():
     keys = torch.eye(3, requires_grad=True)
     relation = masked_relation(keys, torch.eye(3), torch.zeros(3), torch.zeros(3), 0.1)
     assert not relation.requires_grad
+
+
+@pytest.mark.parametrize(("tau", "limit"), [(1e-300, 0.0), (1e-45, 0.0), (1e39, math.inf), (1e300, math.inf)])
+def test_temperatures_beyond_float32_give_the_limits_and_no_nan(tau, limit):
+    keys, bank_keys, coarse, bank_coarse, _, _ = random_case(9, batch=5, bank=20, classes=3)
+    relation = masked_relation(keys, bank_keys, coarse, bank_coarse, tau)
+    assert torch.equal(relation, masked_relation(keys, bank_keys, coarse, bank_coarse, limit))
+
+
+@pytest.mark.parametrize("tau", [0.1, math.inf])
+def test_labels_or_numbers_of_another_length_are_refused_instead_of_broadcast(tau):
+    keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(10, batch=3, bank=7, classes=2)
+    with pytest.raises(ValueError, match=r"\(1, 7\) = \[B, K\], but keys \(3, 4\)"):
+        masked_relation(keys, bank_keys, coarse[:1], bank_coarse, tau)
+    with pytest.raises(ValueError, match=r"\(3, 1\) = \[B, K\].*bank_keys \(7, 4\)"):
+        masked_relation(keys, bank_keys, coarse, bank_coarse[:1], tau)
+    with pytest.raises(ValueError, match=r"index \(1,\).*coarse \(3,\)"):
+        coarse_relation(coarse, bank_coarse, index=index[:1], bank_index=bank_index)
+
+
+@pytest.fixture
+def default_float64():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.usefixtures("default_float64")
+def test_relations_are_float32_whatever_the_default_type():
+    keys, labels = torch.eye(3), torch.arange(3)
+    assert keys.dtype == torch.float64
+    relations = [
+        self_relation(3, 3),
+        coarse_relation(labels, labels),
+        masked_relation(keys, keys, labels, labels, 0.1),
+        nearest_relation(keys, keys),
+        adaptive_relation(keys, keys, 0.1),
+    ]
+    for relation in relations:
+        assert_is_relation(relation, 3, 3)

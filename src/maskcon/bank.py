@@ -33,7 +33,7 @@ class MemoryBank(nn.Module):
         self._coarse: Tensor
         self._index: Tensor
         self._state: Tensor
-        self.register_buffer("_keys", torch.zeros(size, dim, device=device))
+        self.register_buffer("_keys", torch.zeros(size, dim, dtype=torch.float32, device=device))
         self.register_buffer("_coarse", torch.full((size,), EMPTY, dtype=torch.long, device=device))
         self.register_buffer("_index", torch.full((size,), EMPTY, dtype=torch.long, device=device))
         # Saved as a tensor; read from plain numbers, which need no wait for the device.

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from maskcon.errors import CorruptFileError, DataError, UsageError
+from maskcon.errors import CorruptFileError, DataError, MaskconError, UsageError
+from maskcon.turns import one_at_a_time
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
 
 BLOCK_BYTES = 1 << 18
-MAX_FAILURES = 4  # in a row without a single new byte; a slow line that keeps moving is never given up
+MAX_FAILURES = 4  # in a row that got no further than before; a slow line that keeps moving is never given up
 BACKOFF_SECONDS = 1.0  # doubled after each such failure
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -62,26 +63,28 @@ def fetch(
 
     Bytes arrive in `destination` + ".part", which gets its final name only after size and checksum agree. With a
     checksum an interrupted transfer goes on where it stopped, in this call or a later one; without one it starts
-    again, since the file on the server may have changed in between.
+    again, since the file on the server may have changed in between. Of several processes that want the file, one
+    fetches it and the others wait.
     """
-    host = _checked_host(url)
-    expected = _Expected(sha256, md5, size)
-    if destination.exists():
-        complaint = expected.complaint(destination)
-        if complaint is not None:
-            raise CorruptFileError(
-                f"{destination} is not the file of {url}: {complaint}; delete it and try again"
-            )
-        return destination
     part = destination.with_name(destination.name + ".part")
+    expected = _Expected(sha256, md5, size)
+    transfer = _Transfer(url, _checked_host(url), part, destination, expected, progress, timeout)
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        if not expected.has_checksum:
-            part.unlink(missing_ok=True)
+        with one_at_a_time(destination.parent):
+            if destination.exists():
+                complaint = expected.complaint(destination)
+                if complaint is not None:
+                    raise CorruptFileError(
+                        f"{destination} is not the file of {url}: {complaint}; delete it and try again"
+                    )
+                return destination
+            if not expected.has_checksum:
+                part.unlink(missing_ok=True)
+            transfer.run()
+            part.replace(destination)
     except OSError as error:
-        raise DataError(f"cannot write to {destination.parent}: {error.strerror or error}") from error
-    _Transfer(url, host, part, destination, expected, progress, timeout).run()
-    part.replace(destination)
+        raise DataError(f"cannot read or write {destination}: {error.strerror or error}") from error
     return destination
 
 
@@ -100,6 +103,8 @@ class _Transfer:
     def run(self) -> None:
         """Attempt until complete and checked, or raise."""
         failures = 0
+        furthest = self._have()
+        restarted = False
         while True:
             before = self._have()
             resumed = before > 0
@@ -112,14 +117,16 @@ class _Transfer:
                 if complaint is None:
                     return
                 self.part.unlink(missing_ok=True)
-                if not resumed:
+                if not resumed or restarted:
                     raise CorruptFileError(
                         f"{self.destination}: what {self.url} sent is not the expected file ({complaint}); "
                         "it was deleted and nothing of it used"
                     )
                 # the first part of a resumed file may be of another version: once more, from the start
+                restarted, furthest = True, 0
             except _InterruptedError as error:
-                failures = 0 if self._have() > before else failures + 1
+                failures = 0 if self._have() > furthest else failures + 1
+                furthest = max(furthest, self._have())
                 if failures >= MAX_FAILURES:
                     raise self._unreachable(error) from error
                 if failures:
@@ -150,7 +157,10 @@ class _Transfer:
                 f"{self.url} answered {error.code} {error.reason}; "
                 f"find the file elsewhere and put it at {self.destination}"
             ) from error
-        except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
+        except MaskconError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # URLError and timeouts are OSErrors; ValueError: a redirect to what is no address
             raise _InterruptedError(str(getattr(error, "reason", error) or type(error).__name__)) from error
 
     def _receive(self, response: http.client.HTTPResponse, offset: int) -> None:

@@ -2,8 +2,8 @@
 
     L_i = - sum_j z_ij log softmax([q_i . k_i, q_i . bank] / tau0)_j
 
-Written as ``sum_j z_ij * logsumexp(logits_i) - q_i . (sum_j z_ij k_j) / tau0`` it needs no second ``[B, K]``
-array beside the relation: the logits are visited in column blocks, going forward and again going back.
+Written as ``sum_j z_ij * logsumexp(logits_i) - q_i . (sum_j z_ij k_j) / tau0`` it needs no array of logits as
+large as the relation: they are visited in column blocks of `BLOCK_ELEMENTS`, going forward and again going back.
 The loss is linear in the relation, so ``w * loss(z1) + (1 - w) * loss(z2)`` is ``loss(w * z1 + (1 - w) * z2)``,
 and the methods mix relations instead of losses.
 """

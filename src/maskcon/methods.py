@@ -114,6 +114,10 @@ def register(method: Method) -> Method:
     A package that names the module doing so in its entry points, under `maskcon.methods`, makes it known to every
     process and to the command line.
     """
+    if method.name != method.name.lower():
+        raise UsageError(
+            f"the name of a method is in lower case, {method.name!r} is not; its title may be anything"
+        )
     if method.name in _METHODS:
         raise UsageError(f"a method named {method.name!r} is registered already")
     _METHODS[method.name] = method
@@ -124,7 +128,13 @@ def register(method: Method) -> Method:
 def _load_plugins() -> None:
     """Import what installed packages offer; importing registers."""
     for entry in entry_points(group="maskcon.methods"):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:  # somebody else's module may fail in any way
+            raise UsageError(
+                f"the installed method {entry.name!r} ({entry.value}) cannot be loaded: "
+                f"{type(error).__name__}: {error}; mend or uninstall its package"
+            ) from error
 
 
 def method_named(name: str) -> Method:

@@ -1,4 +1,7 @@
-"""The trained encoder as one file: weights under the usual names, and all it takes to embed new images."""
+"""The trained encoder as one file: weights under the usual names, and all it takes to embed new images.
+
+Only a backbone of Hugging Face is not described in full: its model has to be on the machine as well.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import torch
 from torch import Tensor
 
 from maskcon import views
-from maskcon.encoder import Backbone, build_backbone
+from maskcon.encoder import Backbone, build_backbone, shape_of
 from maskcon.errors import CorruptFileError, UsageError
 
 _KEY = "maskcon"  # the one entry of the header: several would be written in no fixed order
@@ -67,14 +70,12 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
         raise CorruptFileError(
             f"{path} was not written by maskcon: its header does not say how to build the encoder"
         )
-    facts = _facts(json.loads(header), path)
-    shape = {} if facts.backbone.startswith("hf:") else {"width": facts.width, "norm": facts.norm}
+    facts = _facts(header, path)
     backbone = build_backbone(
         facts.backbone,
         image_size=facts.image_size,
         in_channels=facts.in_channels,
-        stem=facts.stem,
-        **shape,  # type: ignore[arg-type]
+        **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
     )
     try:
         backbone.load_state_dict(tensors)
@@ -86,9 +87,12 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
     return backbone.to(memory_format=torch.channels_last), facts  # type: ignore[call-overload]
 
 
-def _facts(values: dict[str, Any], path: Path) -> EncoderFacts:
+def _facts(header: str, path: Path) -> EncoderFacts:
     try:
+        values: dict[str, Any] = json.loads(header)
         return EncoderFacts(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
+    except json.JSONDecodeError as error:
+        raise CorruptFileError(f"the header of {path} is damaged ({error})") from None
     except (TypeError, KeyError):
         raise CorruptFileError(
             f"{path} comes from another version of maskcon; train or export it again"

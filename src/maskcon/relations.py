@@ -25,6 +25,9 @@ from torch import Tensor
 
 OWN_KEY = 0  # the column of the sample's own key
 
+# tau beyond these would leave float32, as would 1 / tau; the limits 0 and inf are reached long before.
+SMALLEST_TEMPERATURE, LARGEST_TEMPERATURE = 1e-30, 1e30
+
 
 def self_relation(batch_size: int, bank_size: int, *, device: torch.device | str | None = None) -> Tensor:
     """Only the own key is a positive: instance discrimination.
@@ -33,7 +36,7 @@ def self_relation(batch_size: int, bank_size: int, *, device: torch.device | str
     tensor([[1., 0., 0., 0.],
             [1., 0., 0., 0.]])
     """
-    relation = torch.zeros(batch_size, 1 + bank_size, device=device)  # [B, 1+K]
+    relation = torch.zeros(batch_size, 1 + bank_size, dtype=torch.float32, device=device)  # [B, 1+K]
     relation[:, OWN_KEY] = 1
     return relation
 
@@ -125,8 +128,8 @@ def normalised_entropy(weights: Tensor, candidates: Tensor) -> Tensor:
     total = weights.sum(dim=1, keepdim=True)
     share = weights / total.clamp_min(torch.finfo(weights.dtype).tiny)  # [B, K]
     entropy = -torch.xlogy(share, share).sum(dim=1)  # [B]
-    largest = candidates.sum(dim=1).clamp_min(2).log()  # log 2 where there are fewer: the entropy is 0 there
-    return (entropy / largest).clamp(0, 1)
+    count = candidates.sum(dim=1).clamp_min(2).to(weights.dtype)  # fewer than 2: entropy 0
+    return (entropy / count.log()).clamp(0, 1)
 
 
 def _candidates(
@@ -137,6 +140,11 @@ def _candidates(
         raise ValueError("index and bank_index go together: give both, or neither")
     candidates = coarse.unsqueeze(1) == bank_coarse.unsqueeze(0)
     if index is not None and bank_index is not None:
+        if index.shape != coarse.shape or bank_index.shape != bank_coarse.shape:
+            raise ValueError(
+                f"index {tuple(index.shape)} and bank_index {tuple(bank_index.shape)} must have the shapes of "
+                f"coarse {tuple(coarse.shape)} and bank_coarse {tuple(bank_coarse.shape)}"
+            )
         candidates &= index.unsqueeze(1) != bank_index.unsqueeze(0)
     return candidates
 
@@ -149,6 +157,11 @@ def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, tem
     """
     if not temperature >= 0:  # also refuses NaN
         raise ValueError(f"{temperature=} of the relation must be >= 0 (0 and inf are allowed)")
+    if candidates.shape != (len(keys), len(bank_keys)):  # broadcasting one label over many would go unseen
+        raise ValueError(
+            f"labels for {tuple(candidates.shape)} = [B, K], but keys {tuple(keys.shape)} "
+            f"and bank_keys {tuple(bank_keys.shape)}"
+        )
     if temperature == math.inf or bank_keys.shape[0] == 0:
         return candidates.float()
     with torch.no_grad(), torch.autocast(keys.device.type, enabled=False):
@@ -158,7 +171,8 @@ def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, tem
         if temperature == 0:
             return (candidates & (similarity == nearest)).float()
         nearest.nan_to_num_(neginf=0.0)  # -inf - -inf would be NaN; -inf - 0 gives weight 0
-        return similarity.sub_(nearest).div_(temperature).exp_()
+        bounded = min(max(temperature, SMALLEST_TEMPERATURE), LARGEST_TEMPERATURE)
+        return similarity.sub_(nearest).div_(bounded).exp_()
 
 
 def _with_own_key(weights: Tensor) -> Tensor:

@@ -30,6 +30,13 @@ def test_zero_row_stays_zero_without_gradient() -> None:
     torch.testing.assert_close(vectors.grad[1], torch.tensor([4.0, -3.0]) / 125)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_row_that_is_not_finite_stays_visible_instead_of_turning_into_zeros(value: float) -> None:
+    rows = unit_rows(torch.tensor([[value, 1.0], [3.0, 4.0]]))
+    assert not rows[0].isfinite().all()
+    torch.testing.assert_close(rows[1], torch.tensor([0.6, 0.8]))
+
+
 def test_projector_is_linear_relu_linear_then_unit() -> None:
     projector = Projector(6, hidden=5, out=4)
     features = torch.randn(3, 6)

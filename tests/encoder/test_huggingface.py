@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import builtins
 import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from maskcon.encoder.backbones import build_backbone
+from maskcon.encoder.backbones import Shape, build_backbone, shape_of
 from maskcon.encoder.huggingface import HuggingFaceBackbone
+from maskcon.engine.learner import build_encoder
 from maskcon.errors import UsageError
+from maskcon.presets import resolve
 
 
 class StandIn(nn.Module):
@@ -130,3 +135,64 @@ def test_absent_model_is_not_fetched_unless_asked(tmp_path: Path) -> None:
         build_backbone(f"hf:{tmp_path / 'absent'}", image_size=32)
     with pytest.raises(UsageError, match="lacks a model name"):
         build_backbone("hf:", image_size=32)
+
+
+def test_settings_of_a_resnet_are_left_out_for_a_model_with_its_own_shape() -> None:
+    preset: Shape = {"width": 16, "norm": "batch", "stem": "stride2"}
+    assert shape_of("resnet10", **preset) == preset
+    assert shape_of("hf:x", **preset) == {}
+
+
+class WithUnusedPart(StandIn):
+    def __init__(self) -> None:
+        super().__init__("pooled")
+        self.scale = nn.Parameter(torch.ones(1))
+        self.mask_token = nn.Parameter(torch.ones(1))
+
+    def forward(self, pixel_values: Tensor) -> SimpleNamespace:
+        return super().forward(pixel_values * self.scale)
+
+
+def test_parameters_that_features_do_not_depend_on_are_frozen_so_that_several_processes_do_not_wait() -> None:
+    backbone = HuggingFaceBackbone("hf:x", WithUnusedPart(), image_size=8)
+    trained = {name: value.requires_grad for name, value in backbone.named_parameters()}
+    assert trained == {"model.scale": True, "model.mask_token": False}
+    assert all(value.grad is None for value in backbone.parameters())
+
+
+def stand_in_library(monkeypatch: pytest.MonkeyPatch, from_pretrained: Callable[..., Any]) -> None:
+    library = types.ModuleType("transformers")
+    library.AutoModel = SimpleNamespace(from_pretrained=from_pretrained)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "transformers", library)
+
+
+def test_any_failure_to_load_a_model_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise SafetensorError("header too large\nat byte 8")
+
+    stand_in_library(monkeypatch, fail)
+    with pytest.raises(UsageError, match=r"cannot load 'hf:damaged': header too large; pass --download"):
+        build_backbone("hf:damaged", image_size=32)
+
+
+def test_a_model_that_takes_no_images_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Text(StandIn):
+        def forward(self, pixel_values: Tensor) -> SimpleNamespace:
+            raise TypeError("missing input_ids")
+
+    stand_in_library(monkeypatch, lambda *_, **__: Text("pooled"))
+    with pytest.raises(UsageError, match=r"'hf:text' does not take images.*missing input_ids"):
+        build_backbone("hf:text", image_size=32)
+    stand_in_library(monkeypatch, lambda *_, **__: StandIn("pooled"))
+    with pytest.raises(UsageError, match="takes 3 channels, the images have 4"):
+        build_backbone("hf:x", image_size=32, in_channels=4)
+
+
+def test_the_default_preset_trains_such_a_backbone_though_it_names_a_width_and_a_stem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stand_in_library(monkeypatch, lambda *_, **__: StandIn("pooled"))
+    overrides = {"backbone": "hf:x", "image_size": 32, "stem": "stride2"}  # as settled for the embedded set
+    config = resolve("embedded", method="maskcon", preset="cpu", overrides=overrides).config
+    assert config.width == 16
+    assert build_encoder(config, in_channels=1).features == 6

@@ -244,7 +244,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     prefix = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
     entry = Published(f"https://example.invalid/resnet8-{prefix}.pth", prefix)
     monkeypatch.setitem(weights.PUBLISHED, "imagenet", {"resnet8": entry})
-    monkeypatch.setenv("MASKCON_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     stand_in = types.ModuleType("maskcon.download")
 
     def fetch(url: str, destination: Path, **_: object) -> Path:
@@ -301,6 +301,10 @@ def test_published_names_carry_their_checksum() -> None:
         assert entry.file_name.endswith(f"-{entry.sha256_prefix}.pth")
 
 
-def test_weights_folder_is_in_the_home_cache_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MASKCON_HOME", raising=False)
+def test_weights_are_kept_in_the_same_cache_as_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert weights.weights_folder() == tmp_path / "maskcon" / "weights"
+    monkeypatch.delenv("XDG_CACHE_HOME")
     assert weights.weights_folder() == Path.home() / ".cache" / "maskcon" / "weights"

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskcon.evaluate import effective_rank, nearest, recall, recall_at_k
 from tests import oracles
@@ -61,6 +62,45 @@ def test_bad_arguments_are_refused():
         recall_at_k(torch.eye(3), torch.arange(4))
     with pytest.raises(ValueError, match="at least one"):
         recall_at_k(torch.empty(0, 3), torch.empty(0))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_embeddings_with_nan_or_inf_are_refused_instead_of_ranked(value):
+    embeddings = torch.tensor([[1.0, 0.0], [1.0, 0.1], [value, 0.0], [0.0, 1.0]])
+    with pytest.raises(ValueError, match="1 of 4 embeddings hold NaN or Inf"):
+        recall_at_k(embeddings, torch.tensor([0, 0, 1, 1]))
+
+
+def test_recall_and_neighbours_are_the_same_under_autocast():
+    generator = torch.Generator().manual_seed(3)
+    embeddings = 1 + 0.01 * torch.randn(60, 8, generator=generator)  # cosines that bfloat16 cannot tell apart
+    labels = torch.arange(60) % 6
+    rows = torch.arange(60)
+    plain = recall_at_k(embeddings, labels), nearest(embeddings, rows)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert recall_at_k(embeddings, labels) == plain[0]
+        assert torch.equal(nearest(embeddings, rows)[0], plain[1][0])
+
+
+class NoDoubles(TorchDispatchMode):
+    """Apple's MPS has no double precision."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        assert not (isinstance(result, torch.Tensor) and result.dtype == torch.float64), func
+        return result
+
+
+def test_recall_needs_no_double_precision():
+    with NoDoubles():
+        assert recall_at_k(torch.eye(3), torch.tensor([0, 0, 1]), ks=(2,)) == {2: 2 / 3}
+
+
+def test_nearest_of_one_image_or_none_is_empty():
+    assert nearest(torch.ones(1, 3), torch.tensor([0]))[0].shape == (1, 0)
+    nobody = torch.empty(0, dtype=torch.long)
+    assert nearest(torch.ones(5, 3), nobody, k=2)[0].shape == (0, 2)
+    assert nearest(torch.empty(0, 3), nobody)[0].shape == (0, 0)
 
 
 def test_nearest_agrees_with_a_full_sort_and_leaves_oneself_out():

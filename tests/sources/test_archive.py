@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import errno
+import gzip
 import io
 import lzma
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +108,8 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
     "long component": lambda p: plain_tar(p, ("set/" + "x" * 300, b"1")),
     "deep path": lambda p: plain_tar(p, ("set/" + "d/" * 60 + "x", b"1")),
     "truncated": lambda p: _cut(plain_tar(p, ("set/a", os.urandom(50_000)))),
+    "wrong checksum": lambda p: _flip_stored(plain_tar(p, ("set/a", b"A" * 100), mode="w")),
+    "folders only": lambda p: write_tar(p, [(tar_member("set/a", tarfile.DIRTYPE), b"")]),
     "not an archive": lambda p: _write(p, b"hello world" * 1000),
     "empty file": lambda p: _write(p, b""),
     "zip: parent folder": lambda p: write_zip(p, ("../escaped", b"bad")),
@@ -137,6 +144,14 @@ def _cut(path: Path) -> Path:
 
 
 def _write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def _flip_stored(path: Path) -> Path:
+    """Gzipped without compression, so that one other byte still unpacks, and only the checksum tells."""
+    data = bytearray(gzip.compress(path.read_bytes(), compresslevel=0))
+    data[data.index(b"A" * 100) + 50] ^= 1
     path.write_bytes(data)
     return path
 
@@ -212,3 +227,39 @@ def test_existing_destination_is_left_alone(tmp_path: Path) -> None:
 def test_missing_archive_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         extract(tmp_path / "absent.tar", tmp_path / "out")
+
+
+def test_tar_that_ends_with_a_zip_is_unpacked_as_a_tar(tmp_path: Path) -> None:
+    inner = write_zip(tmp_path / "inner.zip", ("inner", b"1")).read_bytes()
+    out = extract(plain_tar(tmp_path / "archive", ("set/inner.zip", inner), mode="w"), tmp_path / "out")
+    assert (out / "set" / "inner.zip").read_bytes() == inner
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
+def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from maskcon.sources import archive\n"
+        "archive._publish = lambda *_: os._exit(9)\n"
+        "archive.extract(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    archive = plain_tar(tmp_path / "archive", GOOD)
+    killed = subprocess.run([sys.executable, "-c", code, str(archive), str(tmp_path / "out")], check=False)
+    assert killed.returncode == 9
+    assert len(list(tmp_path.iterdir())) == 2
+    extract(archive, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "out"]
+
+
+def test_full_disk_is_not_called_a_damaged_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = plain_tar(tmp_path / "archive", GOOD)
+    mkdir = Path.mkdir
+
+    def full(path: Path, *arguments: Any, **options: Any) -> None:
+        if path.name == "set":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        mkdir(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(DataError, match="No space left"):
+        extract(archive, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]

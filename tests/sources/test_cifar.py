@@ -12,6 +12,7 @@ import pytest
 
 from maskcon.errors import CorruptFileError, DataError, UsageError
 from maskcon.sources import Dataset, cifar, load
+from maskcon.sources.archive import extract
 from maskcon.sources.cifar_names import (
     CIFAR100_COARSE_NAMES,
     CIFAR100_COARSE_OF_FINE,
@@ -191,3 +192,27 @@ def test_coarse_labels_that_are_not_those_of_cifar100_are_refused(tmp_path: Path
     (folder / "test").write_bytes(python2_pickle(entries))
     with pytest.raises(CorruptFileError, match="not those of CIFAR-100"):
         load("cifar100", root=tmp_path)
+
+
+def test_folder_that_another_process_unpacks_meanwhile_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cifar10(tmp_path / "made" / "cifar-10-batches-py")
+    root = tmp_path / "root"
+    root.mkdir()
+    write_archive(tmp_path / "made" / "cifar-10-batches-py", root / "cifar-10-python.tar.gz")
+
+    def late(archive: Path, destination: Path, **options: Any) -> Path:
+        extract(archive, destination, **options)  # the other process
+        return extract(archive, destination, **options)
+
+    monkeypatch.setattr(cifar, "extract", late)
+    assert len(load("cifar10", root=root).train) == 100
+
+
+def test_images_of_both_parts_can_be_written_to(tmp_path: Path) -> None:
+    """Else torch warns the user when it wraps them."""
+    write_cifar10(tmp_path / "cifar-10-batches-py")
+    data = load("cifar10", root=tmp_path)
+    assert data.train.images.flags.writeable
+    assert data.test.images.flags.writeable

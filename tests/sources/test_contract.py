@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,12 +87,21 @@ def test_dataset_refuses_parts_of_different_canvas() -> None:
         Dataset("x", image_set([0, 1], with_fine=False), small, ("a", "b"), None, "cifar", None)
 
 
-def test_fingerprint_sees_every_pixel_label_and_id_but_not_names() -> None:
-    base = dataset([0, 1, 2, 3] * 3)
-    same = dataset([0, 1, 2, 3] * 3)
+def _sized(data: Dataset) -> Dataset:
+    """The same with valid sizes of 1 x 2."""
+    train, test = (
+        replace(part, sizes=np.tile(np.array([1, 2], dtype=np.int32), (len(part), 1)))
+        for part in (data.train, data.test)
+    )
+    return replace(data, train=train, test=test)
+
+
+def test_fingerprint_sees_every_pixel_label_id_and_size_but_not_names() -> None:
+    base, same = _sized(dataset([0, 1, 2, 3] * 3)), _sized(dataset([0, 1, 2, 3] * 3))
     assert base.fingerprint() == same.fingerprint()
     for part in (base.train, base.test):
-        for array in (part.images, part.coarse, part.index):
+        for array in (part.images, part.coarse, part.fine, part.index, part.sizes):
+            assert array is not None
             array.flat[-1] ^= 1
             changed = Dataset("tiny", base.train, base.test, ("a", "b"), base.fine_names, "cifar", None)
             assert changed.fingerprint() != base.fingerprint()

@@ -208,7 +208,7 @@ def test_postscript_is_never_opened(tmp_path: Path) -> None:
 
 
 def _mutation_round(tmp_path: Path, rounds: int, seed: int) -> tuple[int, int]:
-    """Flip, cut and insert bytes in small files of every format; count what decodes and what is refused."""
+    """Change and cut off bytes in small files of eight formats; count what decodes and what is refused."""
     generator = np.random.default_rng(seed)
     noise = Image.fromarray(generator.integers(0, 256, (24, 20, 3), dtype=np.uint8))
     originals = []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def test_embedded_set_is_balanced_and_grouped(data: Dataset) -> None:
     groups: dict[str, set[str]] = {}
     for fine, coarse in enumerate(data.coarse_of_fine or ()):
         groups.setdefault(data.coarse_names[coarse], set()).add((data.fine_names or ())[fine])
+    assert groups["upper body"] == {"T-shirt/top", "Pullover", "Coat", "Shirt"}
     assert groups["footwear"] == {"Sandal", "Sneaker", "Ankle boot"}
     assert groups["full length"] == {"Trouser", "Dress"}
     assert groups["bag"] == {"Bag"}
@@ -56,6 +58,39 @@ def test_raw_pixels_find_about_half_as_the_documentation_says(data: Dataset) -> 
 def test_packaged_file_is_small() -> None:
     with files("maskcon.sources").joinpath("embedded.npz").open("rb") as file:
         assert len(file.read()) < 4_000_000
+
+
+def test_grey_levels_are_as_documented(data: Dataset) -> None:
+    levels = np.union1d(data.train.images, data.test.images).tolist()
+    assert levels == [*range(0, 253, 4), 255]
+
+
+def flipped(whole: bytes, place: int) -> bytes:
+    """With the lowest bit of one byte turned."""
+    return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"",
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: whole[:-1],
+        lambda whole: b"\x80\x04N." + whole[4:],  # the beginning of a pickle
+        lambda whole: flipped(whole, whole.index(b"PK\x01\x02") + 8),  # its flags
+        lambda whole: flipped(whole, whole.index(b"PK\x01\x02") + 10),
+        lambda whole: flipped(whole, 99_999),
+    ],
+    ids=["empty", "half", "short", "pickle", "encrypted", "compression", "flipped bit"],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage) -> None:
+    whole = files("maskcon.sources").joinpath("embedded.npz").read_bytes()
+    damaged = damage(whole)
+    assert damaged != whole
+    (tmp_path / "embedded.npz").write_bytes(damaged)
+    monkeypatch.setattr(embedded, "files", lambda package: tmp_path)
+    with pytest.raises(CorruptFileError, match="reinstall"):
+        load("embedded")
 
 
 def test_altered_contents_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,3 +276,55 @@ def test_progress_ends_at_the_number_of_files(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     load(str(write_classes(tmp_path, "a", "b")), progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (20, 20)
+
+
+def test_link_to_the_whole_folder_brings_no_class_into_another(tmp_path: Path) -> None:
+    write_classes(tmp_path, "a/x", "b/y", count=3)
+    (tmp_path / "a" / "x" / "up").symlink_to(tmp_path, target_is_directory=True)
+    assert all_paths(load_folder(tmp_path)) == {
+        f"{name}/{number}.png" for name in ("a/x", "b/y") for number in range(3)
+    }
+
+
+@pytest.mark.parametrize("place", ["itself", "a/itself.png", ".itself"])
+def test_link_to_itself_is_left_out_with_a_note(tmp_path: Path, place: str) -> None:
+    write_classes(tmp_path, "a", "b", count=3)
+    (tmp_path / place).symlink_to(tmp_path / place)
+    data = load_folder(tmp_path)
+    assert len(all_paths(data)) == 6
+    assert any(place in note and "Too many levels" in note for note in data.notes)
+
+
+def test_pictures_in_too_many_folders_are_left_out_with_a_note(tmp_path: Path) -> None:
+    write_classes(tmp_path, "a/x", "b/y" + "/d" * 20, count=3)
+    write_classes(tmp_path, "b/z", count=3)
+    assert any("16 folders deep" in note for note in load_folder(tmp_path).notes)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX names may be arbitrary bytes")
+def test_classes_whose_names_are_not_utf8_stay_apart(tmp_path: Path) -> None:
+    folders = [os.fsencode(tmp_path) + b"/b" + letter for letter in (b"\xfe", b"\xff", b"\\xff")]
+    for folder in folders:
+        try:
+            os.mkdir(folder)  # noqa: PTH102
+        except OSError:
+            pytest.skip("this file system refuses such names")
+        for number in range(3):
+            with open(folder + b"/%d.png" % number, "wb") as file:  # noqa: PTH123
+                Image.new("RGB", (20, 16)).save(file, format="PNG")
+    data = load_folder(tmp_path)
+    assert set(data.train.coarse.tolist()) == {0, 1, 2}
+    assert data.coarse_names[1:] == (r"b\xfe", r"b\xff")
+
+
+def test_names_with_line_breaks_are_shown_on_one_line(tmp_path: Path) -> None:
+    write_classes(tmp_path, "a\nb", "c\x1b[31m", count=3)
+    (tmp_path / "a\nb" / "x\u2028.png").touch()
+    data = load_folder(tmp_path)
+    assert data.coarse_names == ("a\\nb", "c\\x1b[31m")
+    assert all(note.isprintable() for note in data.notes)
+
+
+def test_folder_whose_name_cannot_be_looked_up_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot read .*too long"):
+        load_folder(tmp_path / ("x" * 300))

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from maskcon.errors import UsageError
+from maskcon.cli import app
+from maskcon.errors import DataError, UsageError
 from maskcon.sources import catalogue, data_root, load
 from tests.sources.miniatures import write_cifar10, write_picture
 
@@ -69,3 +71,55 @@ def test_catalogue_is_true_of_what_loads() -> None:
 def test_sources_do_not_import_torch() -> None:
     code = "import sys, maskcon.sources, maskcon.download; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_empty_name_is_not_the_current_folder() -> None:
+    with pytest.raises(UsageError, match="unknown data set ''"):
+        load("")
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 300, "./" + "x" * 300, "~nobody-of-this-name/photos", "~nobody-of-this-name"]
+)
+def test_path_that_cannot_be_looked_up_is_a_usage_error(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        load(name)
+
+
+def test_data_folder_that_cannot_be_looked_up_holds_nothing() -> None:
+    root = Path("/" + "x" * 300)
+    assert [info.name for info in catalogue(root) if info.name.startswith("cifar") and info.available] == []
+    with pytest.raises(DataError, match="was not found"):
+        load("cifar10", root=root)
+
+
+def test_data_folder_of_an_unknown_user_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="no such user"):
+        data_root(Path("~nobody-of-this-name/data"))
+    monkeypatch.setenv("MASKCON_DATA", "~nobody-of-this-name/data")
+    with pytest.raises(UsageError, match="no such user"):
+        data_root()
+
+
+def test_without_a_home_only_what_needs_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("MASKCON_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(UsageError, match="set MASKCON_DATA"):
+        data_root()
+    for name in ("a", "b"):
+        for number in range(3):
+            write_picture(tmp_path / name / f"{number}.png")
+    assert len(load(str(tmp_path)).coarse_names) == 2
+
+
+def test_list_of_data_sets_shows_the_data_folder_whole(tmp_path: Path) -> None:
+    root = tmp_path / ("long" * 30) / "[/bold] [old]"
+    shown = CliRunner().invoke(app, ["datasets", "--data-root", str(root)])
+    assert shown.exit_code == 0
+    assert f"Data folder: {root}." in shown.output

@@ -40,3 +40,16 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path):
 def test_other_things_than_pictures_are_refused():
     with pytest.raises(UsageError, match="not int"):
         read_images([3], channels=3, canvas=32)
+
+
+def test_a_given_picture_is_left_as_it_was(tmp_path):
+    Image.new("RGB", (800, 600)).save(tmp_path / "large.jpg")
+    with Image.open(tmp_path / "large.jpg") as image:
+        read_images([image], channels=3, canvas=32)
+        assert image.size == (800, 600)
+
+
+def test_one_picture_without_a_list_is_refused(tmp_path):
+    for image in ("a.jpg", tmp_path / "a.jpg", Image.new("RGB", (8, 8))):
+        with pytest.raises(UsageError, match="as a list"):
+            read_images(image, channels=3, canvas=32)

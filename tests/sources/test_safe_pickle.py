@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskcon.errors import CorruptFileError, DataError
+from maskcon.sources import safe_pickle
 from maskcon.sources.safe_pickle import load_pickle
 from tests.sources.miniatures import python2_pickle, random_pixels
 
@@ -89,6 +90,9 @@ def hostile_payloads(marker: Path) -> dict[str, bytes]:
         "ndarray called": b"\x80\x02cnumpy\nndarray\n(K\x01tR.",
         "reconstruct of another class": b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n"
         b"(cnumpy\ndtype\nK\x00\x85U\x01btR.",
+        "name that is no text": b"\x80\x04)" + b"\x85" * 100_000 + short("system") + b"\x93.",
+        "list of a name": b"\x80\x02}U\x06labels](c_codecs\nencode\nes.",
+        "list in a list": b"\x80\x02}U\x06labels](]q\x01h\x01aes.",
         "call of a call": b"\x80\x02cnumpy\ndtype\nU\x02u1\x85R)R.",
     }
 
@@ -253,3 +257,37 @@ def test_flipped_bytes_never_escape_as_another_error(
     with contextlib.suppress(CorruptFileError):
         assert isinstance(load_pickle(path), dict)
     assert set(vars(builtins)) == before
+
+
+def test_small_file_cannot_ask_for_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 10,000 letters, turned into bytes over and over by a few opcodes each time."""
+    monkeypatch.setattr(safe_pickle, "MAX_FILE_BYTES", 100_000)
+    text = b"X" + struct.pack("<I", 10_000) + b"a" * 10_000
+    encode = b"c_codecs\nencode\nq\x00" + text + b"U\x06latin1\x86q\x01"
+    filled = python2_pickle({"data": np.zeros((4, 2500), dtype=np.uint8)})
+    filling = filled[filled.index(b"cnumpy.core") : -2]
+    assert filling.endswith(b"tb")
+    path = tmp_path / "batch"
+    for payload in (encode + b"}U\x01a](" + b"h\x00h\x01R" * 20 + b"es.", None):
+        if payload is None:  # an array filled over and over from one text
+            state = filling.rindex(b"(K\x01")
+            head, build = filling[:state], filling[state:-1]
+            payload = b"}U\x04data" + head + build + b"q\xf0" + b"b" + b"h\xf0b" * 20 + b"s."
+        path.write_bytes(b"\x80\x02" + payload)
+        with pytest.raises(CorruptFileError, match="more than 100000 bytes"):
+            load_pickle(path)
+
+
+def test_array_of_very_many_dimensions_is_refused_at_once(tmp_path: Path) -> None:
+    shape = (b"\x8a\xff" + b"\x01" * 255) * 2_000  # multiplying these out would take very long
+    data = python2_pickle({"data": np.zeros((2, 3), dtype=np.uint8)}).replace(
+        b"(K\x02K\x03t", b"(" + shape + b"t"
+    )
+    (tmp_path / "batch").write_bytes(data)
+    with pytest.raises(CorruptFileError, match="2000 dimensions"):
+        load_pickle(tmp_path / "batch")
+
+
+def test_byte_strings_in_lists_come_as_text(tmp_path: Path) -> None:
+    (tmp_path / "batch").write_bytes(pickle.dumps({"filenames": [b"a.png", "b.png"]}, protocol=3))
+    assert load_pickle(tmp_path / "batch")["filenames"] == ["a.png", "b.png"]

@@ -61,6 +61,18 @@ def test_every_sub_policy_matches_pil_from_the_same_uniforms(channels: int) -> N
         elif set(names) <= set(GEOMETRIC):
             # Bilinear, rounded by PIL; a pixel whose source lies on the very border may fall to either side.
             assert (difference > 1.01).any(dim=0).sum() <= 3, names
+        else:  # bent, then recoloured: the colour is exact on what the bending alone gives
+            (name, amount, sign) = next(
+                step for step in oracles.autoaugment_steps(row) if step[0] not in GEOMETRIC
+            )
+            alone = row.clone()
+            alone[1 + names.index(name)] = 0.999
+            bent = strong_views(images[number, None], alone[None])[0]
+            clear = (bent % 1 - 0.5).abs() > 1e-3  # a half may be rounded up or down
+            whole = oracles.to_pil(bent.round().to(torch.uint8))
+            expected = oracles.from_pil(oracles.apply_operation(whole, name, amount, sign))
+            assert (found[number] - expected)[clear].abs().max() < 1e-2, names
+            assert clear.float().mean() > 0.9
 
 
 @pytest.mark.parametrize("turned", [0, 1])

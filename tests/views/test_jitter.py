@@ -110,6 +110,19 @@ def test_tone_jitter_keeps_the_order_of_levels() -> None:
     assert found.max() <= 255.001
 
 
+def test_tone_jitter_matches_loop_oracle() -> None:
+    operation = ToneJitter(brightness=0.3, contrast=(0.5, 1.5), gamma=(0.6, 1.6))
+    images = smooth_images(20, 1, 5, 6).double()
+    uniforms = torch.rand(20, 3, generator=torch.Generator().manual_seed(4))
+    found = operation.recolour(images.float(), uniforms)
+    for row, (shift, factor, exponent) in enumerate(uniforms.double().tolist()):
+        mean = images[row].mean().item()
+        for level, changed in zip(images[row].flatten().tolist(), found[row].flatten().tolist(), strict=True):
+            moved = (level - mean) * (0.5 + factor) + mean + (2 * shift - 1) * 0.3 * 255
+            gamma = 0.6 * (1.6 / 0.6) ** exponent
+            assert changed == pytest.approx(255 * (min(max(moved, 0.0), 255.0) / 255) ** gamma, abs=0.01)
+
+
 def test_erasing_replaces_one_rectangle_of_the_asked_area() -> None:
     images = torch.rand(500, 1, 32, 32) * 255
     operation = RandomErasing(probability=0.25, area=(0.1, 0.2))

@@ -193,6 +193,17 @@ def test_the_examples_in_docstrings_run() -> None:
     assert result.failed == 0
 
 
+def test_views_are_float32_whatever_the_default_is() -> None:
+    images = smooth_images(2, 3, 8, 8)
+    weak = views.policy("products-weak")
+    uniforms = table(weak, 2)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert weak(images, uniforms, size=8).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_misuse_is_explained() -> None:
     weak = views.policy("cifar-weak")
     images = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
@@ -203,12 +214,17 @@ def test_misuse_is_explained() -> None:
         views.pair("car")
     with pytest.raises(UsageError, match=r"needs uniforms of shape \(2, 23\)"):
         weak(images, torch.zeros(2, 5), size=8)
+    with pytest.raises(UsageError, match=r"in float32, got .* in torch\.float64"):
+        weak(images, good.double(), size=8)
     with pytest.raises(UsageError, match="1 or 3"):
         weak(images[:, :2], good, size=8)
     with pytest.raises(UsageError, match="uint8 or float"):
         weak(images.long(), good, size=8)
-    with pytest.raises(UsageError, match="between 1 and the canvas 8 x 8"):
-        weak(images, good, size=8, sizes=torch.tensor([[8, 8], [9, 8]]))
+    for wrong in ([9, 8], [8, 0]):
+        with pytest.raises(
+            UsageError, match=rf"between 1 and the canvas 8 x 8, got \[{wrong[0]}, {wrong[1]}\]"
+        ):
+            weak(images, good, size=8, sizes=torch.tensor([[8, 8], wrong]))
     with pytest.raises(UsageError, match=r"sizes must be \[2, 2\]"):
         weak(images, good, size=8, sizes=torch.tensor([8, 8]))
     with pytest.raises(UsageError, match="size=0"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maskcon.encoder.backbones import backbone_names, build_backbone
+from maskcon.encoder.backbones import backbone_names, build_backbone, shape_of
 from maskcon.encoder.batchnorm import freeze_batchnorm, synchronize_batchnorm
 from maskcon.encoder.contract import Backbone
 from maskcon.encoder.heads import CoarseClassifier, Projector, unit_rows
@@ -21,6 +21,7 @@ __all__ = [
     "build_backbone",
     "build_model",
     "freeze_batchnorm",
+    "shape_of",
     "synchronize_batchnorm",
     "unit_rows",
 ]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, TypedDict, get_args
 
-from maskcon.encoder.contract import Backbone
+from maskcon.encoder.contract import HUGGING_FACE_PREFIX, Backbone
 from maskcon.encoder.resnet import ARCHITECTURES, Norm, ResNet, Stem
 from maskcon.errors import UsageError, unknown
 
 StemChoice = Literal["auto", "small", "imagenet", "stride2"]
 
-HUGGING_FACE_PREFIX = "hf:"
 LARGEST_SMALL_IMAGE = 64  # pixels; beyond, a stem without stride would cost sixteen times the usual one
 
 
@@ -30,6 +29,25 @@ def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
     if stem == "auto":
         return "small" if image_size <= LARGEST_SMALL_IMAGE else "imagenet"
     return stem
+
+
+class Shape(TypedDict, total=False):
+    """Arguments of `build_backbone` that shape a ResNet."""
+
+    width: int
+    norm: Norm
+    stem: StemChoice
+
+
+def shape_of(name: str, *, width: int, norm: Norm, stem: StemChoice) -> Shape:
+    """What of a run's settings shapes this backbone: all for a ResNet, nothing for `hf:NAME`.
+
+    >>> shape_of("hf:facebook/dinov2-small", width=16, norm="batch", stem="stride2")
+    {}
+    """
+    if name.startswith(HUGGING_FACE_PREFIX):
+        return {}
+    return {"width": width, "norm": norm, "stem": stem}
 
 
 def build_backbone(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+HUGGING_FACE_PREFIX = "hf:"  # of the names of backbones that come from there
+
 
 class Backbone(nn.Module):
     """Images in, one feature vector an image out.

@@ -28,8 +28,8 @@ def unit_rows(vectors: Tensor) -> Tensor:
     if vectors.dtype != torch.float64:
         vectors = vectors.float()  # half precision would leave |q| off 1 by up to a percent
     norms = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # [B, 1]
-    usable = norms > _SMALLEST_NORM
-    return torch.where(usable, vectors / norms.clamp_min(_SMALLEST_NORM), 0.0)  # [B, D]
+    zero = norms <= _SMALLEST_NORM  # false for NaN, which has to stay visible
+    return torch.where(zero, 0.0, vectors / norms.clamp_min(_SMALLEST_NORM))  # [B, D]
 
 
 class Projector(nn.Module):
@@ -53,8 +53,6 @@ class Projector(nn.Module):
             raise unknown("projector norm", norm, get_args(ProjectorNorm))
         if min(in_features, hidden, out) < 1:
             raise UsageError(f"a projector needs sizes of at least 1: {in_features=}, {hidden=}, {out=}")
-        self.in_features = in_features
-        self.out = out
         layers: list[nn.Module] = [nn.Linear(in_features, hidden)]
         if norm == "batch":
             layers.append(nn.BatchNorm1d(hidden))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskcon.encoder.contract import Backbone
+from maskcon.encoder.contract import HUGGING_FACE_PREFIX, Backbone
 from maskcon.errors import UsageError
 
 
@@ -31,13 +31,22 @@ class HuggingFaceBackbone(Backbone):
         self.features = self._measure(image_size)
 
     def _measure(self, image_size: int) -> int:
-        # Models name their width differently (hidden_size, hidden_sizes, num_features, ...): ask by trying.
+        """F, found by trying: models name it differently (hidden_size, hidden_sizes, num_features, ...).
+
+        Parameters that the features do not depend on (a mask token, a second pooling) are frozen on the way:
+        wrappers of distributed training would wait for their gradients.
+        """
         was_training = self.training
         self.eval()
-        with torch.no_grad():
-            size = self.forward(torch.zeros(1, self.in_channels, image_size, image_size)).shape[1]
+        with torch.enable_grad():
+            features = self.forward(torch.zeros(1, self.in_channels, image_size, image_size))
+        if features.requires_grad:
+            features.sum().backward()  # type: ignore[no-untyped-call]
+        for parameter in self.parameters():
+            parameter.requires_grad_(parameter.grad is not None)
+            parameter.grad = None
         self.train(was_training)
-        return size
+        return features.shape[1]
 
     def forward(self, images: Tensor) -> Tensor:
         if images.shape[1] != self.model_channels:
@@ -59,7 +68,7 @@ def load_hugging_face(
         raise UsageError(
             f"backbone {name!r} needs the package transformers: pip install maskcon[hf]"
         ) from error
-    model_name = name.removeprefix("hf:")
+    model_name = name.removeprefix(HUGGING_FACE_PREFIX)
     if not model_name:
         raise UsageError("backbone 'hf:' lacks a model name, as in hf:facebook/dinov2-small")
     try:
@@ -67,12 +76,22 @@ def load_hugging_face(
         model: Any = transformers.AutoModel.from_pretrained(
             model_name, local_files_only=not download, use_safetensors=True, trust_remote_code=False
         )
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # absent, damaged or unknown: each library below has errors of its own
         hint = "" if download else "; pass --download to fetch it from the hub"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UsageError(f"cannot load {name!r}: {reason}{hint}") from error
+        raise UsageError(f"cannot load {name!r}: {_first_line(error)}{hint}") from error
     vision = getattr(model, "vision_model", model)  # the image half of a text-and-image model
-    return HuggingFaceBackbone(name, vision.float(), image_size=image_size, in_channels=in_channels)
+    try:
+        return HuggingFaceBackbone(name, vision.float(), image_size=image_size, in_channels=in_channels)
+    except UsageError:
+        raise
+    except Exception as error:  # a model of text or sound refuses an image in a way of its own
+        raise UsageError(
+            f"{name!r} does not take images as a vision model does: {_first_line(error)}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _fixed_size(config: Any) -> tuple[int, int] | None:

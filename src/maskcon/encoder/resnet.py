@@ -28,8 +28,8 @@ class Architecture:
     bottleneck: bool = False
 
 
-# The number in a name counts the weighted layers, the absent classifier included. Fewer than four stages
-# means fewer halvings too: the CPU nets keep an 8x8 map for 32-pixel images instead of 4x4.
+# The number in a name counts the weighted layers, the absent classifier included. Fewer stages mean fewer
+# halvings too: behind the small stem, three leave an 8x8 map of a 32-pixel image, four leave 4x4.
 ARCHITECTURES: dict[str, Architecture] = {
     "resnet6": Architecture((1, 1)),
     "resnet8": Architecture((1, 1, 1)),

@@ -7,7 +7,6 @@ Reading is safe by construction: safetensors holds no code, and pickled files go
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from maskcon.encoder.contract import Backbone
 from maskcon.errors import CorruptFileError, UsageError, unknown
+from maskcon.locations import cache_root
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,8 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 
 def weights_folder() -> Path:
-    """Where named weights are kept: `$MASKCON_HOME/weights`, or `~/.cache/maskcon/weights`."""
-    home = os.environ.get("MASKCON_HOME")
-    return (Path(home) if home else Path.home() / ".cache" / "maskcon") / "weights"
+    """Where named weights are kept: `weights` in our folder of the user's cache."""
+    return cache_root() / "weights"
 
 
 def _read(path: Path) -> object:
@@ -140,7 +139,7 @@ def _published_file(backbone: Backbone, name: str, download: bool) -> Path:
     if not download:
         raise UsageError(
             f"{name!r} weights of {backbone.name} are not on this machine; pass --download, "
-            f"or put {published.url} at {path}, or start from scratch without --weights"
+            f"or put {published.url} at {path}, or start from scratch: --set weights=none"
         )
     from maskcon.download import fetch
 

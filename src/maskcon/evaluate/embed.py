@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from maskcon import views
 
-BATCH_IMAGES = 500
+# A batch holds at most so many images, and fewer of large ones, whose activations would fill the memory.
+BATCH_IMAGES, BATCH_PIXELS = 500, 1 << 21
 
 
 class Images(Protocol):
@@ -38,7 +39,7 @@ def embed(
     backbone.eval()
     features = []
     try:
-        for part in torch.split(rows, BATCH_IMAGES):
+        for part in torch.split(rows, max(1, min(BATCH_IMAGES, BATCH_PIXELS // size**2))):
             if should_stop():
                 return None
             batch, sizes = images.take(part)

@@ -19,15 +19,14 @@ def nearest(embeddings: Tensor, rows: Tensor, k: int = 10) -> tuple[Tensor, Tens
     tensor([[1, 2]])
     """
     unit = torch.nn.functional.normalize(embeddings.float(), dim=1)
-    k = min(k, len(unit) - 1)
-    block = max(1, BLOCK_ELEMENTS // len(unit))
+    k = max(0, min(k, len(unit) - 1))
+    block = max(1, BLOCK_ELEMENTS // max(1, len(unit)))
     positions, cosines = [], []
     for part in torch.split(rows, block):
-        similarity = unit[part] @ unit.T  # [rows, N]
+        with torch.autocast(unit.device.type, enabled=False):  # half precision would tie what is not
+            similarity = unit[part] @ unit.T  # [rows, N]
         similarity[torch.arange(len(part), device=unit.device), part] = -torch.inf
         top = similarity.topk(k, dim=1)
         positions.append(top.indices)
         cosines.append(top.values)
-    if not positions:
-        return rows.new_empty(0, k), unit.new_empty(0, k)
     return torch.cat(positions), torch.cat(cosines)

@@ -22,7 +22,7 @@ def recall_at_k(embeddings: Tensor, labels: Tensor, ks: Sequence[int] = (1, 2, 5
     Returns:
         ``{k: share in 0..1}``. The image itself is left out by its position, so duplicates count as what they
         are: other images. Neighbours at exactly equal similarity come in the order of their positions.
-        An image whose label nobody else has is a miss.
+        An image whose label nobody else has is a miss. Embeddings with NaN or Inf are refused.
 
     Memory beyond the normalised embeddings stays within a few blocks of `BLOCK_ELEMENTS`.
 
@@ -38,7 +38,7 @@ def recall_at_k(embeddings: Tensor, labels: Tensor, ks: Sequence[int] = (1, 2, 5
     if len(embeddings) == 0:
         raise ValueError("recall needs at least one embedding")
     ranks = rank_of_first_match(embeddings, labels, limit=max(ks))
-    return {k: (ranks < k).double().mean().item() for k in ks}
+    return {k: (ranks < k).sum().item() / len(ranks) for k in ks}
 
 
 @torch.no_grad()
@@ -49,12 +49,17 @@ def rank_of_first_match(embeddings: Tensor, labels: Tensor, limit: int) -> Tenso
     """
     count = len(embeddings)
     unit = torch.nn.functional.normalize(embeddings.float(), dim=1)  # [N, D]
+    broken = unit.isfinite().all(dim=1).logical_not().sum().item()
+    if broken:  # topk would take a NaN for the nearest of all
+        raise ValueError(f"{broken} of {count} embeddings hold NaN or Inf")
+    labels = labels.to(unit.device)
     position = torch.arange(count, device=unit.device)
     ranks = torch.empty(count, dtype=torch.long, device=unit.device)
     rows = max(1, BLOCK_ELEMENTS // count)
     for start in range(0, count, rows):
         here = position[start : start + rows]
-        similarity = unit[here] @ unit.T  # [rows, N]
+        with torch.autocast(unit.device.type, enabled=False):  # half precision would tie what is not
+            similarity = unit[here] @ unit.T  # [rows, N]
         similarity[position[: len(here)], here] = -torch.inf  # oneself, by position
         top = similarity.topk(min(limit + 1, count), dim=1)
         match = (labels[top.indices] == labels[here].unsqueeze(1)) & (top.values > -torch.inf)

@@ -15,6 +15,8 @@ def effective_rank(embeddings: Tensor) -> float:
     >>> round(effective_rank(torch.eye(4)), 3)
     4.0
     """
+    if embeddings.device.type == "mps":  # it has no doubles
+        embeddings = embeddings.cpu()
     rows = torch.nn.functional.normalize(embeddings.double(), dim=1)
     values = torch.linalg.svdvals(rows)
     total = values.sum()

@@ -13,11 +13,11 @@ from typing import Literal, get_args
 
 from maskcon.download import Progress as DownloadProgress
 from maskcon.errors import UsageError, unknown
+from maskcon.locations import data_root
 from maskcon.sources.catalogue import SOURCES, SourceInfo, catalogue
 from maskcon.sources.cifar import Variant
 from maskcon.sources.contract import Dataset, ImageSet
 from maskcon.sources.folder import load_folder
-from maskcon.sources.locations import data_root
 from maskcon.sources.pack import Progress
 from maskcon.sources.pictures import read_images
 
@@ -77,10 +77,15 @@ def _with_known_total(progress: Progress | None) -> DownloadProgress | None:
 
 
 def _existing_folder(name_or_path: str) -> Path:
-    path = Path(name_or_path).expanduser()
     looks_like_path = os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", "..", "~")
-    if path.exists() or looks_like_path:
-        return path
+    try:
+        path = Path(name_or_path).expanduser()
+        if looks_like_path or (name_or_path and path.exists()):
+            return path
+    except OSError as error:
+        raise UsageError(f"cannot read {name_or_path!r}: {error.strerror or error}") from error
+    except RuntimeError as error:
+        raise UsageError(f"cannot read {name_or_path!r}: there is no such user") from error
     raise UsageError(
         f"{unknown('data set', name_or_path, SOURCES)}; the path of a folder of images may be given too"
     )

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from maskcon.errors import CorruptFileError, DataError, MaskconError
+from maskcon.turns import one_at_a_time
 
 MAX_BYTES = 1 << 30
 MAX_MEMBERS = 100_000
@@ -30,6 +31,7 @@ MAX_DEPTH = 32
 MAX_NAME_BYTES = 255  # of one component: what common file systems hold
 BLOCK_BYTES = 1 << 20
 ZIP_ENCRYPTED = 0x1
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # a first member, or none
 
 _FORMAT_ERRORS = (
     tarfile.TarError,
@@ -59,19 +61,30 @@ def extract(
     inside: take only what lies below this top folder of the archive, and leave its name off.
     The folder appears in one piece, by a rename, after everything has been read and checked.
     """
-    if destination.exists():
-        raise DataError(f"{destination} exists already; delete it to unpack {archive.name} again")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
+        with one_at_a_time(destination.parent) as alone:
+            if destination.exists():
+                raise DataError(f"{destination} exists already; delete it to unpack {archive.name} again")
+            scratch = _scratch_for(destination, sweep=alone)
+            try:
+                _Unpacker(archive, scratch, inside, max_bytes, max_members).run()
+                _publish(scratch, destination)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         raise DataError(f"cannot write to {destination.parent}: {error.strerror or error}") from error
-    try:
-        _Unpacker(archive, scratch, inside, max_bytes, max_members).run()
-        _publish(scratch, destination)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return destination
+
+
+def _scratch_for(destination: Path, *, sweep: bool) -> Path:
+    """A new folder beside the destination. sweep: delete those that killed processes left there."""
+    prefix = f".{destination.name}-unpacking-"
+    if sweep:
+        for left in destination.parent.iterdir():
+            if left.name.startswith(prefix):
+                shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=destination.parent))
 
 
 def _publish(scratch: Path, destination: Path) -> None:
@@ -79,7 +92,7 @@ def _publish(scratch: Path, destination: Path) -> None:
     try:
         scratch.rename(destination)
     except OSError as error:
-        if not destination.is_dir():  # else another process unpacked the same archive meanwhile
+        if not destination.is_dir():  # else another process, where folders cannot be locked, was faster
             raise DataError(f"cannot create {destination}: {error.strerror or error}") from error
 
 
@@ -93,6 +106,7 @@ class _Unpacker:
         self.max_bytes = max_bytes
         self.max_members = max_members
         self.bytes_written = 0
+        self.files_written = 0
         self.seen: set[str] = set()
 
     def run(self) -> None:
@@ -102,16 +116,18 @@ class _Unpacker:
             raise DataError(f"cannot read {self.archive}: {error.strerror or error}") from error
         with file:
             try:
-                if zipfile.is_zipfile(file):
+                # by its first bytes: a tar file whose last member is a zip file would pass for one by its end
+                is_zip = file.read(4) in ZIP_MAGIC
+                file.seek(0)
+                if is_zip:
                     self._unpack_zip(file)
                 else:
-                    file.seek(0)
                     self._unpack_tar(file)
             except MaskconError:
                 raise
             except _FORMAT_ERRORS as error:
                 raise self._refused(f"damaged or not an archive ({error or type(error).__name__})") from error
-        if not any(self.folder.iterdir()):
+        if not self.files_written:
             where = "" if self.inside is None else f" below {self.inside!r}"
             raise self._refused(f"it holds no file{where}")
 
@@ -129,6 +145,8 @@ class _Unpacker:
                     self._take_file(member.name, source, member.size)
                 else:
                     raise self._refused(f"{member.name!r} is a link, a device or another special file")
+        while limited.read(BLOCK_BYTES):  # to the very end, where the checksum of the compressed data is
+            pass
 
     def _unpack_zip(self, file: IO[bytes]) -> None:
         with zipfile.ZipFile(file) as archive:
@@ -173,6 +191,7 @@ class _Unpacker:
                 _write(out, block, target)
         if written != size:
             raise self._refused(f"{name!r} has {written} bytes instead of {size}")
+        self.files_written += 1
 
     def _checked_parts(self, name: str) -> list[str]:
         """The components of a relative, harmless name; "." and empty components left out."""
@@ -206,6 +225,8 @@ class _Unpacker:
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise self._refused(f"{name!r} lies below a file") from error
+        except OSError as error:
+            raise DataError(f"cannot create {folder}: {error.strerror or error}") from error
 
     def _refused(self, why: str) -> CorruptFileError:
         return CorruptFileError(f"{self.archive}: {why}; nothing was unpacked")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from maskcon.download import Progress
+from maskcon.locations import data_root
 from maskcon.sources import cifar, fashion_mnist
 from maskcon.sources.cifar import Variant
 from maskcon.sources.contract import Dataset
 from maskcon.sources.embedded import load_embedded
-from maskcon.sources.locations import data_root
 
 
 class Loader(Protocol):

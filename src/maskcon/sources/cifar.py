@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from maskcon.download import Progress, fetch
 from maskcon.errors import CorruptFileError, DataError
+from maskcon.locations import has_file
 from maskcon.sources.archive import extract
 from maskcon.sources.cifar_names import (
     CIFAR10_NAMES,
@@ -176,19 +177,25 @@ def _folder_of(release: _Release, root: Path, download: bool, progress: Progress
             f"{release.title} was not found in {root}; download it with --download, "
             f"or put {release.archive} (from {release.urls[0]}) there"
         )
-    return extract(archive, archive.parent / release.folder, inside=release.folder, max_bytes=UNPACKED_LIMIT)
+    try:
+        return extract(archive, root / release.folder, inside=release.folder, max_bytes=UNPACKED_LIMIT)
+    except DataError:
+        folder = _find_folder(release, root)
+        if folder is None:
+            raise
+        return folder  # another process unpacked it meanwhile
 
 
 def _find_folder(release: _Release, root: Path) -> Path | None:
     for folder in (root / release.folder, root):
-        if all((folder / name).is_file() for name in (*release.train_files, release.test_file)):
+        if all(has_file(folder / name) for name in (*release.train_files, release.test_file)):
             return folder
     return None
 
 
 def _find_archive(release: _Release, root: Path) -> Path | None:
     archive = root / release.archive
-    return archive if archive.is_file() else None
+    return archive if has_file(archive) else None
 
 
 def _download(release: _Release, target: Path, progress: Progress | None) -> Path:
@@ -235,7 +242,7 @@ def _read_batch(
         coarse = _labels(path, batch, "coarse_labels", len(CIFAR100_COARSE_NAMES), len(data))
         if not np.array_equal(coarse, np.array(CIFAR100_COARSE_OF_FINE)[fine]):
             raise CorruptFileError(f"{path}: the coarse labels are not those of CIFAR-100")
-    return np.ascontiguousarray(data).reshape(-1, 3, 32, 32), fine
+    return np.array(data, order="C").reshape(-1, 3, 32, 32), fine  # a copy: what was read is not writable
 
 
 def _labels(path: Path, batch: dict[str, Any], key: str, class_count: int, count: int) -> NDArray[np.int64]:

@@ -75,14 +75,17 @@ def decode(path: Path, side: int, channels: int) -> NDArray[np.uint8]:
     Transparent parts lie on white, 16-bit greys are scaled to 8, of an animation the first frame is taken.
     """
     with _opened(path) as image:
-        return to_array(image, side, channels)
+        return to_array(image, side, channels, reduce=True)
 
 
-def to_array(image: Image.Image, side: int, channels: int) -> NDArray[np.uint8]:
-    """`decode` for a picture that is open already."""
+def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = False) -> NDArray[np.uint8]:
+    """`decode` for a picture that is open already.
+
+    reduce: a JPEG may be read at a reduced size, which is faster but shrinks `image` itself.
+    """
     try:
         wanted = fitted(image.size, side)
-        if image.format == "JPEG":
+        if reduce and image.format == "JPEG":
             image.draft(None, (wanted[0] * DRAFT_MARGIN, wanted[1] * DRAFT_MARGIN))
         image.load()
         turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from maskcon.errors import CorruptFileError
 from maskcon.sources.contract import Dataset, ImageSet
-from maskcon.sources.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
+from maskcon.sources.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
 
 FILE_NAME = "embedded.npz"
 FINGERPRINT = "b180fb346effd9fcd74464adac4a22f60b300adeb2e5040568e9396e9adf0887"
-OFFICIAL_TRAIN_COUNT = (
-    60_000  # a test image's id is its official row plus this, so no id occurs in both parts
-)
+# What numpy and zipfile raise for truncated and altered archives.
+DAMAGE = (OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def load_embedded() -> Dataset:
@@ -36,10 +35,15 @@ def load_embedded() -> Dataset:
             files("maskcon.sources").joinpath(FILE_NAME).open("rb") as file,
             np.load(file, allow_pickle=False) as stored,
         ):
-            train = _part(stored["train_images"], stored["train_fine"], stored["train_row"], 0)
-            test = _part(stored["test_images"], stored["test_fine"], stored["test_row"], OFFICIAL_TRAIN_COUNT)
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptFileError(f"the packaged {FILE_NAME} is damaged ({error}); reinstall maskcon") from error
+            train = as_part(stored["train_images"], stored["train_fine"], stored["train_row"], 0)
+            test = as_part(
+                stored["test_images"], stored["test_fine"], stored["test_row"], OFFICIAL_TRAIN_COUNT
+            )
+    except DAMAGE as error:
+        reason = str(error) or type(error).__name__
+        raise CorruptFileError(
+            f"the packaged {FILE_NAME} is damaged ({reason}); reinstall maskcon"
+        ) from error
     data = Dataset(
         name="embedded",
         train=train,
@@ -57,9 +61,10 @@ def load_embedded() -> Dataset:
     return data
 
 
-def _part(
+def as_part(
     images: NDArray[np.uint8], fine: NDArray[np.uint8], row: NDArray[np.int32], first_id: int
 ) -> ImageSet:
+    """Stored images [N, 32, 32], fine labels [N] and official rows [N] as a part of the set."""
     labels = fine.astype(np.int64)
     return ImageSet(
         images=images[:, None],  # [N, 1, 32, 32]

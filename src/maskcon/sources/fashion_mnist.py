@@ -8,8 +8,9 @@ import numpy as np
 
 from maskcon.download import Progress, fetch
 from maskcon.errors import CorruptFileError, DataError
+from maskcon.locations import has_file
 from maskcon.sources.contract import Dataset, ImageSet
-from maskcon.sources.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
+from maskcon.sources.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
 from maskcon.sources.idx import read_idx
 
 FOLDER = "fashion-mnist"
@@ -21,7 +22,6 @@ MD5 = {  # as published by the authors
     "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
-OFFICIAL_TRAIN_COUNT = 60_000
 BORDER = 2  # 28 -> 32 pixels, the canvas of the other small sets
 
 
@@ -58,7 +58,7 @@ def find_folder(root: Path) -> Path | None:
 
 def _existing(folder: Path, name: str) -> Path | None:
     for candidate in (folder / name, folder / name.removesuffix(".gz")):
-        if candidate.is_file():
+        if has_file(candidate):
             return candidate
     return None
 

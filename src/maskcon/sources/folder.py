@@ -1,6 +1,6 @@
 """A folder of one's own pictures: a sub-folder a coarse class, in it pictures, or sub-folders of fine classes.
 
-flowers/daisy/1.jpg                    coarse labels only; every fifth picture is held out to score on
+flowers/daisy/1.jpg                    coarse labels only; about a fifth of the pictures is held out to score on
 flowers/daisy/oxeye/1.jpg              coarse and fine labels
 flowers/train/daisy/1.jpg, flowers/test/daisy/oxeye/2.jpg     own parts; fine labels to score with
 """
@@ -18,7 +18,6 @@ from maskcon.errors import DataError, UsageError
 from maskcon.sources.contract import Dataset, ImageSet
 from maskcon.sources.decode import Header, UndecodableError, read_header
 from maskcon.sources.layout import Found, Layout, path_hash, read_layout, show, some
-from maskcon.sources.locations import cache_root
 from maskcon.sources.pack import Packed, Progress, map_files, pack
 
 DEFAULT_SIDE = 256
@@ -59,7 +58,7 @@ def load_folder(
         [found.path for found in files],
         side=min(image_size or DEFAULT_SIDE, max((header.longest_side for header in headers), default=1)),
         channels=1 if all(header.is_grey for header in headers) else 3,
-        cache=cache if cache is not None else cache_root() / "packed",
+        cache=cache,
         progress=progress,
     )
     failures |= {files[row].path: why for row, why in packed.failures.items()}
@@ -140,32 +139,32 @@ def _check_enough(path: Path, layout: Layout, kept: Sequence[Found], failures: d
         raise DataError(f"the training part of {where} holds no readable image")
     if len(classes) < 2:
         raise DataError(
-            f"{where} holds only one class to train on ({classes[0]}); at least 2 sub-folders of images are needed "
-            f"({shape})"
+            f"{where} holds only one class to train on ({show(classes[0])}); "
+            f"at least 2 sub-folders of images are needed ({shape})"
         )
 
 
 def _assemble(path: Path, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
-    coarse_names = tuple(sorted({found.coarse for found in kept}))
-    coarse_of = {found.fine: found.coarse for found in kept if found.fine is not None}
-    fine_names = tuple(sorted(coarse_of)) or None
+    coarse_folders = sorted({found.coarse for found in kept})
+    coarse_number = {folder: number for number, folder in enumerate(coarse_folders)}
+    coarse_of = {found.fine: coarse_number[found.coarse] for found in kept if found.fine is not None}
+    fine_folders = sorted(coarse_of)
+    fine_number = {folder: number for number, folder in enumerate(fine_folders)}
     images, sizes = _trimmed(packed)
     train_count = sum(not found.is_test for found in kept)
     _check_ids(kept)
     parts = [
-        _part(kept[rows], images[rows], None if sizes is None else sizes[rows], coarse_names, fine_names)
+        _part(kept[rows], images[rows], None if sizes is None else sizes[rows], coarse_number, fine_number)
         for rows in (slice(0, train_count), slice(train_count, None))
     ]
     return Dataset(
         name=show(path.resolve().name) or "folder",
         train=parts[0],
         test=parts[1],
-        coarse_names=coarse_names,
-        fine_names=fine_names,
+        coarse_names=tuple(show(folder) for folder in coarse_folders),
+        fine_names=tuple(show(folder) for folder in fine_folders) or None,
         family="cifar" if max(images.shape[2:]) <= SMALL_SIDE else "photos",
-        coarse_of_fine=None
-        if fine_names is None
-        else tuple(coarse_names.index(coarse_of[f]) for f in fine_names),
+        coarse_of_fine=tuple(coarse_of[folder] for folder in fine_folders) or None,
         notes=tuple(notes),
     )
 
@@ -174,11 +173,9 @@ def _part(
     files: list[Found],
     images: NDArray[np.uint8],
     sizes: NDArray[np.int32] | None,
-    coarse_names: tuple[str, ...],
-    fine_names: tuple[str, ...] | None,
+    coarse_number: dict[str, int],
+    fine_number: dict[str, int],
 ) -> ImageSet:
-    coarse_number = {name: number for number, name in enumerate(coarse_names)}
-    fine_number = {name: number for number, name in enumerate(fine_names or ())}
     fine = [fine_number[found.fine] for found in files if found.fine is not None]
     return ImageSet(
         images=images,

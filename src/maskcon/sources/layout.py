@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +14,14 @@ from maskcon.sources.decode import EXTENSIONS
 
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "val", "validation")  # the first that exists is used
-MAX_DEPTH = 16  # of sub-folders
+MAX_DEPTH = 16  # of folders, counted from the given one
+NOT_PRINTED = ("Cc", "Zl", "Zp")  # control characters, line and paragraph separators
+Identity = tuple[int, int]  # device and number of a folder, by which a link back to it is known
 
 
 @dataclass(frozen=True)
 class Found:
-    """One picture file: its path from the root with `/`, its part, its class folders."""
+    """One picture file: its path from the root with `/`, its part, its class folders (names as on disk)."""
 
     path: str
     is_test: bool
@@ -40,8 +43,11 @@ class Layout:
 
 def read_layout(root: Path) -> Layout:
     """Find the pictures below `root`: [train|test/]coarse/[fine/]picture."""
-    if not root.is_dir():
-        reason = "is not a folder" if root.exists() else "does not exist"
+    try:
+        reason = None if root.is_dir() else "is not a folder" if root.exists() else "does not exist"
+    except OSError as error:
+        raise _unreadable(root, error) from error
+    if reason is not None:
         raise DataError(f"{show(str(root))} {reason}; give a folder with one sub-folder of images a class")
     layout = Layout()
     folders = _folders(root, "", layout)
@@ -70,8 +76,16 @@ def path_hash(path: str) -> int:
 
 
 def show(name: str) -> str:
-    """The name as text that can be printed and stored, even if its bytes are no valid UTF-8."""
-    return os.fsencode(name).decode("utf-8", errors="replace")
+    """The name as text that can be stored and printed on one line, even if its bytes are no valid UTF-8.
+
+    >>> show("a\\nb"), show(os.fsdecode(b"caf\\xe9"))
+    ('a\\\\nb', 'caf\\\\xe9')
+    """
+    text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
+    return "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in NOT_PRINTED else letter
+        for letter in text
+    )
 
 
 def some(names: list[str], limit: int = 5) -> str:
@@ -87,15 +101,15 @@ def some(names: list[str], limit: int = 5) -> str:
 def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
     direct: list[Found] = []
     deeper: list[Found] = []
-    classes = _folders(root, part, layout)
-    for coarse in classes:
+    above = frozenset(_identity(root / folder) for folder in ("", part))
+    for coarse, identity in _folders(root, part, layout).items():
         before = len(direct) + len(deeper)
-        for inner in _pictures(root, _join(part, coarse), layout, frozenset()):
+        for inner in _pictures(root, _join(part, coarse), layout, above | {identity}):
             path = _join(part, coarse, *inner)
             if len(inner) == 1:
-                direct.append(Found(path, is_test, show(coarse), None))
+                direct.append(Found(path, is_test, coarse, None))
             else:
-                deeper.append(Found(path, is_test, show(coarse), f"{show(coarse)}/{show(inner[0])}"))
+                deeper.append(Found(path, is_test, coarse, f"{coarse}/{inner[0]}"))
         if len(direct) + len(deeper) == before:
             layout.empty_classes.append(_join(part, coarse))
     if direct and deeper:
@@ -107,20 +121,21 @@ def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
 
 
 def _pictures(
-    root: Path, folder: str, layout: Layout, above: frozenset[tuple[int, int]]
+    root: Path, folder: str, layout: Layout, inside: frozenset[Identity]
 ) -> Iterator[tuple[str, ...]]:
     """Paths, as components below `folder`, of all pictures in it and its sub-folders.
 
-    above: device and number of the folders on the way here, so that a link back to one of them ends.
+    inside: the folders on the way here, from the root to `folder`, so that a link back to one of them ends.
     """
-    status = (root / folder).stat()
-    inside = above | {(status.st_dev, status.st_ino)}
-    for entry in _entries(root, folder, layout):
-        if entry.is_dir():
-            below = entry.stat()
-            if len(inside) < MAX_DEPTH and (below.st_dev, below.st_ino) not in inside:
-                for inner in _pictures(root, _join(folder, entry.name), layout, inside):
-                    yield (entry.name, *inner)
+    for entry, identity in _entries(root, folder, layout):
+        if identity is not None:
+            if identity in inside:
+                continue
+            if len(inside) >= MAX_DEPTH:
+                layout.unreadable.append((_join(folder, entry.name), f"more than {MAX_DEPTH} folders deep"))
+                continue
+            for inner in _pictures(root, _join(folder, entry.name), layout, inside | {identity}):
+                yield (entry.name, *inner)
         elif Path(entry.name).suffix.lower() not in EXTENSIONS:
             layout.ignored_files += 1
         elif (
@@ -131,29 +146,48 @@ def _pictures(
             yield (entry.name,)
 
 
-def _folders(root: Path, folder: str, layout: Layout) -> list[str]:
-    """Names of the visible sub-folders; files beside them belong to no class and are counted."""
-    names = []
-    for entry in _entries(root, folder, layout):
-        if entry.is_dir():
-            names.append(entry.name)
+def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
+    """The visible sub-folders by name; files beside them belong to no class and are counted."""
+    found = {}
+    for entry, identity in _entries(root, folder, layout):
+        if identity is not None:
+            found[entry.name] = identity
         else:
             layout.ignored_files += 1
-    return names
+    return found
 
 
-def _entries(root: Path, folder: str, layout: Layout) -> list[os.DirEntry[str]]:
+def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[str], Identity | None]]:
+    """What is visible in the folder, sorted by name; with a sub-folder comes its identity."""
     try:
         with os.scandir(root / folder) as entries:
             every = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         if not folder:
-            raise DataError(f"cannot read {show(str(root))}: {error.strerror or error}") from error
+            raise _unreadable(root, error) from error
         layout.unreadable.append((folder, error.strerror or str(error)))
         return []
-    visible = [entry for entry in every if not _is_hidden(entry.name)]
-    layout.ignored_files += sum(_is_hidden(entry.name) and not entry.is_dir() for entry in every)
+    visible = []
+    for entry in every:
+        try:
+            identity = _identity(Path(entry.path)) if entry.is_dir() else None
+        except OSError as error:  # a link to itself, or into a folder that may not be entered
+            layout.unreadable.append((_join(folder, entry.name), error.strerror or str(error)))
+            continue
+        if not _is_hidden(entry.name):
+            visible.append((entry, identity))
+        elif identity is None:
+            layout.ignored_files += 1
     return visible
+
+
+def _unreadable(root: Path, error: OSError) -> DataError:
+    return DataError(f"cannot read {show(str(root))}: {error.strerror or error}")
+
+
+def _identity(folder: Path) -> Identity:
+    status = folder.stat()  # that of an os.DirEntry is zero on Windows
+    return status.st_dev, status.st_ino
 
 
 def _is_hidden(name: str) -> bool:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.errors import DataError
+from maskcon.locations import cache_root
 from maskcon.sources.decode import UndecodableError, decode, picture_bombs_refused
+from maskcon.turns import one_at_a_time
 
 Progress = Callable[[int, int], None]  # files done, files in all
 Result = TypeVar("Result")
@@ -27,6 +28,7 @@ PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 128  # files handed to the threads at a time, and between two calls of `progress`
 MAX_THREADS = 8
 FORMAT_VERSION = 1
+SCRATCH_PREFIX = "packing-"
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,19 @@ def pack(
     *,
     side: int,
     channels: int,
-    cache: Path,
+    cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Packed:
-    """Decode root/path for each path onto a canvas of side x side."""
+    """Decode root/path for each path onto a canvas of side x side.
+
+    cache: where a pack too large for memory is kept, by default in the user's cache.
+    """
     shape = (len(paths), channels, side, side)
     if int(np.prod(shape, dtype=np.int64)) <= PACK_ABOVE_BYTES:
         return _fill(np.zeros(shape, dtype=np.uint8), root, paths, progress)
-    key = _fingerprint(root, paths, side, channels)
-    stored = _read_stored(cache, key, shape)
-    return stored if stored is not None else _write_stored(cache, key, shape, root, paths, progress)
+    folder = (cache or cache_root() / "packed") / _fingerprint(root, paths, side, channels)
+    stored = _read_stored(folder, shape)
+    return stored if stored is not None else _write_stored(folder, shape, root, paths, progress)
 
 
 def map_files(work: Callable[[int], Result], count: int, progress: Progress | None = None) -> list[Result]:
@@ -106,63 +111,77 @@ def _fingerprint(root: Path, paths: Sequence[str], side: int, channels: int) -> 
         f"{FORMAT_VERSION};{root.resolve()};{side};{channels};".encode(errors="surrogateescape")
     )
     for path in paths:
-        status = (root / path).stat()
-        digest.update(os.fsencode(path) + f"\0{status.st_size};{status.st_mtime_ns};".encode())
+        try:
+            status = (root / path).stat()
+            state = f"{status.st_size};{status.st_mtime_ns}"
+        except OSError:
+            state = "gone"  # since its header was read; decoding it will say so
+        digest.update(os.fsencode(path) + f"\0{state};".encode())
     return digest.hexdigest()[:32]
 
 
-def _read_stored(cache: Path, key: str, shape: tuple[int, ...]) -> Packed | None:
+def _read_stored(folder: Path, shape: tuple[int, ...]) -> Packed | None:
     try:
-        images = np.load(cache / f"{key}.npy", mmap_mode="r", allow_pickle=False)
-        with np.load(cache / f"{key}.npz", allow_pickle=False) as beside:
+        images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+        with np.load(folder / "beside.npz", allow_pickle=False) as beside:
             sizes, kept = beside["sizes"], beside["kept"]
             failures = {int(row): why for row, why in json.loads(str(beside["failures"])).items()}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except Exception:  # numpy and zipfile raise nearly anything on damaged data
         return None  # not there, or damaged: decoded anew
-    if images.shape != shape or images.dtype != np.uint8 or len(kept) + len(failures) != shape[0]:
+    if images.shape != shape or images.dtype != np.uint8 or sizes.shape != (len(kept), 2):
+        return None
+    if sorted([*kept.tolist(), *failures]) != list(range(shape[0])):
         return None
     return Packed(images[: len(kept)], sizes, kept, failures)
 
 
 def _write_stored(
-    cache: Path,
-    key: str,
-    shape: tuple[int, ...],
-    root: Path,
-    paths: Sequence[str],
-    progress: Progress | None,
+    folder: Path, shape: tuple[int, ...], root: Path, paths: Sequence[str], progress: Progress | None
 ) -> Packed:
-    size = int(np.prod(shape, dtype=np.int64))
+    """Decode into a scratch folder that gets its name when it is complete; of several processes, one does."""
+    cache = folder.parent
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(cache).free
-        if free < size:
-            raise DataError(
-                f"decoding needs {size / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
-                "set XDG_CACHE_HOME to a larger disk, or give a smaller image size"
-            )
-        with tempfile.TemporaryDirectory(prefix="packing-", dir=cache) as scratch_name:
-            scratch = Path(scratch_name)
-            images = np.lib.format.open_memmap(scratch / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
-            _reserve(scratch / "images.npy")
-            packed = _fill(images, root, paths, progress)
-            images.flush()
-            failures = json.dumps({str(row): why for row, why in packed.failures.items()})
-            np.savez(
-                scratch / "beside.npz", sizes=packed.sizes, kept=packed.kept, failures=np.array(failures)
-            )
-            (scratch / "beside.npz").replace(cache / f"{key}.npz")
-            (scratch / "images.npy").replace(
-                cache / f"{key}.npy"
-            )  # last: its presence says that all is there
+        with one_at_a_time(cache) as alone:
+            if alone:
+                for left in cache.glob(f"{SCRATCH_PREFIX}*"):  # by processes that were killed
+                    shutil.rmtree(left, ignore_errors=True)
+            stored = _read_stored(folder, shape)
+            if stored is not None:
+                return stored
+            _check_room(cache, int(np.prod(shape, dtype=np.int64)))
+            with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=cache) as scratch:
+                complete = Path(scratch) / "complete"
+                complete.mkdir()
+                _write(complete, shape, root, paths, progress)
+                shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+                complete.rename(folder)
     except OSError as error:
         raise DataError(f"cannot keep the decoded images in {cache}: {error.strerror or error}") from error
-    stored = _read_stored(cache, key, shape)
+    stored = _read_stored(folder, shape)
     if stored is None:
-        raise DataError(
-            f"the decoded images in {cache} ({key}.npy) cannot be read back; delete them and try again"
-        )
+        raise DataError(f"the decoded images in {folder} cannot be read back; delete them and try again")
     return stored
+
+
+def _write(
+    folder: Path, shape: tuple[int, ...], root: Path, paths: Sequence[str], progress: Progress | None
+) -> None:
+    images = np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
+    _reserve(folder / "images.npy")
+    packed = _fill(images, root, paths, progress)
+    images.flush()
+    failures = json.dumps({str(row): why for row, why in packed.failures.items()})
+    np.savez(folder / "beside.npz", sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
+
+
+def _check_room(cache: Path, size: int) -> None:
+    free = shutil.disk_usage(cache).free
+    if free < size:
+        raise DataError(
+            f"decoding needs {size / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
+            "set XDG_CACHE_HOME to a larger disk, or give a smaller image size"
+        )
 
 
 def _reserve(path: Path) -> None:

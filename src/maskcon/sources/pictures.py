@@ -21,6 +21,8 @@ def read_images(
     Each is turned upright, shrunk (never enlarged) to fit S x S and placed in the top-left corner, as a folder's
     pictures are before training. Unlike there, one that cannot be read is an error: the caller counts on N rows.
     """
+    if isinstance(images, str | Path | Image.Image):
+        raise UsageError("images are given as a list, even if there is only one")
     array = np.zeros((len(images), channels, canvas, canvas), dtype=np.uint8)
     sizes = np.empty((len(images), 2), dtype=np.int32)
     with picture_bombs_refused():

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from maskcon.errors import CorruptFileError, DataError
 
 MAX_FILE_BYTES = 1 << 30
+MAX_DIMENSIONS = 8
 MAX_TEXT = 200  # of a name quoted in a message
 
 # what the four allowed names mean to this reader; they are never imported
@@ -101,6 +102,14 @@ class _Machine:
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.bytes_made = 0
+
+    def to_bytes(self, text: str) -> bytes:
+        """Latin-1 text as bytes; a short file that asks for the same long text again and again is refused."""
+        self.bytes_made += len(text)
+        if self.bytes_made > MAX_FILE_BYTES:
+            raise _RefusedError(f"more than {MAX_FILE_BYTES} bytes once read")
+        return text.encode("latin-1")
 
     def since_mark(self) -> list[Any]:
         position = len(self.stack) - 1
@@ -184,7 +193,9 @@ def _stack_global(machine: _Machine, _: Any) -> None:
 
 
 def _allowed(module: Any, name: Any) -> _Name:
-    if type(module) is not str or type(name) is not str or (module, name) not in ALLOWED_NAMES:
+    if type(module) is not str or type(name) is not str:
+        raise _RefusedError("it names something by what is not text")
+    if (module, name) not in ALLOWED_NAMES:
         shown = f"{module}.{name}"[:MAX_TEXT]
         raise _RefusedError(f"it names {shown!r}, which a data file must not")
     return _Name(ALLOWED_NAMES[module, name])
@@ -199,7 +210,7 @@ def _reduce(machine: _Machine, _: Any) -> None:
     elif called.meaning == DTYPE and arguments:
         machine.stack.append(_Dtype(_as_text(arguments[0])))
     elif called.meaning == ENCODE and len(arguments) == 2 and _as_text(arguments[1]) in ("latin1", "latin-1"):
-        machine.stack.append(_as_text(arguments[0]).encode("latin-1"))
+        machine.stack.append(machine.to_bytes(_as_text(arguments[0])))
     else:
         raise _RefusedError(f"it calls {called.meaning} in a way that numpy does not write")
 
@@ -208,20 +219,22 @@ def _build(machine: _Machine, _: Any) -> None:
     (state,) = machine.pop(1)
     target = machine.stack[-1]
     if isinstance(target, _Array) and type(state) is tuple and len(state) == 5:
-        target.value = _array_of(state)
+        target.value = _array_of(machine, state)
     elif not (isinstance(target, _Dtype) and type(state) is tuple):
         # the state of a dtype (byte order, alignment) says nothing more about single bytes
         raise _RefusedError(f"it sets the state of a {type(target).__name__.strip('_')}")
 
 
-def _array_of(state: tuple[Any, ...]) -> NDArray[np.uint8]:
+def _array_of(machine: _Machine, state: tuple[Any, ...]) -> NDArray[np.uint8]:
     _, shape, dtype, fortran, content = state
     if not isinstance(dtype, _Dtype) or dtype.code not in ("u1", "uint8", "|u1"):
         code = dtype.code if isinstance(dtype, _Dtype) else type(dtype).__name__
         raise _RefusedError(f"an array of type {code[:MAX_TEXT]!r}, where bytes (u1) are expected")
-    content = content.encode("latin-1") if type(content) is str else content
+    content = machine.to_bytes(content) if type(content) is str else content
     if type(content) is not bytes or type(shape) is not tuple or any(type(side) is not int for side in shape):
         raise _RefusedError("an array without a shape or without bytes")
+    if len(shape) > MAX_DIMENSIONS:
+        raise _RefusedError(f"an array of {len(shape)} dimensions")
     if any(side < 0 for side in shape) or prod(shape) != len(content):
         raise _RefusedError(f"an array of shape {shape} with {len(content)} bytes")
     return np.frombuffer(content, dtype=np.uint8).reshape(shape, order="F" if fortran else "C")
@@ -246,11 +259,17 @@ def _finished(value: Any) -> Any:
         if value.value is None:
             raise _RefusedError("an array that is never filled")
         return value.value
+    if type(value) is list:
+        return [_plain(item) for item in value]
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
     if type(value) is bytes:
         return _as_text(value)
-    if type(value) in (list, str, int, float, bool, type(None)):
+    if type(value) in (str, int, float, bool, type(None)):
         return value
-    raise _RefusedError(f"a {type(value).__name__.strip('_')} where a list, text or array is expected")
+    raise _RefusedError(f"a {type(value).__name__.strip('_')} where text or a number is expected")
 
 
 _HANDLERS: dict[str, Callable[[_Machine, Any], None]] = {

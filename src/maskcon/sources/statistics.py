@@ -6,7 +6,7 @@ import numpy as np
 
 from maskcon.sources.contract import ImageSet
 
-CHUNK_IMAGES = 1024
+CHUNK_IMAGES, CHUNK_VALUES = 1024, 1 << 22  # looked at together, at most: 32 MB as doubles
 SMALLEST_DEVIATION = 1 / 255  # a set of flat images must not blow up when divided by it
 
 
@@ -19,9 +19,10 @@ def channel_statistics(part: ImageSet) -> tuple[tuple[float, ...], tuple[float, 
     """
     channels = part.images.shape[1]
     total, squares, pixels = np.zeros(channels), np.zeros(channels), 0
-    for start in range(0, len(part), CHUNK_IMAGES):
-        images = np.asarray(part.images[start : start + CHUNK_IMAGES])
-        sizes = None if part.sizes is None else part.sizes[start : start + CHUNK_IMAGES]
+    count = max(1, min(CHUNK_IMAGES, CHUNK_VALUES // part.images[0].size))
+    for start in range(0, len(part), count):
+        images = np.asarray(part.images[start : start + count])
+        sizes = None if part.sizes is None else part.sizes[start : start + count]
         valid = _valid(images, sizes)  # [n, 1, H, W]
         levels = images / 255.0 * valid
         total += levels.sum(axis=(0, 2, 3))

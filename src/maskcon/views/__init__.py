@@ -1,8 +1,8 @@
 """Batched augmentation on the device of the images: one resample for all geometry, then colour; policies by name.
 
 Randomness comes in from outside, as a table of uniforms with one row per sample and `policy.draws` columns.
-Nothing here draws a random number, so a view depends on its image and its row alone: not on the batch, the rank or
-the device.
+Nothing here draws a random number, so a view depends, but for rounding, on its image and its row alone: not on the
+batch, the rank or the device.
 
     weak, strong = pair("cifar")
     keys = weak(images, torch.rand(len(images), weak.draws), size=32)          # [B, 3, 32, 32] in [0, 1]

@@ -70,10 +70,10 @@ class ViewPolicy:
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
         heights, widths = check_images(images, size, sizes)
-        if uniforms.shape != (images.shape[0], self.draws):
+        if uniforms.shape != (images.shape[0], self.draws) or uniforms.dtype != torch.float32:
             raise UsageError(
-                f"view policy {self.name!r} needs uniforms of shape {(images.shape[0], self.draws)}, "
-                f"got {tuple(uniforms.shape)}"
+                f"view policy {self.name!r} needs uniforms of shape {(images.shape[0], self.draws)} in float32, "
+                f"got {tuple(uniforms.shape)} in {uniforms.dtype}"
             )
         uniforms = uniforms.to(images.device)
         placement = self.crop(heights, widths, uniforms[:, : self.crop.draws], size)
@@ -110,9 +110,10 @@ def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tenso
         raise UsageError(f"sizes must be [{batch}, 2] (height, width), got {tuple(sizes.shape)}")
     sizes = sizes.to(images.device)
     limit = torch.tensor([height, width], device=images.device)
-    if batch > 0 and bool(((sizes < 1) | (sizes > limit)).any()):
+    wrong = ((sizes < 1) | (sizes > limit)).any(dim=1)
+    if bool(wrong.any()):
         raise UsageError(
-            f"sizes must lie between 1 and the canvas {height} x {width}, got up to {sizes.max().item()}"
+            f"sizes must lie between 1 and the canvas {height} x {width}, got {sizes[wrong][0].tolist()}"
         )
     return sizes[:, 0], sizes[:, 1]
 

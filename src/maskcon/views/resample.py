@@ -90,7 +90,7 @@ def separable(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     The result is a transposed view: channels lie between the two axes, so that one product serves all of them.
     """
     batch, channels, height, width = images.shape
-    lines = torch.empty(batch, height, channels, width, device=images.device)
+    lines = torch.empty(batch, height, channels, width, dtype=torch.float32, device=images.device)
     lines.copy_(images.transpose(1, 2))  # the one pass that also turns uint8 into float
     low = torch.bmm(rows, lines.view(batch, height, channels * width))  # [B, S, C*W]
     views = torch.bmm(low.view(batch, -1, width), columns)  # [B, S*C, T]
@@ -169,7 +169,7 @@ def resample(
 ) -> Tensor:
     """Views of images [B, C, H, W] (uint8, or float on 0..255): float32 [B, C, size, size] on 0..255."""
     batch, channels, height, width = images.shape
-    views = torch.empty(batch, channels, size, size, device=images.device)
+    views = torch.empty(batch, channels, size, size, dtype=torch.float32, device=images.device)
     flat = torch.ones(batch, dtype=torch.bool) if warp is None else ~warp.active.cpu()
     shrunk = torch.zeros(batch, dtype=torch.bool)
     if warp is not None and (height > size or width > size):
