@@ -5,7 +5,7 @@
     python benchmarks/embedded_table.py all       # both; goes on where it was stopped
 
 Validation is a fifth of the training images, held out of training; test labels are read only by the final scores.
-Everything lands under --out: a folder a run, `chosen.json`, `report.html`, `tables/`, `figures/`.
+Everything lands under --out: a folder a run, `search.json`, `chosen.json`, `report.html`, `tables/`, `figures/`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import argparse
 import itertools
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from maskcon.comparison import Job, run_jobs
+from maskcon.errors import MaskconError, UsageError
 from maskcon.report.tables import methods_table
 from maskcon.run_folder import read_result
 from maskcon.summary import write_summary
@@ -92,6 +95,8 @@ def search(out: Path, epochs: int, at_once: int) -> dict[str, Settings]:
 
 def train(out: Path, epochs: int, seeds: int, at_once: int, eval_every: int) -> None:
     """The chosen settings on all training images, several seeds, scored on test; table, figures and report."""
+    if not (out / "chosen.json").is_file():
+        raise UsageError(f"{out} has no chosen.json yet; run the stage search first, or all")
     chosen = json.loads((out / "chosen.json").read_text(encoding="utf-8"))
     jobs = []
     for seed in range(seeds):
@@ -104,7 +109,7 @@ def train(out: Path, epochs: int, seeds: int, at_once: int, eval_every: int) -> 
     results = [read_result(job.folder) for job in jobs]
     print(methods_table(results).markdown())
     print(f"CPU minutes a run: at most {max(r['cpu_seconds'] for r in results) / 60:.1f}")
-    command = "python benchmarks/embedded_table.py all"
+    command = shlex.join(["python", "benchmarks/embedded_table.py", *sys.argv[1:]])
     print(
         write_summary([job.folder for job in jobs], out, command=command, title="All methods, embedded set")
     )
@@ -123,10 +128,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    if options.stage in ("search", "all"):
-        search(options.out, options.search_epochs, options.jobs)
-    if options.stage in ("train", "all"):
-        train(options.out, options.epochs, options.seeds, options.jobs, options.eval_every)
+    try:
+        if options.stage in ("search", "all"):
+            search(options.out, options.search_epochs, options.jobs)
+        if options.stage in ("train", "all"):
+            train(options.out, options.epochs, options.seeds, options.jobs, options.eval_every)
+    except MaskconError as error:
+        print(f"\n{error}", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Speed of the parts, as ratios within one run: this says how things stand to each other on the machine at hand.
+"""Speed of the parts, mostly as ratios within one run: how things stand to each other on the machine at hand.
 
 python benchmarks/speed.py [--json FILE]
 
 step_overhead     a whole training step over the bare passes of its two encoders (1.0: nothing else costs time)
-views             weak + strong views a second on one thread
+views             images a second that get both their weak and their strong view, on one thread
 loss              relation and loss, over the same with every [B, 1+K] matrix written out
-recall            recall@K by counting, over sorting a full similarity matrix
+recall            recall@K in blocks and with ties put in order, over topk of a full similarity matrix
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ def loss_cost(batch: int = 128, bank: int = 8192) -> dict[str, float]:
 def recall_cost(count: int = 8000) -> dict[str, float]:
     embeddings, labels = torch.randn(count, 128), torch.randint(100, (count,))
 
-    def by_sorting() -> Tensor:
+    def at_once() -> Tensor:
         unit = torch.nn.functional.normalize(embeddings, dim=1)
         similarity = unit @ unit.T
         similarity.fill_diagonal_(-2)
         return (labels[similarity.topk(10, dim=1).indices] == labels[:, None]).any(1).float().mean()
 
     ours = median_seconds(lambda: recall_at_k(embeddings, labels), repeats=3)
-    return {"ratio": ours / median_seconds(by_sorting, repeats=3), "seconds": ours}
+    return {"ratio": ours / median_seconds(at_once, repeats=3), "seconds": ours}
 
 
 def main() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,12 @@ from typing import Any
 import pytest
 import typer
 
+import maskcon
 from maskcon.cli import app
 from maskcon.config import RunConfig
+from maskcon.methods import method_named
 from maskcon.presets import resolve
+from maskcon.report.tables import METHOD_NAMES
 
 ROOT = Path(__file__).parents[1]
 PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"
@@ -66,6 +71,36 @@ def table_below(heading: str) -> list[list[str]]:
 
 def inline_code(text: str) -> list[str]:
     return re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+
+
+def table_rows(path: Path, first_cell: str) -> list[str]:
+    """The lines of the table of a document whose head begins with that cell."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"| {first_cell} |"))
+    return list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
+
+
+def test_the_readme_shows_the_table_of_the_results():
+    readme = table_rows(ROOT / "README.md", "Method")
+    assert len(readme) == 12  # two head lines, raw pixels, nine methods
+    assert readme == table_rows(ROOT / "docs" / "results.md", "Method")
+
+
+def test_the_readme_lists_every_method_and_the_labels_it_sees():
+    rows = [[cell.strip(" `") for cell in row.split("|")] for row in table_rows(ROOT / "README.md", "method")]
+    assert {row[1]: row[2] for row in rows[2:]} == {name: method_named(name).labels for name in METHOD_NAMES}
+
+
+def test_every_command_is_in_the_readme():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app)
+    assert [name for name in group.commands if f"`maskcon {name}" not in text] == []
+
+
+def test_the_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == maskcon.__version__
+    assert f"## {maskcon.__version__} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_every_package_name_in_paper_to_code_resolves():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import inspect
 import math
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from maskcon.bank import MemoryBank
 from maskcon.encoder import MomentumPair, build_backbone, build_model
+from maskcon.engine.schedule import learning_rate, ramped
 from maskcon.evaluate import recall_at_k
 from maskcon.losses import relation_loss
+from maskcon.presets import resolve
 from maskcon.relations import masked_relation
 from maskcon.sources import load
 
@@ -137,10 +140,58 @@ def test_momentum_update_of_the_page_equals_the_package(momentum):
         torch.testing.assert_close(mine, theirs)
 
 
+def test_net_of_the_page_is_the_one_of_the_preset():
+    preset = resolve("embedded", method="maskcon", preset="cpu", overrides={}).config
+    theirs = build_backbone(
+        preset.backbone, image_size=32, in_channels=1, width=preset.width, norm=preset.norm, stem="stride2"
+    )
+    mine = page.Encoder(preset.width, preset.projector_hidden, preset.projection_dim)
+    values = theirs.state_dict().values()  # both nets list their layers from the image on
+    mine.f.load_state_dict(dict(zip(mine.f.state_dict(), values, strict=True)))
+    images = torch.randn(5, 1, 32, 32)
+    torch.testing.assert_close(mine.f(images), theirs(images))
+    heads = build_model(theirs, projection=preset.projection_dim, hidden=preset.projector_hidden)
+    assert heads.projector is not None
+    mine.h.load_state_dict(dict(zip(mine.h.state_dict(), heads.projector.state_dict().values(), strict=True)))
+    torch.testing.assert_close(mine(images), heads.projector(theirs(images)))
+
+
+def test_every_setting_of_the_page_is_the_presets_so_that_none_was_chosen_on_test_images():
+    preset = resolve("embedded", method="maskcon", preset="cpu", overrides={}).config
+    given = inspect.signature(page.train).parameters
+    assert {name: value.default for name, value in given.items() if name != "data"} == {
+        "epochs": preset.epochs,
+        "w": preset.w,
+        "tau": preset.tau,
+        "tau_0": preset.contrast_temperature,
+        "m": preset.key_momentum,
+        "bank_size": preset.bank_size,
+        "batch": preset.batch_size,
+        "rate": preset.learning_rate,
+        "rate_warmup": preset.warmup_epochs,
+        "w_warmup": preset.relation_warmup_epochs,
+        "decay": preset.weight_decay,
+        "width": preset.width,
+        "hidden": preset.projector_hidden,
+        "dim": preset.projection_dim,
+    }
+    fixed = (preset.momentum, preset.nesterov, preset.schedule, preset.projector_norm, preset.drop_last)
+    assert fixed == (0.9, False, "cosine", "none", False)  # written out in the page
+
+
+@given(warmup=st.integers(0, 9), total=st.integers(1, 30))
+@settings(max_examples=60, deadline=None)
+def test_schedules_of_the_page_equal_the_package(warmup, total):
+    for step in range(total):
+        share = learning_rate(step, peak=1.0, total_steps=total, warmup_steps=warmup)
+        assert page.rate_share(step, warmup, total) == pytest.approx(share, abs=1e-12)
+        assert page.ramp(step, warmup) == pytest.approx(ramped(step, value=1.0, warmup_steps=warmup))
+
+
 def test_the_page_learns_and_scores_between_none_and_all():
     torch.manual_seed(0)
     data = load("embedded").limited(128, 40)
-    small = {"w": 0.5, "bank_size": 96, "batch": 32, "width": 8, "dim": 16}
+    small = {"w": 0.5, "bank_size": 96, "batch": 32, "width": 8, "hidden": 32, "dim": 16, "w_warmup": 1}
     history = list(page.train(data, 5, **small))
     assert history[-1][0] < history[0][0] - 0.1
     assert all(0 <= recall <= 1 for _, recall in history)

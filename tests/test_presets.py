@@ -72,6 +72,8 @@ def test_a_config_survives_its_file_to_the_letter(tmp_path):
         "just text",
         "\x00\x01",
         "a: [",
+        "[" * 5000,
+        "source: 2024-99-99",
     ],
 )
 def test_a_hostile_or_broken_config_file_is_refused_and_nothing_runs(tmp_path, monkeypatch, text):
@@ -88,6 +90,18 @@ def test_an_unknown_key_in_a_config_file_names_the_nearest(tmp_path):
     path.write_text(yaml.safe_dump({"source": "embedded", "epoch": 3}), encoding="utf-8")
     with pytest.raises(UsageError, match="did you mean 'epochs'"):
         RunConfig.from_yaml(path)
+    path.write_text("source: embedded\n3: epochs\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="unknown setting '3'"):
+        RunConfig.from_yaml(path)
+
+
+@pytest.mark.parametrize(
+    "key", ["warmup_epochs", "relation_warmup_epochs", "learning_rate", "contrast_temperature"]
+)
+def test_only_tau_may_be_infinite(key):
+    resolve("embedded", method="maskcon", preset="cpu", overrides={"tau": math.inf})
+    with pytest.raises(UsageError, match=f"{key}=inf.*finite"):
+        resolve("embedded", method="maskcon", preset="cpu", overrides={key: math.inf})
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from maskcon.engine.signals import Interrupted, StopRequest
-from maskcon.errors import MaskconError
+from maskcon.errors import MaskconError, UsageError
 from maskcon.report.journal import read_journal
 from maskcon.run_folder import JOURNAL, RESULT
 
@@ -31,12 +31,22 @@ class Job:
     log: IO[bytes] | None = field(default=None, repr=False)
 
     @property
+    def log_path(self) -> Path:
+        """Where all that the process says goes."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    @property
     def finished(self) -> bool:
         return (self.folder / RESULT).is_file()
 
     def start(self, threads: int | None) -> None:
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        self.log = self.folder.with_suffix(".log").open("wb")
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.log = self.log_path.open("wb")
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to {self.folder.parent}: {error.strerror}; choose another --out"
+            ) from None
         command = [sys.executable, "-m", "maskcon", "train", *self.arguments, "--out", str(self.folder)]
         environment = dict(os.environ)
         if threads is not None:
@@ -60,8 +70,8 @@ class Job:
 
     def reason(self) -> str:
         """The last line the process printed: why it failed."""
-        text = self.folder.with_suffix(".log").read_text(encoding="utf-8", errors="replace").strip()
-        return text.splitlines()[-1] if text else "no output"
+        text = self.log_path.read_text(encoding="utf-8", errors="replace").strip()
+        return text.splitlines()[-1].removeprefix("maskcon: ") if text else "no output"
 
 
 def run_jobs(
@@ -100,10 +110,12 @@ def _ended(job: Job) -> bool:
         return False
     if job.log is not None:
         job.log.close()
+    if code == UsageError.exit_code:  # the same command again would be refused again
+        raise UsageError(f"{job.label} failed: {job.reason()}")
     if code != 0 or not job.finished:
         raise MaskconError(
-            f"{job.label} failed (exit code {code}): {job.reason()}. All it said is in "
-            f"{job.folder.with_suffix('.log')}; the same command again goes on where it stopped"
+            f"{job.label} failed (exit code {code}): {job.reason()}. All it said is in {job.log_path}; "
+            "the same command again goes on where it stopped"
         )
     job.share = 1.0
     return True

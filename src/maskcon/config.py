@@ -20,7 +20,7 @@ from maskcon.errors import CorruptFileError, UsageError, unknown
 class RunConfig(BaseModel):
     """Everything that decides the result of a run. Symbols of the paper stand in the comments."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # What is learnt
     source: str = Field(description="data set by name, or a folder of images")
@@ -28,7 +28,9 @@ class RunConfig(BaseModel):
     preset: str = Field("cpu", description="where the other values came from")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     w: float = Field(1.0, ge=0, le=1, description="weight of the label term against self-contrast")  # w
-    tau: float = Field(0.1, ge=0, description="temperature of the soft relation, 0 and inf allowed")  # tau
+    tau: float = Field(
+        0.1, ge=0, allow_inf_nan=True, description="temperature of the soft relation, 0 and inf allowed"
+    )  # tau
 
     # Data
     source_variant: Literal["paper", "reference"] = Field(
@@ -125,7 +127,7 @@ class RunConfig(BaseModel):
         """Validate; the first thing wrong becomes one line that names it and the way out."""
         for key in values:
             if key not in cls.model_fields:
-                raise unknown("setting", key, cls.known_keys())
+                raise unknown("setting", str(key), cls.known_keys())
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -148,7 +150,7 @@ class RunConfig(BaseModel):
         """Read a saved config; tags, aliases and unknown keys are refused."""
         try:
             values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bad UTF-8, 2024-99-99
             raise CorruptFileError(f"{path} is not a settings file: {str(error).splitlines()[0]}") from None
         if not isinstance(values, dict):
             raise CorruptFileError(f"{path} is not a settings file: expected `key: value` lines")
@@ -156,7 +158,11 @@ class RunConfig(BaseModel):
 
 
 class Machine(BaseModel):
-    """Where and how a run is carried out; none of it changes what is learnt."""
+    """Where and how a run is carried out, which may differ from one call to the next.
+
+    It does not change what is learnt, but for this: devices and threads round differently, and each of several
+    processes has BatchNorm statistics of its own rows (see `RunConfig.batchnorm`).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -168,7 +174,6 @@ class Machine(BaseModel):
     keep_checkpoints: int = Field(2, ge=1)
     journal_every_steps: int = Field(10, ge=1)
     tensorboard: bool = False
-    progress: bool = True
     download: bool = False
     strict: bool = False
 
@@ -183,7 +188,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """One `key=value` of the command line; the value is read as YAML, so `inf`, `none` and `1e-3` work.
+    """One `key=value` of the command line, the value as `parse_value` reads it: `inf`, `none`, `1e-3` work.
 
     >>> parse_override("tau=inf"), parse_override("weights=none"), parse_override("learning_rate=1e-3")
     (('tau', inf), ('weights', None), ('learning_rate', 0.001))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from maskcon.engine.checkpoint import write_atomically
 from maskcon.engine.feed import Feed
 from maskcon.engine.learner import Learner
 from maskcon.engine.loop import Progress
-from maskcon.errors import UsageError
+from maskcon.errors import MaskconError, TrainingError, UsageError
 from maskcon.evaluate import effective_rank, embed, raw_pixels, recall_at_k
 from maskcon.model_file import EncoderFacts, encoder_bytes
 from maskcon.report.journal import Journal
@@ -56,22 +57,25 @@ class Observer:
     ) -> None:
         self.learner, self.facts, self.announce, self.folder = learner, facts, announce, folder
         self.feed = Feed(test.images, test.sizes, learner.processes.device)
-        labels = test.coarse if test.fine is None else test.fine
-        self.labels = torch.from_numpy(labels).to(learner.processes.device)
+        self.labels = torch.from_numpy(test.finest).to(learner.processes.device)
         self.label_kind = "coarse" if test.fine is None else "fine"
         self.journal = None if folder is None else Journal(folder / JOURNAL)
         self.board = _tensorboard(folder) if machine.tensorboard and folder is not None else None
 
     def record(self, kind: str, values: Mapping[str, Any]) -> None:
         if self.journal is not None:
-            self.journal.write(kind, **values)
+            with _clear_when_full(self.journal):
+                self.journal.write(kind, **values)
         if self.board is not None:
             _to_board(self.board, kind, values)
         if kind == "evaluation":
             self.announce.on_evaluation(values)
 
     def position(self) -> int:
-        return 0 if self.journal is None else self.journal.position()
+        if self.journal is None:
+            return 0
+        with _clear_when_full(self.journal):
+            return self.journal.position()
 
     def rewind(self, position: int) -> None:
         """Forget what the journal says after the moment of a checkpoint."""
@@ -100,6 +104,10 @@ class Observer:
         if features is None:
             return None
         features = processes.gather(features, len(rows))
+        if not bool(features.isfinite().all()):  # the last update broke the weights; all processes see it
+            raise TrainingError(
+                "the encoder's features became NaN or Inf; lower --set learning_rate or raise --set warmup_epochs"
+            )
         if not processes.is_first:
             return {}
         recall = recall_at_k(features, self.labels, KS)
@@ -149,6 +157,17 @@ class Observer:
         if self.board is not None:
             self.board.close()
         self.feed.close()
+
+
+@contextmanager
+def _clear_when_full(journal: Journal) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MaskconError(
+            f"could not write {journal.path}: {error.strerror or error}; the last checkpoint is intact. "
+            "Make room and run the same command again"
+        ) from error
 
 
 def by_name(recall: Mapping[int, float]) -> dict[str, float]:

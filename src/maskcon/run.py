@@ -14,6 +14,7 @@ from torch import Tensor
 
 from maskcon.config import Machine, RunConfig
 from maskcon.encoder import Backbone
+from maskcon.engine.distributed import usable_device
 from maskcon.engine.feed import Feed
 from maskcon.errors import UsageError
 from maskcon.evaluate import embed, raw_pixels, recall_at_k
@@ -50,7 +51,7 @@ class Run:
 
         Args:
             images: uint8 ``[N, C, H, W]``, or a sequence of paths or PIL images of any size and mode.
-            device: where to compute.
+            device: where to compute: cpu, cuda, cuda:1, mps, or auto for the best there is.
         """
         backbone, facts = read_encoder(self.folder / ENCODER)
         array, sizes = _as_arrays(images, facts)
@@ -85,7 +86,7 @@ def fit(
         w, tau, epochs, seed: the settings most often changed; None keeps the preset's.
         out: run folder; by default ``runs/<source>-<method>-seed<seed>``.
         settings: any other setting of `RunConfig` by name.
-        machine: device, processes, checkpoint interval and the like; does not change the result.
+        machine: device, processes, checkpoint interval and the like; see `Machine`.
         announce: told about progress; silent by default.
 
     Example:
@@ -113,9 +114,10 @@ def _features(
     sizes: NDArray[np.int32] | None,
     device: str,
 ) -> Tensor:
-    feed = Feed(array, sizes, torch.device(device))
+    place = torch.device(usable_device(device))
+    feed = Feed(array, sizes, place)
     features = embed(
-        backbone.to(device),
+        backbone.to(place),
         feed,
         torch.arange(len(array)),
         size=facts.image_size,

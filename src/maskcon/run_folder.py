@@ -23,10 +23,15 @@ CONFIG, ENVIRONMENT, JOURNAL = "config.yaml", "environment.json", "journal.jsonl
 CHECKPOINTS, ENCODER, RESULT = "checkpoints", "encoder.safetensors", "result.json"
 
 
+def short_name(source: str) -> str:
+    """A data set's name, or the last part of the path of a folder of images."""
+    folder = Path(source).expanduser()
+    return folder.resolve().name if folder.is_dir() else source
+
+
 def default_folder(config: RunConfig) -> Path:
     """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images."""
-    source = Path(config.source).resolve().name if Path(config.source).is_dir() else config.source
-    return Path("runs") / f"{source}-{config.method}-seed{config.seed}"
+    return Path("runs") / f"{short_name(config.source)}-{config.method}-seed{config.seed}"
 
 
 def is_finished(folder: Path, config: RunConfig) -> bool:
@@ -42,7 +47,7 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
         raise UsageError(
             f"{folder} holds a run with other settings ({'; '.join(differences)}); choose another --out"
         )
-    return (folder / RESULT).is_file()
+    return _has_result(folder)
 
 
 def make_writable(folder: Path) -> None:
@@ -60,7 +65,7 @@ def read_result(folder: Path) -> dict[str, Any]:
     """result.json of a finished run."""
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
-    if not (folder / RESULT).is_file() or not (folder / ENCODER).is_file():
+    if not _has_result(folder):
         raise UsageError(f"the run in {folder} is not finished; give its command again, it goes on by itself")
     try:
         result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
@@ -71,6 +76,10 @@ def read_result(folder: Path) -> dict[str, Any]:
     if not isinstance(result, dict) or not isinstance(result.get("recall"), dict):
         raise CorruptFileError(f"{folder / RESULT} is not a result; delete it and give the command again")
     return result
+
+
+def _has_result(folder: Path) -> bool:
+    return (folder / RESULT).is_file() and (folder / ENCODER).is_file()
 
 
 def json_bytes(values: Mapping[str, Any]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from maskcon import sources, views
 from maskcon.config import Machine, RunConfig
 from maskcon.encoder.backbones import LARGEST_SMALL_IMAGE
+from maskcon.encoder.contract import HUGGING_FACE_PREFIX
+from maskcon.engine.batches import SMALLEST_SHARE
 from maskcon.engine.checkpoint import load_latest, write_atomically
 from maskcon.engine.distributed import Processes, start
 from maskcon.engine.feed import Feed
@@ -22,16 +25,24 @@ from maskcon.engine.learner import Learner, build_learner
 from maskcon.engine.lock import FolderLock
 from maskcon.engine.loop import Progress, Training
 from maskcon.engine.step import TrainingData
-from maskcon.errors import DataError, UsageError
+from maskcon.errors import DataError, MaskconError, UsageError
 from maskcon.methods import Method, method_named
 from maskcon.model_file import EncoderFacts, canvas_for
 from maskcon.observer import Announcer, Observer, check_tensorboard
-from maskcon.run_folder import CHECKPOINTS, CONFIG, ENVIRONMENT, is_finished, json_bytes, make_writable
+from maskcon.run_folder import (
+    CHECKPOINTS,
+    CONFIG,
+    ENVIRONMENT,
+    is_finished,
+    json_bytes,
+    make_writable,
+    read_result,
+)
 from maskcon.sources import Dataset, ImageSet
 from maskcon.sources.statistics import channel_statistics
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-CHECKPOINT_FORMAT = 1
+CHECKPOINT_FORMAT = 2
 
 
 def load_dataset(
@@ -74,7 +85,11 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     canvas = max(data.train.images.shape[2:])
     size = config.image_size or (canvas if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas))
     stem = config.stem
-    if stem == "fast":  # the stem of few operations: a quarter of the small one's pixels in every later layer
+    if config.backbone.startswith(HUGGING_FACE_PREFIX) and stem == "fast":
+        stem = "auto"  # such a backbone brings its own first layers
+    elif (
+        stem == "fast"
+    ):  # the stem of few operations: a quarter of the small one's pixels in every later layer
         stem = "stride2" if size <= LARGEST_SMALL_IMAGE else "imagenet"
     weak, strong = views.pair(data.family)
     settled = config.changed(
@@ -91,6 +106,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
 def train(config: RunConfig, data: Dataset, folder: Path, machine: Machine, announce: Announcer) -> None:
     """Train to the end of the config, from the newest checkpoint in the folder if there is one."""
     if is_finished(folder, config):
+        _refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
         announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
     method = method_named(config.method)
@@ -110,14 +126,39 @@ def train(config: RunConfig, data: Dataset, folder: Path, machine: Machine, anno
         download=machine.download,
     )
     training_data = _training_data(config, data, labels, facts, processes)
-    if not processes.is_first:
-        _carry_out(learner, training_data, config, data, facts, folder, machine, Announcer())
-        return
-    make_writable(folder)
-    with FolderLock(folder):
-        write_atomically(folder / CONFIG, config.to_yaml().encode())
-        write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
-        _carry_out(learner, training_data, config, data, facts, folder, machine, announce)
+    with ExitStack() as held:
+
+        def begin() -> None:
+            _check_shares(min(config.batch_size, len(data.train)), processes)
+            make_writable(folder)
+            held.enter_context(FolderLock(folder))
+            is_finished(folder, config)  # another run may have begun, and ended, while this one was loading
+            write_atomically(folder / CONFIG, config.to_yaml().encode())
+            write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
+
+        heard = announce if processes.is_first else Announcer()
+        try:
+            processes.in_first(begin)
+            _carry_out(learner, training_data, config, data, facts, folder, machine, heard)
+        except MaskconError:
+            if processes.is_first:
+                raise
+            # All stop together, and the first process says why. Its launcher would kill it if another one ended
+            # with a code that is not 0, perhaps before it could.
+            raise SystemExit(0) from None
+
+
+def _check_shares(batch: int, processes: Processes) -> None:
+    if batch < SMALLEST_SHARE * processes.count > SMALLEST_SHARE:
+        raise UsageError(
+            f"a batch of {batch} images is too small for {processes.count} processes, {SMALLEST_SHARE} images each; "
+            "raise --set batch_size, or use fewer --devices"
+        )
+
+
+def _refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
+    if trained_on != given:
+        raise UsageError(f"{folder} was trained on other data than given now; choose another --out")
 
 
 def _labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -161,20 +202,26 @@ def _carry_out(
             announce.on_message(note)
         announce.begin(config, data, training.progress.step, training.total_steps)
         progress = training.run()
-        if processes.is_first:
-            observer.finish(config, data, progress)
+        processes.in_first(lambda: observer.finish(config, data, progress))
     finally:
         announce.end()
         observer.close()
         training_data.feed.close()
-    processes.barrier()
 
 
 def _resume(training: Training, observer: Observer) -> None:
     """Take up the newest whole checkpoint, if any; the same one in every process."""
+    folder, processes = training.checkpoints.parent, training.learner.processes
     checkpoint, notes = load_latest(training.checkpoints)
     for note in notes:
         observer.on_message(note)
+    step = -1 if checkpoint is None else checkpoint.values["step"]
+    # Here all wait for each other: nobody goes on, and writes, before all have read.
+    found = processes.gather(torch.tensor([step], device=processes.device), processes.count).tolist()
+    if len(set(found)) > 1:
+        raise MaskconError(
+            f"the processes do not share {folder}: they find checkpoints of steps {found} there"
+        )
     if checkpoint is None:
         observer.rewind(0)
         observer.record(
@@ -182,13 +229,18 @@ def _resume(training: Training, observer: Observer) -> None:
             {"step": 0, "total_steps": training.total_steps, "settings": training.config.model_dump()},
         )
         return
-    if checkpoint.values.get("data") != training.identity["data"]:
+    values = checkpoint.values
+    if values.get("format") != training.identity["format"]:
+        raise UsageError(f"{folder} was begun by another version of maskcon; choose another --out")
+    _refuse_other_data(folder, values.get("data"), training.identity["data"])
+    if values["epoch_steps"] != training.epoch_steps:
         raise UsageError(
-            f"{training.checkpoints.parent} was trained on other data than given now; choose another --out"
+            f"{folder} was begun with {values['epoch_steps']} steps an epoch, and {processes.count} processes make it "
+            f"{training.epoch_steps}; use as many --devices as before, or choose another --out"
         )
     training.learner.load(checkpoint)
-    training.progress = Progress(**checkpoint.values["progress"])
-    observer.rewind(checkpoint.values["journal_position"])
+    training.progress = Progress(**values["progress"])
+    observer.rewind(values["journal_position"])
     observer.on_message(f"going on from step {training.progress.step} of {training.total_steps}")
 
 

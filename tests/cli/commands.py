@@ -38,11 +38,13 @@ def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
     )
 
 
-def maskcon(*arguments: str, cwd: Path, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+def maskcon(
+    *arguments: str, cwd: Path, timeout: float = 180, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "maskcon", *arguments],
         cwd=cwd,
-        env=environment(),
+        env=environment() | variables,
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -4,14 +4,16 @@ import json
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from maskcon.cli import app
+from maskcon.cli import app, main
 from maskcon.errors import MaskconError
 from tests.cli.commands import LIMITED, ONE_THREAD, QUICK, SMALL, environment, maskcon
 
@@ -28,12 +30,18 @@ def refused(*arguments: str) -> str:
     return text
 
 
+def pictures(folder: str, classes: Sequence[str]) -> None:
+    """Twelve pictures a class, under the current directory."""
+    generator = np.random.default_rng(0)
+    for name in classes:
+        Path(folder, name).mkdir(parents=True)
+        for number in range(12):
+            pixels = generator.integers(0, 255, (20, 30, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(Path(folder, name, f"{number}.png"))
+
+
 def test_help_answers_quickly_without_torch(tmp_path):
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        shown = maskcon("--help", cwd=tmp_path)
-        times.append(time.perf_counter() - begin)
+    shown = maskcon("--help", cwd=tmp_path)
     assert shown.returncode == 0
     for command in ("train", "evaluate", "compare", "report", "methods", "datasets", "demo"):
         assert command in shown.stdout
@@ -111,13 +119,77 @@ def test_bad_input_is_one_line_that_names_it_and_writes_nothing(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MASKCON_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("MASKCON_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text = refused("train", *arguments)
     assert named in text
     assert way_out in text
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["embeded"], "did you mean 'embedded'"),
+        (["embedded", "--methods", "mascon"], "did you mean 'maskcon'"),
+        (["embedded", "--set", "query_view=embeded-weak"], "did you mean 'embedded-weak'"),
+        (["embedded", "--set", "bank_size=16"], "smaller than batch_size"),
+        (["embedded", "--device", "gpu"], "'gpu'"),
+        (["cifar100"], "--download"),
+        (["one"], "only one class"),
+        (["two", "--methods", "supfine"], "needs fine labels"),
+    ],
+)
+def test_compare_refuses_bad_input_before_anything_is_written(tmp_path, monkeypatch, arguments, named):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MASKCON_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    pictures("one", ["a"])
+    pictures("two", ["a", "b"])
+    assert named in refused("compare", *arguments, "--out", "all")
+    assert not (tmp_path / "all").exists()
+
+
+def test_demo_refuses_bad_input_before_anything_is_written(tmp_path):
+    assert "epochs=0" in refused("demo", "--epochs", "0", "--out", str(tmp_path / "demo"))
+    assert not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["trian", "embedded"], "No such command 'trian'. Did you mean 'train'?"),
+        (["train"], "Missing argument 'SOURCE' (see `maskcon train --help`)"),
+        (["train", "embedded", "--tua", "1"], "--tau"),
+        (["train", "embedded", "--epochs", "many"], "got 'many'"),
+        (["train", "embedded", "--epochs=many"], "got 'many'"),
+        (["compare", "embedded", "--seeds", "0"], "got '0'"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_one_line_too(monkeypatch, capsys, arguments, line):
+    monkeypatch.setattr(sys, "argv", ["maskcon", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    assert line in told.err
+
+
+def test_an_interrupt_and_an_unexpected_error_are_one_line_without_a_traceback(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["maskcon", "methods"])
+    for error, code, line in (
+        (KeyboardInterrupt(), 130, "maskcon: interrupted\n"),
+        (RuntimeError("two\n  lines"), 1, "maskcon: unexpected RuntimeError: two lines; this is a defect"),
+    ):
+        monkeypatch.setattr("maskcon.methods.all_methods", Mock(side_effect=error))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == code
+        told = capsys.readouterr().err
+        assert told.startswith(line)
+        assert told.count("\n") == 1
 
 
 def test_an_error_reaches_the_user_as_one_line_and_debug_shows_the_traceback(tmp_path):
@@ -139,6 +211,8 @@ def test_train_evaluate_and_report_work_from_the_command_line(tmp_path):
     again = maskcon("train", "embedded", *SMALL, "--out", "run", cwd=tmp_path)
     assert again.returncode == 0
     assert "finished" in again.stderr
+    one_of_many = maskcon("train", "embedded", *SMALL, "--out", "run", cwd=tmp_path, RANK="1")
+    assert (one_of_many.returncode, one_of_many.stdout, one_of_many.stderr) == (0, "", "")
     scored = maskcon("evaluate", "run", "--json", cwd=tmp_path)
     assert scored.returncode == 0, scored.stderr
     assert json.loads(scored.stdout)["recall"] == pytest.approx(result["recall"])
@@ -163,6 +237,36 @@ def test_a_folder_of_pictures_trains(tmp_path):
     assert result["train_images"] + result["test_images"] == 48
 
 
+def test_square_brackets_in_names_are_no_markup_and_paths_stay_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pictures("photos [old] [", ["a", "b"])
+    out = f"{'long ' * 20}[red]"
+    trained = maskcon(
+        "train", "photos [old] [", *QUICK, *ONE_THREAD, "--out", out, cwd=tmp_path, COLUMNS="80"
+    )
+    assert trained.returncode == 0, trained.stderr
+    assert "on photos [old] [: " in trained.stderr
+    assert f"run in {out}\n" in trained.stdout
+    assert "" not in trained.stderr.splitlines()
+    settings = maskcon("train", "photos [old] [", "--dry-run", cwd=tmp_path)
+    assert "photos [old] [ " in settings.stdout
+
+
+def test_compare_leaves_out_what_the_data_do_not_allow_and_takes_each_method_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pictures("photos", ["a", "b"])
+    plans = Mock()
+    monkeypatch.setattr(sys.modules["maskcon.cli.compare"], "run_and_report", plans)
+    told = CliRunner().invoke(app, ["compare", "photos"])
+    assert [label for label, _, _ in plans.call_args.args[0]] == [f"{name} seed 0" for name in NAMES[:-1]]
+    assert "left out: SupFINE needs fine labels" in told.stderr
+    CliRunner().invoke(app, ["compare", "embedded", "--methods", "SupCE,supce", "--out", "a b"])
+    assert [folder for _, folder, _ in plans.call_args.args[0]] == [Path("a b/supce-seed0")]
+    monkeypatch.chdir(tmp_path / "photos")
+    CliRunner().invoke(app, ["compare", "."])
+    assert plans.call_args.args[1] == Path("runs/compare-photos")
+
+
 def test_compare_prints_one_table_and_goes_on_where_it_stopped(tmp_path):
     arguments = [
         "compare",
@@ -180,7 +284,9 @@ def test_compare_prints_one_table_and_goes_on_where_it_stopped(tmp_path):
     assert first.returncode == 0, first.stderr
     for word in ("raw pixels", "MaskCon", "SupCE", "report.html"):
         assert word.lower() in first.stdout.lower()
-    assert (tmp_path / "all" / "report.html").is_file()
+    page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
+    assert "maskcon compare embedded " in page
+    assert "--methods maskcon,supce --seeds 2 --out all</code>" in page
     before = (tmp_path / "all" / "supce-seed0" / "result.json").stat().st_mtime_ns
     (tmp_path / "all" / "supce-seed1" / "result.json").unlink()
     second = maskcon(*arguments, *LIMITED, cwd=tmp_path)
@@ -188,7 +294,7 @@ def test_compare_prints_one_table_and_goes_on_where_it_stopped(tmp_path):
     assert (tmp_path / "all" / "supce-seed0" / "result.json").stat().st_mtime_ns == before
     assert (tmp_path / "all" / "supce-seed1" / "result.json").is_file()
     other = maskcon(*arguments, *LIMITED, "--set", "epochs=2", cwd=tmp_path)
-    assert other.returncode == 1  # never the old runs under a new name
+    assert other.returncode == 2  # never the old runs under a new name
     assert "epochs: 1 -> 2" in other.stderr
 
 
@@ -196,7 +302,7 @@ def test_compare_reports_why_a_run_failed(tmp_path):
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "supce-seed0").write_text("in the way")
     failed = maskcon("compare", "embedded", "--methods", "supce", "--out", "all", *LIMITED, cwd=tmp_path)
-    assert failed.returncode == 1
+    assert failed.returncode == 2
     assert "supce seed 0 failed" in failed.stderr
     assert "is a file" in failed.stderr
 

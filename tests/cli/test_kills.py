@@ -28,13 +28,15 @@ def steps_done(folder: Path) -> int:
         return 0
 
 
-def wait_for_step(process, folder: Path, more_than: int, timeout: float = 90) -> None:
+def wait_for_step(process, folder: Path, more_than: int, timeout: float = 180) -> None:
     end = time.monotonic() + timeout
     while time.monotonic() < end and process.poll() is None:
         if steps_done(folder) > more_than:
             return
         time.sleep(0.02)
-    assert process.poll() is not None, "no step within the time"
+    if process.poll() is None:
+        process.kill()
+        raise AssertionError("no step within the time")
 
 
 def test_a_run_killed_in_mid_epoch_and_started_again_ends_with_identical_bytes(tmp_path):

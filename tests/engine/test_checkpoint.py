@@ -60,25 +60,42 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path):
     assert load_latest(tmp_path / "nothing") == (None, [])
 
 
-@pytest.mark.parametrize("point", FAILPOINTS)
-def test_a_kill_at_any_point_of_a_save_leaves_a_whole_checkpoint(tmp_path, point):
-    save_checkpoint(tmp_path, 1, tensors(1), {})
-    save_checkpoint(tmp_path, 2, tensors(2), {})
+def die_saving(folder: Path, step: int, value: float, point: str) -> None:
     script = textwrap.dedent(f"""
         import torch
         from pathlib import Path
         from maskcon.engine.checkpoint import save_checkpoint
-        save_checkpoint(Path({str(tmp_path)!r}), 3, {{"a": torch.full((3, 4), 3.0)}}, {{}}, keep=1)
+        save_checkpoint(Path({str(folder)!r}), {step}, {{"a": torch.full((3, 4), {value})}}, {{}}, keep=1)
     """)
     environment = {**os.environ, "MASKCON_FAILPOINT": point}
-    died = subprocess.run([sys.executable, "-c", script], env=environment, check=False)
-    assert died.returncode == 99
+    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 99
+
+
+@pytest.mark.parametrize("point", ["before-rename", "between-renames", "after-rename", "before-removing-old"])
+def test_a_kill_while_the_only_checkpoint_is_replaced_leaves_a_whole_one(tmp_path, point):
+    save_checkpoint(tmp_path, 1, tensors(1), {}, keep=1)
+    die_saving(tmp_path, 1, 2.0, point)
+    found, notes = load_latest(tmp_path)
+    assert notes == []
+    assert found.tensors["a"][0, 0] == (2 if point in ("after-rename", "before-removing-old") else 1)
+    save_checkpoint(tmp_path, 1, tensors(4), {}, keep=1)
+    assert load_latest(tmp_path)[0].tensors["a"][0, 0] == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize("point", FAILPOINTS)
+def test_a_kill_at_any_point_of_a_save_leaves_a_whole_checkpoint(tmp_path, point):
+    save_checkpoint(tmp_path, 1, tensors(1), {})
+    save_checkpoint(tmp_path, 2, tensors(2), {})
+    die_saving(tmp_path, 3, 3.0, point)
     found, notes = load_latest(tmp_path)
     assert notes == []
     expected = 3 if point in ("after-rename", "before-removing-old") else 2
     assert found.values["step"] == expected
     save_checkpoint(tmp_path, 4, tensors(4), {}, keep=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"] or point.startswith("before")
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "step-00000004"
+    ]  # nor is anything left of the dead save
     assert load_latest(tmp_path)[0].values["step"] == 4
 
 

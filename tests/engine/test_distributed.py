@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from maskcon import Run
 from maskcon.engine.distributed import start
+from maskcon.engine.lock import FolderLock
 from maskcon.errors import UsageError
+from tests.cli.commands import SMALL, maskcon
+from tests.cli.commands import start as begin
+from tests.cli.test_kills import wait_for_step
+from tests.miniature import miniature
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,8 +62,45 @@ def test_banks_and_weights_are_identical_on_both_processes_with_shuffled_batchno
             assert torch.equal(first[name], second[name]), name
     index = first["bank._index"]
     assert len(set(index[index >= 0].tolist())) > 30  # rows of both processes, not one share twice
-    results = json.loads((tmp_path / "run-2" / "result.json").read_text())
-    assert results["processes"] == 2
+    run = Run.open(tmp_path / "run-2")
+    assert run.result["processes"] == 2
+    # What was scored, half of it by each process, is what the saved encoder gives.
+    scored = torch.load(tmp_path / "scored-0.pt", weights_only=True)
+    torch.testing.assert_close(run.encode(miniature(70, 21).test.images), scored)
+
+
+@pytest.mark.slow
+def test_key_encoders_with_averaged_statistics_are_identical_on_both_processes(tmp_path):
+    first, second = launch(tmp_path, 2, 4, epochs=1, key_buffers="averaged", key_batchnorm="eval")
+    for name in first:
+        if name.startswith(("bank.", "key.")):
+            assert torch.equal(first[name], second[name]), name
+
+
+@pytest.mark.slow
+def test_a_stop_request_to_two_processes_saves_first_and_is_told_once(tmp_path):
+    run = [*SMALL, "--set", "epochs=200", "--devices", "2", "--out", "run"]
+    process = begin("train", "embedded", *run, cwd=tmp_path)
+    wait_for_step(process, tmp_path / "run", more_than=1)
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert error.count("everything saved") == 1
+    assert any((tmp_path / "run" / "checkpoints").iterdir())
+    with FolderLock(tmp_path / "run"):
+        refused = maskcon("train", "embedded", *run, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "another run" in refused.stderr
+    crowded = maskcon("train", "embedded", *SMALL, "--set", "batch_size=3", "--devices", "2", cwd=tmp_path)
+    assert crowded.returncode == 2
+    assert "batch of 3 images is too small for 2 processes" in crowded.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_world_size_left_in_the_environment_does_not_make_one_process_wait_for_others(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert start(device="cpu", devices=1, precision="32-true").count == 1
 
 
 def test_a_device_that_is_not_here_is_refused():

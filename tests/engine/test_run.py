@@ -14,10 +14,12 @@ from maskcon import training
 from maskcon.config import Machine
 from maskcon.engine import loop, step
 from maskcon.engine.lock import FolderLock
-from maskcon.errors import DataError, TrainingError, UsageError
+from maskcon.engine.signals import Interrupted
+from maskcon.errors import DataError, MaskconError, TrainingError, UsageError
 from maskcon.methods import all_methods
 from maskcon.observer import Announcer
-from maskcon.report.journal import read_journal
+from maskcon.presets import resolve
+from maskcon.report.journal import Journal, read_journal
 from maskcon.sources import Dataset, ImageSet
 from tests.miniature import TINY, miniature
 
@@ -168,6 +170,90 @@ def test_other_data_in_the_same_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(UsageError, match="other data"):
         fit(tmp_path / "run", data=miniature(seed=5))
+    fit(tmp_path / "run")
+    with pytest.raises(UsageError, match="other data"):  # nor is a finished run taken for one on these data
+        fit(tmp_path / "run", data=miniature(seed=5))
+
+
+def break_off(folder, monkeypatch, **changes) -> None:
+    """Leave a run after its first step."""
+    real = loop.train_step
+    done = []
+
+    def once(*arguments):
+        if done:
+            raise RuntimeError("broken off")
+        done.append(1)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", once)
+        with pytest.raises(RuntimeError, match="broken off"):
+            fit(folder, **changes)
+
+
+def test_a_checkpoint_of_another_version_or_another_number_of_steps_is_refused(tmp_path, monkeypatch):
+    break_off(tmp_path / "run", monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "CHECKPOINT_FORMAT", 0)
+        with pytest.raises(UsageError, match="another version"):
+            fit(tmp_path / "run")
+    with monkeypatch.context() as patch:  # as another number of processes can make it
+        patch.setattr(loop, "steps_in_epoch", lambda *_, **__: 4)
+        with pytest.raises(UsageError, match=r"5 steps an epoch.* 4; .*--devices"):
+            fit(tmp_path / "run")
+    fit(tmp_path / "run")
+
+
+def test_a_run_that_began_elsewhere_while_this_one_was_loading_is_not_taken_over(tmp_path, monkeypatch):
+    fit(tmp_path / "other", tau=0.3)
+    config = (tmp_path / "other" / "config.yaml").read_text()
+
+    def make_and_fill(folder):
+        folder.mkdir()
+        (folder / "config.yaml").write_text(config)
+
+    monkeypatch.setattr(training, "make_writable", make_and_fill)
+    with pytest.raises(UsageError, match=r"other settings.*tau"):
+        fit(tmp_path / "run")
+    assert (tmp_path / "run" / "config.yaml").read_text() == config
+
+
+def test_a_run_stopped_before_its_first_step_keeps_its_primed_bank(tmp_path, monkeypatch):
+    # 70 images in batches of 16, the last 6 left out: the primed bank holds less than the set
+    changes = {"data": miniature(70), "drop_last": True, "bank_size": 200, "eval_when": "before"}
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.StopRequest, "made", True)
+        with pytest.raises(Interrupted, match="step 0 of"):
+            fit(tmp_path / "stopped", **changes)
+    fit(tmp_path / "stopped", **changes)
+    fit(tmp_path / "whole", **changes)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
+def test_a_lost_encoder_of_a_finished_run_is_written_again(tmp_path):
+    fit(tmp_path / "run")
+    before = weights(tmp_path / "run")
+    (tmp_path / "run" / "encoder.safetensors").unlink()
+    fit(tmp_path / "run")
+    assert weights(tmp_path / "run") == before
+
+
+def test_a_full_disk_at_the_journal_says_what_to_do_and_loses_nothing(tmp_path, monkeypatch):
+    real = Journal.write
+
+    def full(self, kind, **values):
+        if kind == "step" and values["step"] == 3:
+            raise OSError(28, "No space left on device")
+        real(self, kind, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write", full)
+        with pytest.raises(MaskconError, match=r"journal.*No space left.*checkpoint is intact"):
+            fit(tmp_path / "run")
+    fit(tmp_path / "run")
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
 def test_a_folder_of_other_things_is_left_alone(tmp_path):
@@ -183,6 +269,15 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_lives(tm
     with FolderLock(folder), pytest.raises(UsageError, match="another run"):
         fit(folder)
     fit(folder)  # the lock went with its holder
+
+
+def test_a_folder_that_cannot_be_locked_is_not_called_busy(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("maskcon.engine.lock.fcntl.flock", unsupported)
+    with pytest.raises(UsageError, match=r"cannot be locked \(Operation not supported\)"):
+        fit(tmp_path / "run")
 
 
 def test_an_output_folder_that_cannot_be_made_fails_before_training(tmp_path):
@@ -201,7 +296,7 @@ def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
         return loss * math.nan if len(calls) == 4 else loss
 
     monkeypatch.setattr(step, "relation_loss", poisoned)
-    with pytest.raises(TrainingError, match=r"NaN or Inf at step 3 .*learning_rate"):
+    with pytest.raises(TrainingError, match=r"NaN or Inf at step 4, .*learning_rate"):
         fit(tmp_path / "run")
     monkeypatch.undo()
     fit(tmp_path / "run")  # goes on from the last good state
@@ -270,6 +365,13 @@ def test_encode_refuses_images_of_another_kind(tmp_path):
     run = fit(tmp_path / "run", epochs=1)
     with pytest.raises(UsageError, match=r"\[N, 1, H, W\]"):
         run.encode(np.zeros((2, 3, 16, 16), np.uint8))
+    with pytest.raises(UsageError, match="unknown device 'gpu'"):
+        run.encode(np.zeros((2, 1, 16, 16), np.uint8), device="gpu")
+
+
+def test_the_stem_of_the_cpu_preset_does_not_stand_in_the_way_of_a_hugging_face_backbone():
+    config = resolve("miniature", method="maskcon", preset="cpu", overrides={"backbone": "hf:any"}).config
+    assert training.settle(config, miniature()).stem == "auto"
 
 
 def test_scores_without_fine_labels_are_by_coarse_label_and_say_so(tmp_path):
@@ -305,6 +407,29 @@ def test_a_batch_that_leaves_one_image_over_and_a_bank_larger_than_the_set_work(
 def test_mixed_precision_trains(tmp_path):
     run = fit(tmp_path / "run", epochs=1, precision="bf16-mixed")
     assert 0 <= run.recall[1] <= 1
+
+
+def test_float16_is_refused_on_a_cpu_instead_of_quietly_replaced(tmp_path):
+    with pytest.raises(UsageError, match="bf16-mixed"):
+        fit(tmp_path / "run", precision="16-mixed")
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_gradient_norm_is_reported_without_the_scale_of_the_loss(tmp_path, monkeypatch):
+    def first_norm(folder) -> float:
+        events = read_journal(fit(folder, epochs=1, precision="bf16-mixed").folder / "journal.jsonl")
+        return next(event["gradient_norm"] for event in events if event["kind"] == "step")
+
+    plain = first_norm(tmp_path / "plain")
+    real = training.start
+
+    def start_with_scaler(**options):
+        processes = real(**options)
+        processes.fabric.strategy.precision.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        return processes
+
+    monkeypatch.setattr(training, "start", start_with_scaler)
+    assert first_norm(tmp_path / "scaled") == pytest.approx(plain, rel=0.01)
 
 
 @pytest.mark.parametrize(

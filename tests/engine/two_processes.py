@@ -9,8 +9,10 @@ from pathlib import Path
 import torch
 
 import maskcon.training as training
+from maskcon import observer
 from maskcon.config import Machine
 from maskcon.engine import loop
+from maskcon.evaluate import recall_at_k
 from maskcon.observer import Announcer
 from maskcon.presets import resolve
 from tests.miniature import TINY, miniature
@@ -30,6 +32,11 @@ def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) ->
             torch.save(captured, folder / f"state-{devices}-{learner.processes.rank}.pt")
         return report
 
+    def keep_features(features, labels, ks):
+        torch.save(features, folder / f"scored-{len(list(folder.glob('scored-*')))}.pt")
+        return recall_at_k(features, labels, ks)
+
+    observer.recall_at_k = keep_features
     loop.train_step = stop_after
     method = str(settings.pop("method", "maskcon"))
     config = resolve("miniature", method=method, preset="cpu", overrides={**TINY, **settings}).config

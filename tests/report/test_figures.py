@@ -7,6 +7,7 @@ import sys
 import warnings
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from maskcon.report.figures import (
     svg_text,
 )
 from maskcon.report.gallery import GAP_PIXELS, HEAD_PIXELS, sprite_sheet
-from maskcon.report.palette import RIGHT, WRONG, series_looks
+from maskcon.report.palette import RIGHT, WRONG, class_look, series_looks
 
 CURVES = {
     "MaskCon": [[(0, 0.1), (10, 0.4), (20, 0.5)], [(0, 0.1), (10, 0.5), (20, None)]],
@@ -110,6 +111,17 @@ def test_a_single_curve_is_not_mistaken_for_seeds() -> None:
     np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0, 20], [1, 40], [2, 60]])
 
 
+@pytest.mark.parametrize("draw", [learning_curves, loss_curves])
+@pytest.mark.parametrize("last", [1, 2, 30])
+def test_only_whole_epochs_and_steps_are_marked(last: int, draw: Any) -> None:
+    figure = draw({"x": [(number, 0.2) for number in range(1, last + 1)]})
+    figure.canvas.draw()
+    low, high = figure.axes[0].get_xlim()
+    marked = [tick for tick in figure.axes[0].get_xticks() if low <= tick <= high]
+    assert marked
+    assert all(tick == round(tick) for tick in marked)
+
+
 def test_long_losses_are_averaged_in_equal_stretches() -> None:
     axes = loss_curves({"x": [(i, float(i % 2)) for i in range(6000)]}).axes[0]
     assert len(axes.lines[0].get_ydata()) == 600
@@ -128,6 +140,18 @@ def test_many_fine_classes_are_coloured_by_their_coarse_class() -> None:
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["x", "y", "z"]
 
 
+def test_a_single_step_is_seen() -> None:
+    assert loss_curves({"x": [(3, 2.5)]}).axes[0].lines[0].get_marker() == "o"
+
+
+@pytest.mark.parametrize("values", [(0.071, 0.279), (7.62461, 7.62462), (0.5, 1.0)])
+def test_the_name_of_the_axis_fits_beside_its_numbers(values: tuple[float, float]) -> None:
+    for draw in (learning_curves, loss_curves):
+        figure = draw({"x": [(1, values[0]), (2, values[1])]})
+        figure.canvas.draw()
+        assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
+
+
 def test_names_fit_into_the_figure() -> None:
     figure = learning_curves({"M" * 40: [(0, 0.1), (1, 0.2)], "ceiling of all": [(0, 0.1), (1, 0.9)]})
     figure.canvas.draw()
@@ -142,6 +166,12 @@ def test_curves_never_share_their_look_and_methods_keep_theirs() -> None:
     assert len(set(looks.values())) == len(looks) == 11
     assert looks["MaskCon"] == series_looks(["MaskCon"])["MaskCon"]
     assert len({look[0] for look in series_looks([f"run {i}" for i in range(8)]).values()}) == 8
+
+
+def test_classes_differ_in_shape_as_well_as_in_colour() -> None:
+    looks = [class_look(position) for position in range(64)]
+    assert len(set(looks)) == 64
+    assert len({marker for _, marker in looks[:8]}) == len({colour for colour, _ in looks[:8]}) == 8
 
 
 def test_a_map_of_wrong_shape_is_refused() -> None:

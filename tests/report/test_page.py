@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import dataclasses
 import hashlib
 import html.parser
 import json
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from maskcon.errors import UsageError
 from maskcon.report.page import PageMap, write_page
@@ -20,6 +22,7 @@ from maskcon.report.published import published_recall
 from maskcon.report.run_settings import curve_names, settings_tables
 from maskcon.report.tables import Table
 from maskcon.report.write import ReportInputs, Sample, write_report
+from maskcon.summary import _without_margins
 
 EVIL = "</script><script>document.documentElement.dataset.errors='9'</script><img src=x onerror=alert(1)>\"'&$title"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -178,8 +181,18 @@ def test_the_same_inputs_give_the_same_page(report: Path, tmp_path: Path) -> Non
 
 def test_the_summary_names_the_best_and_the_floor(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    assert "MaskCon is the best of 2 compared on coarse labels: for 50.00\u00a0%" in text
+    assert "MaskCon is the best of 2 trained without fine labels: for 50.00\u00a0%" in text
     assert "raw pixels for 10.00\u00a0%" in text
+    assert "of the test images the nearest other image is of the same fine class" in text
+
+
+def test_the_summary_says_by_which_labels_and_on_which_images(tmp_path: Path) -> None:
+    told = {"scored_by": "coarse", "evaluated_on": "validation"}
+    results = [{"method": "maskcon", "recall": {"1": 0.5}, **told}]
+    text = write_report(inputs(results=results, sample=sample(fine=False)), tmp_path).read_text("utf-8")
+    assert "of the validation images the nearest other image is of the same coarse class" in text
+    assert "Recall@1 on the validation images by epoch." in text
+    assert "nearest of the other 29 images of the map." in text
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -188,6 +201,21 @@ def test_tiny_samples_and_missing_fine_labels_have_a_page(n: int, tmp_path: Path
     page = write_report(given, tmp_path).read_text(encoding="utf-8")
     assert ('id="map-canvas"' in page) == (n > 0)
     assert "Fine label" not in page
+
+
+def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path: Path) -> None:
+    canvas = np.zeros((30, 3, 8, 8), dtype=np.uint8)
+    canvas[:, :, :4, :8] = 200
+    pictures = _without_margins(canvas, np.array([[4, 8]] * 29 + [[8, 8]], dtype=np.int32))
+    assert [picture.shape for picture in pictures[-2:]] == [(3, 4, 8), (3, 8, 8)]
+    path = write_report(inputs(sample=dataclasses.replace(sample(), images=pictures)), tmp_path)
+    (grid,) = (path.parent / "figures").glob("retrieval_*.png")
+    with Image.open(grid) as picture:
+        tile = np.asarray(picture.convert("L"))[
+            22 + 4 : 22 + 76, 4:76
+        ]  # the first query: a wide picture, centred
+    assert tile[36].min() == 200
+    assert tile[0].max() == tile[-1].max() == 0
 
 
 def test_an_unmatched_sample_is_refused(tmp_path: Path) -> None:
@@ -221,6 +249,8 @@ def test_runs_that_differ_in_their_seed_alone_become_one_line() -> None:
     assert curve_names(journals) == {"a": "MaskCon", "b": "MaskCon", "c": "SelfCon", "d": "d"}
     journals["b"][0]["settings"]["bank_size"] = 128
     assert curve_names(journals) == {"a": "a", "b": "b", "c": "SelfCon", "d": "d"}
+    journals["e"] = journal("maskcon", 2)
+    assert curve_names(journals)["e"] == "a"
 
 
 def test_settings_are_split_into_shared_and_different() -> None:
@@ -290,8 +320,6 @@ def test_a_browser_runs_the_page_without_an_error(report: Path, tmp_path: Path) 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 @pytest.mark.parametrize("width", [1100, 390])
 def test_a_browser_paints_the_page_at_desk_and_phone_width(report: Path, tmp_path: Path, width: int) -> None:
-    from PIL import Image
-
     shot = tmp_path / "shot.png"
     browse(
         report.as_uri(),

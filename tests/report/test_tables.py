@@ -3,17 +3,16 @@ from __future__ import annotations
 import csv
 import html.parser
 import io
-import json
 import statistics
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskcon.errors import CorruptFileError, UsageError
-from maskcon.report.tables import Cell, Table, mean_and_spread, methods_table, read_result
+from maskcon.errors import UsageError
+from maskcon.methods import method_named
+from maskcon.report.tables import METHOD_NAMES, Cell, Table, mean_and_spread, methods_table
 
 PIXELS = {"1": 0.11, "2": 0.15, "5": 0.24, "10": 0.33}
 
@@ -51,6 +50,10 @@ def test_rows_follow_the_paper_with_floor_first_and_ceiling_last() -> None:
     expected = ["Raw pixels", "SelfCon", "NNCLR", "ASCL", "SupCE", "SupCon", "Grafit", "CoIns", "MaskCon"]
     assert first_column(table) == [*expected, "mine", "SupFINE"]
     assert list(table.columns) == ["Method", "R@1", "R@2", "R@5", "R@10", "n"]
+
+
+def test_methods_are_called_what_they_call_themselves() -> None:
+    assert {name: method_named(name).title for name in METHOD_NAMES} == METHOD_NAMES
 
 
 @settings(deadline=None)
@@ -102,6 +105,35 @@ def test_runs_with_different_settings_are_not_averaged() -> None:
     assert first_column(table) == ["Raw pixels", "MaskCon (w=0.8, τ=0.05)", "MaskCon (w=1, τ=0.1)"]
 
 
+def test_runs_that_differ_in_any_setting_are_not_averaged() -> None:
+    given = {"learning_rate": 0.1, "width": 16, "tau": 0.05, "seed": 0}
+    results = [
+        result("maskcon", 0.5, settings=given),
+        result("maskcon", 0.6, 1, settings={**given, "seed": 1}),
+        result("maskcon", 0.7, settings={**given, "learning_rate": 0.2}),
+        result("selfcon", 0.3, settings={**given, "learning_rate": 0.3}),
+    ]
+    table = methods_table(results)
+    rows = ["SelfCon", "MaskCon (learning_rate=0.1)", "MaskCon (learning_rate=0.2)"]
+    assert first_column(table) == ["Raw pixels", *rows]
+    assert [cell(table, name, "n").text for name in rows] == ["1", "2", "1"]
+    assert not any("several runs with seed" in note for note in table.notes)
+
+
+def test_runs_scored_on_other_images_stand_apart() -> None:
+    results = [
+        result("maskcon", 0.5, evaluated_on="test"),
+        result("maskcon", 0.6, 1, evaluated_on="validation"),
+    ]
+    table = methods_table(results)
+    assert table.columns[1] == "Scored on"
+    assert [row[1] for row in table.rows] == ["test"] * 2 + ["validation"] * 2
+    assert methods_table(results[:1]).title == "Recall@K on the test images, in percent"
+    assert methods_table(results[1:]).title == "Recall@K on the validation images, in percent"
+    part = [result("maskcon", 0.5), result("maskcon", 0.6, 1, train_images=50)]
+    assert methods_table(part).columns[1] == "Train images"
+
+
 def test_each_data_set_has_its_own_floor_and_its_own_best() -> None:
     results = [result("selfcon", 0.4), result("maskcon", 0.6), result("maskcon", 0.2, source="cars196")]
     table = methods_table(results)
@@ -133,20 +165,6 @@ def test_no_results_and_foreign_results_are_refused() -> None:
         methods_table([])
     with pytest.raises(UsageError, match="'recall'"):
         methods_table([{"method": "maskcon"}])
-
-
-def test_result_files_are_read_and_checked(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    with pytest.raises(UsageError, match="has the run ended"):
-        read_result(path)
-    path.write_text(json.dumps(result("maskcon", 0.5)))
-    assert read_result(path)["recall"]["1"] == 0.5
-    path.write_text('{"method": "mask')
-    with pytest.raises(CorruptFileError, match="not JSON"):
-        read_result(path)
-    path.write_text("[]")
-    with pytest.raises(CorruptFileError):
-        read_result(path)
 
 
 HOSTILE = '<b>&"a"|b\\_%$#{x}~^*,\n=c'

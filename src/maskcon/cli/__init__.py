@@ -6,6 +6,8 @@ Commands import what they need when they run, so that `maskcon --help` answers a
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
+from typing import NoReturn
 
 import typer
 
@@ -18,12 +20,13 @@ from maskcon.cli.report import report
 from maskcon.cli.train import train
 from maskcon.errors import MaskconError
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C, as shells do
+
 app = typer.Typer(
     name="maskcon",
     help="Learn fine-grained image embeddings from coarse labels.",
     epilog="First steps: `maskcon demo`, then `maskcon train FOLDER` with one sub-folder per coarse label. "
     "Any command with --debug shows the traceback of an error.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -34,7 +37,7 @@ for command in (train, evaluate, compare, report, methods, datasets, demo):
 
 
 @app.callback(invoke_without_command=True)
-def options(
+def root(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
@@ -45,27 +48,36 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; every foreseen failure is one line on stderr and an exit code."""
+    """Run the command line; every failure is one line on stderr and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:
-        app(args=arguments, prog_name="maskcon")
-    except MaskconError as error:
-        if debug:
-            raise
-        fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        fail("interrupted", 130)
-    except BrokenPipeError:
-        sys.exit(141)  # the reader (`| head`) has gone
+        code = app(args=arguments or ["--help"], prog_name="maskcon", standalone_mode=False)
     except Exception as error:
         if debug:
             raise
-        name = type(error).__name__
-        fail(f"unexpected {name}: {error}; this is a defect, `--debug` shows where", 1)
+        fail(*explained(error, arguments))
+    if code == INTERRUPTED:
+        fail("interrupted", code)
+    sys.exit(code)
 
 
-def fail(message: str, code: int) -> None:
+def explained(error: Exception, arguments: list[str]) -> tuple[str, int]:
+    """What to tell a user about an error, and the exit code."""
+    if isinstance(error, MaskconError):
+        return str(error), error.exit_code
+    if hasattr(error, "format_message"):  # an option or command that typer does not know, or cannot read
+        text = error.format_message().rstrip(".")
+        names = getattr(getattr(error, "param", None), "opts", [])
+        words = [word for argument in arguments for word in argument.split("=", 1)]  # --epochs=3
+        given = [value for name, value in pairwise(words) if name in names]
+        help_of = getattr(getattr(error, "ctx", None), "command_path", "maskcon")
+        return f"{text}, got {given[-1]!r}" if given else f"{text} (see `{help_of} --help`)", 2
+    name = type(error).__name__
+    return f"unexpected {name}: {error}; this is a defect, `--debug` shows where", 1
+
+
+def fail(message: str, code: int) -> NoReturn:
     """One line, then out."""
-    typer.echo(f"maskcon: {message}", err=True)
+    typer.echo(f"maskcon: {' '.join(line.strip() for line in message.splitlines())}", err=True)
     sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,16 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maskcon.cli import options
-from maskcon.errors import UsageError
+from maskcon.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from maskcon.comparison import Job
+    from maskcon.config import Machine
 
 
 def compare(
     source: options.Source,
     methods: Annotated[
-        str, typer.Option(help="Methods to compare, comma-separated; all by default.", metavar="A,B,...")
+        str,
+        typer.Option(help="Methods to compare, comma-separated; all that the data allow.", metavar="A,B,..."),
     ] = "all",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method, with seeds 0, 1, ...")] = 1,
     preset: options.Preset = "cpu",
@@ -32,6 +35,7 @@ def compare(
         int | None, typer.Option(min=1, help="Runs at once; by default one a core on a CPU, else 1.")
     ] = None,
     data_root: options.DataRoot = None,
+    download: options.Download = False,
     device: options.Device = "auto",
 ) -> None:
     """Train several methods on the same data and print one table, with raw pixels as the floor.
@@ -41,58 +45,88 @@ def compare(
     Example: `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
     """
     from maskcon.methods import all_methods, method_named
-    from maskcon.presets import resolve
+    from maskcon.run_folder import short_name
 
-    names = [m.name for m in all_methods()] if methods == "all" else [m.strip() for m in methods.split(",")]
+    every = methods == "all"
+    given = [m.name for m in all_methods()] if every else [m.strip() for m in methods.split(",")]
     overrides = options.parse_settings(settings)
     if epochs is not None:
         overrides["epochs"] = epochs
-    for name in names:  # misspelt names and bad values are refused before anything starts
-        resolve(source, method=method_named(name).name, preset=preset, overrides=overrides)
-    target = out or Path("runs") / f"compare-{Path(source).name}"
+    place = options.machine(data_root=data_root, device=device, download=download)
+    names = list(dict.fromkeys(method_named(name).name for name in given))
+    names = _possible(source, names, preset, overrides, place, leave_out=every)
     pairs = [f"{key}={'none' if value is None else value}" for key, value in overrides.items()]
-    common = [source, "--preset", preset, "--device", device, *(a for pair in pairs for a in ("--set", pair))]
-    if data_root is not None:
-        common += ["--data-root", data_root]
-    plans = [(name.lower(), seed) for seed in range(seeds) for name in names]
-    command = f"maskcon compare {source} --methods {','.join(names)} --seeds {seeds} --preset {preset}"
-    command += "".join(f" --set {pair}" for pair in pairs)
+    common = [source, "--preset", preset, *(a for pair in pairs for a in ("--set", pair))]
+    common += [] if data_root is None else ["--data-root", data_root]
+    common += ["--download"] if download else []
+    target = out or Path("runs") / f"compare-{short_name(source)}"
+    place_again = [] if out is None else ["--out", str(out)]
     run_and_report(
         [
             (
                 f"{name} seed {seed}",
                 target / f"{name}-seed{seed}",
-                [*common, "--method", name, "--seed", str(seed)],
+                [*common, "--device", device, "--method", name, "--seed", str(seed)],
             )
-            for name, seed in plans
+            for seed in range(seeds)
+            for name in names
         ],
         target,
-        command=command,
+        command=["compare", *common, "--methods", ",".join(names), "--seeds", str(seeds), *place_again],
         jobs=jobs,
-        data_root=data_root,
-        device=device,
+        machine=place,
     )
+
+
+def _possible(
+    source: str,
+    names: Sequence[str],
+    preset: str,
+    overrides: Mapping[str, Any],
+    machine: Machine,
+    *,
+    leave_out: bool,
+) -> list[str]:
+    """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
+    from maskcon.cli.terminal import Terminal
+    from maskcon.methods import method_named
+    from maskcon.presets import resolve
+    from maskcon.training import load_dataset, settle
+
+    configs = [resolve(source, method=name, preset=preset, overrides=overrides).config for name in names]
+    terminal = Terminal()
+    data = load_dataset(source, configs[0], machine, terminal)
+    possible = []
+    for config in configs:
+        try:
+            settle(config, data)
+        except DataError as error:
+            if not leave_out or method_named(config.method).labels != "fine":
+                raise
+            terminal.on_message(f"left out: {error}")
+        else:
+            possible.append(config.method)
+    return possible
 
 
 def run_and_report(
     plans: Sequence[tuple[str, Path, Sequence[str]]],
     target: Path,
     *,
-    command: str,
+    command: Sequence[str],
     jobs: int | None,
-    data_root: str | None = None,
-    device: str = "auto",
+    machine: Machine,
     title: str = "",
 ) -> None:
     """Run (label, folder, arguments of train) each, then print the table and write the report."""
     from maskcon.comparison import Job, run_jobs
 
-    at_once, threads = _sharing(jobs, device)
+    at_once, threads = _sharing(jobs, len(plans), machine.device)
     todo = [Job(label, folder, arguments) for label, folder, arguments in plans]
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; choose another --out")
     with _Bars(todo) as bars:
-        run_jobs(todo, at_once=min(at_once, len(todo)), threads=threads, watch=bars.show)
+        run_jobs(todo, at_once=at_once, threads=threads, watch=bars.show)
     from rich.console import Console
 
     from maskcon.report.tables import methods_table
@@ -105,21 +139,20 @@ def run_and_report(
         page = write_summary(
             [job.folder for job in todo],
             target,
-            machine=options.machine(data_root=data_root),
-            command=command,
+            machine=machine,
+            command=shlex.join(["maskcon", *command]),
             title=title,
         )
     typer.echo(f"\nreport: {page}")
 
 
-def _sharing(jobs: int | None, device: str) -> tuple[int, int | None]:
+def _sharing(jobs: int | None, runs: int, device: str) -> tuple[int, int]:
     """Runs at once and threads for each: small nets train best one to a core."""
-    cores = os.cpu_count() or 1
-    if jobs is None:
-        import torch
+    from maskcon.engine.distributed import usable_device
 
-        jobs = 1 if device != "cpu" and torch.cuda.is_available() else cores
-    return jobs, max(1, cores // jobs)
+    cores = os.cpu_count() or 1
+    at_once = min(runs, jobs or (cores if usable_device(device) == "cpu" else 1))
+    return at_once, max(1, cores // at_once)
 
 
 class _Bars:

@@ -38,4 +38,5 @@ def datasets(
         how = "" if info.available else info.how_to_get
         table.add_row(info.name, counts, classes, info.image, "yes" if info.available else "no", how)
     console.print(table)
-    console.print(f"Data folder: {folder_of(root)}. A folder of pictures may be given instead of a name.")
+    where = f"Data folder: {folder_of(root)}. A folder of pictures may be given instead of a name."
+    console.print(where, markup=False, soft_wrap=True)  # a path may hold [brackets], and is copied whole

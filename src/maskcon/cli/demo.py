@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from maskcon.cli import options
+
 DEMO_METHODS = ("maskcon", "selfcon", "supce")
+DEMO_FOLDER = Path("runs/demo")
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = DEMO_FOLDER,
     epochs: Annotated[int | None, typer.Option(help="Fewer for a quicker look.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; by default one a core.")] = None,
 ) -> None:
@@ -20,8 +23,12 @@ def demo(
     Takes some minutes on two cores; needs no download. Open the page it names in a browser.
     """
     from maskcon.cli.compare import run_and_report
+    from maskcon.presets import resolve
 
+    overrides = {} if epochs is None else {"epochs": epochs}
+    resolve("embedded", method=DEMO_METHODS[0], preset="cpu", overrides=overrides)  # refused before it starts
     more = [] if epochs is None else ["--epochs", str(epochs)]
+    place = [] if out == DEMO_FOLDER else ["--out", str(out)]
     typer.echo(
         "Fashion items, labelled only upper body / full length / footwear / bag, are to be told apart by kind "
         "(shirt, coat, dress, ...).\nNo fine label is used in training.\n"
@@ -29,7 +36,8 @@ def demo(
     run_and_report(
         [(name, out / name, ["embedded", "--method", name, *more]) for name in DEMO_METHODS],
         out,
-        command="maskcon demo",
+        command=["demo", *more, *place],
         jobs=jobs,
+        machine=options.machine(),
         title="What coarse labels can teach: the embedded pictures",
     )

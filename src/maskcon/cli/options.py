@@ -24,7 +24,9 @@ Preset = Annotated[
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change any setting; may be repeated. `--dry-run` lists them."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change any setting; may be repeated. `maskcon train SOURCE --dry-run` lists them.",
     ),
 ]
 DataRoot = Annotated[str | None, typer.Option(help="Folder that holds the data sets (also MASKCON_DATA).")]

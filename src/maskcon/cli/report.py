@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,12 @@ from maskcon.cli import options
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs.")],
     out: Annotated[
         Path | None, typer.Option(help="Where to write; by default into the first run's folder.")
     ] = None,
     data_root: options.DataRoot = None,
+    download: options.Download = False,
 ) -> None:
     """Write a page about one run, or about several compared: table, curves, map, retrieval.
 
@@ -23,7 +25,8 @@ def report(
     """
     from maskcon.summary import write_summary
 
-    place = options.machine(data_root=data_root)
-    command = "maskcon report " + " ".join(str(run) for run in runs)
+    place = options.machine(data_root=data_root, download=download)
+    elsewhere = [] if out is None else ["--out", str(out)]
+    command = shlex.join(["maskcon", "report", *map(str, runs), *elsewhere])
     page = write_summary(runs, out or runs[0], machine=place, command=command)
     typer.echo(f"report: {page}")

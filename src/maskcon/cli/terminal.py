@@ -36,7 +36,7 @@ class Terminal(Announcer):
         if self._reading is None:
             self._reading = Progress(
                 TextColumn("reading images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-                console=self.console, transient=True,
+                console=self.console, transient=True, disable=not self.console.is_terminal,
             )  # fmt: skip
             self._reading.add_task("", total=total)
             self._reading.start()
@@ -50,8 +50,8 @@ class Terminal(Announcer):
         values = f"w={config.w:g} " if method.uses_w else ""
         values += f"tau={config.tau:g} " if method.uses_tau else ""
         epochs = f"{config.epochs} epoch{'' if config.epochs == 1 else 's'}"
-        self.console.print(
-            f"[bold]{method.title}[/bold] {values}on {data.name}: {len(data.train)} images, "
+        self._say(
+            f"{method.title} {values}on {data.name}: {len(data.train)} images, "
             f"{len(data.coarse_names)} coarse classes, {config.image_size} px; {config.backbone} of width "
             f"{config.width}, {epochs}, preset {config.preset}, seed {config.seed}"
         )
@@ -80,10 +80,14 @@ class Terminal(Announcer):
 
     def on_evaluation(self, values: Mapping[str, Any]) -> None:
         shares = "  ".join(f"R@{k} {100 * share:.2f}" for k, share in values["recall"].items())
-        self.console.print(f"epoch {values['epoch']:>3}  {shares}  ({values['seconds']:.0f} s)")
+        self._say(f"epoch {values['epoch']:>3}  {shares}  ({values['seconds']:.0f} s)")
 
     def on_message(self, text: str) -> None:
-        self.console.print(text, style="yellow", markup=False)
+        self._say(text, style="yellow")
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        # Names may hold square brackets, which are no markup, and a line stays a line where no terminal wraps it.
+        self.console.print(text, style=style, markup=False, soft_wrap=True)
 
     def end(self) -> None:
         if self._bar is not None:
@@ -101,6 +105,7 @@ def print_result(result: Mapping[str, Any], folder: Path) -> None:
     table.add_row(result["method"], *(f"{100 * result['recall'][k]:.2f}" for k in ks), style="bold")
     console.print(table)
     kind = "" if result["scored_by"] == "fine" else " (no fine labels here: scored by coarse label)"
-    console.print(
+    told = (
         f"{result['test_images']} images scored{kind}; {result['seconds']:.0f} s of training; run in {folder}"
     )
+    console.print(told, markup=False, soft_wrap=True)

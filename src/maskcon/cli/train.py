@@ -73,9 +73,11 @@ def train(
         _print_settings(resolved)
         return
     from maskcon.cli.terminal import Terminal, print_result
+    from maskcon.engine.distributed import is_first_process
     from maskcon.observer import Announcer
     from maskcon.run import fit
 
+    speaks = not quiet and is_first_process()
     run = fit(
         source,
         method=chosen,
@@ -83,14 +85,15 @@ def train(
         settings=overrides,
         out=out,
         machine=place,
-        announce=Announcer() if quiet else Terminal(),
+        announce=Terminal() if speaks else Announcer(),
     )
-    if not quiet:
+    if speaks:
         print_result(run.result, run.folder)
 
 
 def _print_settings(resolved: Resolved) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from maskcon.config import RunConfig
@@ -101,5 +104,5 @@ def _print_settings(resolved: Resolved) -> None:
     for key, value in resolved.config.model_dump().items():
         meaning = RunConfig.model_fields[key].description or ""
         shown = OPEN.get(key, "none") if value is None else str(value)
-        table.add_row(key, shown, resolved.reasons.get(key, "default"), meaning)
+        table.add_row(key, escape(shown), resolved.reasons.get(key, "default"), meaning)
     Console(width=None if Console().is_terminal else 200).print(table)

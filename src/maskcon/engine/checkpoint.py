@@ -3,6 +3,7 @@
     checkpoints/step-00001234/state.safetensors   every tensor of the training state
                               state.json          counters and plain values
                               SHA256SUMS          of the two (`sha256sum -c` reads it)
+                step-00001234.old/                the one that a second save of the same step replaced
 
 At any moment of a save the older checkpoint is whole, so a kill costs the work since it and nothing else.
 """
@@ -27,7 +28,7 @@ from torch import Tensor
 from maskcon.errors import CorruptFileError, MaskconError
 
 TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
-_NAME = re.compile(r"step-(\d{8,})")
+_NAME = re.compile(r"step-(\d{8,})(\.old)?")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def save_checkpoint(
 ) -> Path:
     """Save as ``root/step-<step>`` and then drop all but the newest `keep` checkpoints."""
     final = root / f"step-{step:08d}"
+    replaced = root / f"{final.name}.old"
     temporary = root / f".{final.name}.tmp"
     payload = {
         TENSORS: safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}),
@@ -52,15 +54,18 @@ def save_checkpoint(
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in payload.items())
     try:
         root.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
+        for left in root.glob(".step-*.tmp"):  # by saves that were killed
+            shutil.rmtree(left, ignore_errors=True)
         temporary.mkdir()
         for name, data in {**payload, SUMS: sums.encode()}.items():
             failpoint(f"before-{name}")
             write_synced(temporary / name, data)
         sync_folder(temporary)
         failpoint("before-rename")
-        if final.exists():  # the same step again: after a resume from it
-            shutil.rmtree(final)
+        if final.exists():  # the same step again: after a resume from it, or an evaluation
+            shutil.rmtree(replaced, ignore_errors=True)
+            final.rename(replaced)  # under this name, too, it can be loaded
+            failpoint("between-renames")
         temporary.rename(final)
         failpoint("after-rename")
         sync_folder(root)
@@ -145,8 +150,12 @@ def _steps(root: Path) -> list[Path]:
     """Checkpoint folders, oldest first."""
     if not root.is_dir():
         return []
-    found = [(int(m.group(1)), path) for path in root.iterdir() if (m := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+    found = [
+        (int(m.group(1)), m.group(2) is None, path)
+        for path in root.iterdir()
+        if (m := _NAME.fullmatch(path.name))
+    ]
+    return [path for _, _, path in sorted(found)]
 
 
 def _read_sums(text: str) -> dict[str, str]:

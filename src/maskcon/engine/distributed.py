@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from maskcon.engine.batches import share_bounds
-from maskcon.errors import UsageError
+from maskcon.errors import MaskconError, UsageError, unknown
+
+
+class FirstProcessError(MaskconError):
+    """The first process failed and says why; this one stops with it."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,21 @@ class Processes:
         dist.all_reduce(total)
         return total / self.count
 
-    def barrier(self) -> None:
+    def copy_first(self, value: Tensor) -> None:
+        """Overwrite a tensor with the one of the first process."""
         if self.count > 1:
-            self.fabric.barrier()
+            dist.broadcast(value, src=0)
+
+    def in_first(self, work: Callable[[], None]) -> None:
+        """Let the first process do what only one may. The others wait, and stop where it fails."""
+        failure: MaskconError | None = None
+        if self.is_first:
+            try:
+                work()
+            except MaskconError as error:
+                failure = error
+        if self.any(failure is not None):
+            raise failure or FirstProcessError(f"process {self.rank} stopped with the first one")
 
 
 def start(*, device: str, devices: int, precision: str, threads: int | None = None) -> Processes:
@@ -88,18 +105,18 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device 'cuda' is not available here; use --device cpu, or auto")
-    if device == "mps" and not torch.backends.mps.is_available():
-        raise UsageError("device 'mps' is not available here; use --device cpu, or auto")
+    accelerator = usable_device(device)
+    if accelerator == "cpu" and precision == "16-mixed":  # Fabric would take bfloat16 without a word
+        raise UsageError("precision=16-mixed needs a GPU; on a CPU use precision=bf16-mixed or 32-true")
     # Lightning Fabric is imported here: it is slow to import and only training needs it.
     from lightning_fabric import Fabric
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="lightning_fabric")
-    accelerator = device if device != "auto" else _best_device()
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
-    nodes = max(1, int(os.environ.get("WORLD_SIZE", local)) // local)
+    local, nodes = devices, 1
+    if "LOCAL_WORLD_SIZE" in os.environ:
+        local = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // local
     if accelerator == "cuda" and local > torch.cuda.device_count():
         raise UsageError(f"{local} devices asked for, {torch.cuda.device_count()} found; lower --devices")
     several = local * nodes > 1
@@ -111,12 +128,22 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
         precision=precision,  # type: ignore[arg-type]
     )
     fabric.launch()
-    if accelerator == "cuda":
-        torch.set_float32_matmul_precision("high")
     return Processes(fabric)
 
 
-def _best_device() -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+def is_first_process() -> bool:
+    """The same as `Processes.is_first`, for those who hold none: launchers tell every process its number."""
+    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+
+
+def usable_device(name: str) -> str:
+    """The device asked for, the best one here for "auto"; one that is not here is refused."""
+    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return next(kind for kind, available in here.items() if available)
+    kind = name.partition(":")[0]  # cuda:1
+    if kind not in here:
+        raise unknown("device", name, ["auto", *here])
+    if not here[kind]:
+        raise UsageError(f"device {name!r} is not available here; use --device cpu")
+    return name

@@ -18,6 +18,7 @@ from maskcon.encoder import (
     build_backbone,
     build_model,
     freeze_batchnorm,
+    shape_of,
     synchronize_batchnorm,
 )
 from maskcon.encoder.weights import load_weights
@@ -41,9 +42,22 @@ class Learner:
     query: nn.Module
     pair: MomentumPair | None
     bank: MemoryBank | None
-    optimizer: torch.optim.Optimizer
+    optimizer: Any  # torch.optim.SGD as Fabric wraps it
     processes: Processes
     notes: list[str]
+
+    def update_keys(self, momentum: float) -> None:
+        """Move the key encoder towards the query encoder, the same way in every process."""
+        if self.pair is None:
+            return
+        if self.pair.buffer_rule == "averaged":
+            self.share_statistics()
+        self.pair.update(momentum)
+
+    def share_statistics(self) -> None:
+        """Give every process the first one's BatchNorm statistics; each gathers those of its own rows."""
+        for buffer in self.model.buffers():
+            self.processes.copy_first(buffer)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that, loaded into a fresh learner, make it this one."""
@@ -81,14 +95,12 @@ def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False
     """The backbone a config describes, with fresh weights."""
     if config.image_size is None or config.stem == "fast":
         raise UsageError("image_size and stem are open; the data set settles them before an encoder is built")
-    own_shape = {} if config.backbone.startswith("hf:") else {"width": config.width, "norm": config.norm}
     return build_backbone(
         config.backbone,
         image_size=config.image_size,
         in_channels=in_channels,
-        stem=config.stem,
         download=download,
-        **own_shape,  # type: ignore[arg-type]
+        **shape_of(config.backbone, width=config.width, norm=config.norm, stem=config.stem),
     )
 
 

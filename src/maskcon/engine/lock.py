@@ -27,11 +27,13 @@ class FolderLock:
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except OSError as error:
                 os.close(handle)
-                raise UsageError(
-                    f"another run is writing to {self.folder}; wait for it, or choose another --out"
-                ) from None
+                if isinstance(error, BlockingIOError):
+                    reason = f"another run is writing to {self.folder}; wait for it, or"
+                else:
+                    reason = f"{self.folder} cannot be locked ({error.strerror});"
+                raise UsageError(f"{reason} choose another --out") from None
         self._handle = handle
         return self
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from maskcon.bank import MemoryBank
 from maskcon.config import Machine, RunConfig
 from maskcon.engine.batches import epoch_batches, steps_in_epoch
 from maskcon.engine.checkpoint import save_checkpoint
@@ -80,8 +81,9 @@ class Training:
         """Train from where `progress` stands to the end. Raises `Interrupted` when asked to stop, all saved."""
         self._contrast.fill_(self.progress.contrast_sum)
         with StopRequest() as stop:
-            if self.progress.step == 0 and self.learner.bank is not None and self.config.prime_bank:
-                self._timed(self._prime)
+            bank = self.learner.bank
+            if bank is not None and self.config.prime_bank and len(bank) == 0:
+                self._timed(self._prime, bank)
             batches: list[Tensor] = []
             while True:
                 epoch, offset = divmod(self.progress.step, self.epoch_steps)
@@ -103,19 +105,22 @@ class Training:
 
     def save(self) -> None:
         """Write a checkpoint of this very moment (by the first process; the others hold the same)."""
-        if self.learner.processes.is_first:
-            self.progress.contrast_sum = self._contrast.item()
-            tensors, plain = self.learner.state()
-            values = {
-                "progress": asdict(self.progress),
-                "learner": plain,
-                "journal_position": self.hooks.position(),
-                **self.identity,
-            }
-            save_checkpoint(
-                self.checkpoints, self.progress.step, tensors, values, keep=self.machine.keep_checkpoints
-            )
+        self.learner.processes.in_first(self._write_checkpoint)
         self._saved_at = time.monotonic()
+
+    def _write_checkpoint(self) -> None:
+        self.progress.contrast_sum = self._contrast.item()
+        tensors, plain = self.learner.state()
+        values = {
+            "progress": asdict(self.progress),
+            "learner": plain,
+            "journal_position": self.hooks.position(),
+            "epoch_steps": self.epoch_steps,
+            **self.identity,
+        }
+        save_checkpoint(
+            self.checkpoints, self.progress.step, tensors, values, keep=self.machine.keep_checkpoints
+        )
 
     def _batches(self, epoch: int) -> list[Tensor]:
         config = self.config
@@ -138,10 +143,8 @@ class Training:
             wanted.append(rows[order[share]])
         self.data.feed.prefetch(*wanted)
 
-    def _prime(self) -> None:
+    def _prime(self, bank: MemoryBank) -> None:
         """Fill the bank with keys of the starting encoder, so that step 1 contrasts with real ones."""
-        bank = self.learner.bank
-        assert bank is not None  # `run` asks before it calls
         for number, rows in enumerate(self._batches(epoch=-1)):
             if len(bank) >= min(bank.size, len(self.data)):
                 break
@@ -211,6 +214,7 @@ class Training:
 
     def _evaluate(self, stop: StopRequest) -> None:
         alone = self.learner.processes.count == 1  # several processes must all finish what they started
+        self.learner.share_statistics()  # one encoder is scored, and saved, not one a process
         values = self.hooks.evaluate(lambda: alone and stop.made)
         if values is None:
             self._stop_if_asked(stop)

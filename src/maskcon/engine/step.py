@@ -81,8 +81,8 @@ def train_step(
     for group in learner.optimizer.param_groups:
         group["lr"] = place.learning_rate
 
-    if pair is not None and config.key_update == "before":
-        pair.update(config.key_momentum)
+    if config.key_update == "before":
+        learner.update_keys(config.key_momentum)
     output = learner.query(make_views(data, config, place, rows, "query", share))
     losses = torch.zeros(len(output.features), device=device)  # [B]
     contrast = cross_entropy = None
@@ -111,22 +111,23 @@ def train_step(
         losses = losses + method.cross_entropy_weight(place.w) * cross_entropy
 
     # Gradients are averaged over processes; shares may differ by a row, so each row is weighed exactly.
-    loss = losses.sum() * (learner.processes.count / len(rows))
+    scale = learner.processes.count / len(rows)
+    loss = losses.sum() * scale
     learner.optimizer.zero_grad(set_to_none=True)
     learner.processes.fabric.backward(loss)
     gradient_norm = _finite_gradient_norm(learner, config, place, loss)
     learner.optimizer.step()
 
+    if config.key_update == "after":
+        learner.update_keys(config.key_momentum)
     if pair is not None and bank is not None:
-        if config.key_update == "after":
-            pair.update(config.key_momentum)
         bank.enqueue(keys, labels, index)
-    mean = learner.processes.mean
+
+    def mean(share_of_rows: Tensor | None) -> Tensor | None:
+        return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
+
     return StepReport(
-        mean(loss.detach()),
-        None if contrast is None else mean(contrast.detach().mean()),
-        None if cross_entropy is None else mean(cross_entropy.detach().mean()),
-        gradient_norm,
+        learner.processes.mean(loss.detach()), mean(contrast), mean(cross_entropy), gradient_norm
     )
 
 
@@ -176,12 +177,13 @@ def _finite_gradient_norm(learner: Learner, config: RunConfig, place: Place, los
     The gradients are the same on every process, so all of them stop together. Under float16 the loss scaler
     expects an overflow now and then and skips that update itself; there only the loss is looked at.
     """
+    learner.processes.fabric.strategy.precision.unscale_gradients(learner.optimizer.optimizer)
     gradients = [p.grad for p in learner.model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
-    watched = loss.detach() if config.precision == "16-mixed" else norm
+    watched = learner.processes.mean(loss.detach()) if config.precision == "16-mixed" else norm
     if not bool(torch.isfinite(watched)):
         raise TrainingError(
-            f"the loss or its gradient became NaN or Inf at step {place.step} of epoch {place.epoch + 1} "
+            f"the loss or its gradient became NaN or Inf at step {place.step + 1}, in epoch {place.epoch + 1} "
             f"(loss {loss.item():.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. "
             f"Lower --set learning_rate (now {config.learning_rate:g}), raise --set warmup_epochs, "
             "or use --set precision=32-true"

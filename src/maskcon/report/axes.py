@@ -55,6 +55,13 @@ def new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def whole_numbers(axes: Axes) -> None:
+    """No half epochs or steps below the axes, however few there are."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
+
+
 def shown(name: str) -> str:
     """Safe for matplotlib: a dollar sign would start a formula, a leading underscore hides a legend entry."""
     text = " ".join(name.split())
@@ -90,6 +97,13 @@ def font_families() -> list[str]:
 
     installed = set(fontManager.get_font_names())
     return ["DejaVu Sans", *(name for name in FALLBACK_FONTS if name in installed)]
+
+
+def make_room_at_left(axes: Axes) -> None:
+    """Move the axes to the right where the numbers beside them are long, so that their name is not cut off."""
+    figure, box = axes.get_figure(root=True), axes.yaxis.get_tightbbox()
+    if figure is not None and box is not None and box.x0 < 0:
+        figure.subplots_adjust(left=figure.subplotpars.left - box.x0 / figure.bbox.width)
 
 
 def say_empty(axes: Axes, words: str) -> None:

@@ -25,11 +25,13 @@ from maskcon.report.axes import (
     WIDTH_INCHES,
     font_families,
     label_ends,
+    make_room_at_left,
     new_axes,
     quiet_about_letters,
     right_edge,
     say_empty,
     shown,
+    whole_numbers,
 )
 from maskcon.report.gallery import retrieval_grid
 from maskcon.report.palette import INK, PALE, class_look, series_looks
@@ -97,8 +99,9 @@ def learning_curves(
     if not ends:
         say_empty(axes, "no evaluation yet")
     axes.margins(x=0.02)
-    axes.locator_params(axis="x", integer=True)  # no half epochs
+    whole_numbers(axes)
     label_ends(axes, ends)
+    make_room_at_left(axes)
     return figure
 
 
@@ -116,7 +119,9 @@ def loss_curves(curves: Mapping[str, Curve], *, chance: float | None = None, tit
         if not known.size:
             continue
         colour, _ = looks[name]
-        axes.plot(steps, values, color=colour, linewidth=1.2)
+        axes.plot(
+            steps, values, color=colour, linewidth=1.2, marker="o" if known.size == 1 else "", markersize=4
+        )
         ends.append((float(known[-1]), name, colour))
     if chance is not None:
         axes.axhline(chance, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
@@ -124,7 +129,9 @@ def loss_curves(curves: Mapping[str, Curve], *, chance: float | None = None, tit
     if not ends:
         say_empty(axes, "no step yet")
     axes.margins(x=0.02)
+    whole_numbers(axes)
     label_ends(axes, ends)
+    make_room_at_left(axes)
     return figure
 
 

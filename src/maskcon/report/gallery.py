@@ -15,6 +15,8 @@ from maskcon.report.palette import RIGHT, WRONG
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
+Images = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]  # [N, C, H, W], or [C, H, W] of any size each
+
 TILE_PIXELS = 72
 FRAME_PIXELS = 4
 GAP_PIXELS = 6
@@ -23,14 +25,14 @@ NEUTRAL = "#808080"  # seen on white and on black
 
 
 def retrieval_grid(
-    images: NDArray[np.uint8],
+    images: Images,
     queries: Sequence[int] | NDArray[Any],
     neighbours: Sequence[Sequence[int]] | NDArray[Any],
     correct: NDArray[Any] | None,
 ) -> Image.Image:
     """One row a query: the query at the left, its neighbours, nearest first, at the right.
 
-    images [N, C, H, W] uint8; queries [Q] and neighbours [Q, k] are rows of `images`; correct [Q, k] is true
+    images: N uint8 pictures; queries [Q] and neighbours [Q, k] are rows of `images`; correct [Q, k] is true
     where the neighbour is of the query's class, drawn as a green frame with a tick, else a red frame with a
     cross: to be read without colour too. None, where the truth is unknown, draws plain frames.
     The background is transparent.
@@ -57,8 +59,8 @@ def retrieval_grid(
     return picture
 
 
-def sprite_sheet(images: NDArray[np.uint8], tile: int = 48) -> tuple[Image.Image, int]:
-    """All images [N, C, H, W] as square thumbnails on one sheet, row by row; returns it and its columns."""
+def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
+    """All images as square thumbnails on one sheet, row by row; returns it and its columns."""
     from PIL import Image
 
     columns = max(1, math.ceil(math.sqrt(len(images))))
@@ -71,7 +73,7 @@ def sprite_sheet(images: NDArray[np.uint8], tile: int = 48) -> tuple[Image.Image
 
 
 def _check_rows(
-    images: NDArray[np.uint8],
+    images: Images,
     asked: NDArray[np.int64],
     found: NDArray[np.int64],
     correct: NDArray[Any] | None,

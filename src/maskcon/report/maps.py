@@ -59,7 +59,7 @@ def _tsne(array: NDArray[np.float64], seed: int) -> FloatArray:
         random_state=seed,
         n_jobs=1,
     )
-    # Few points make threads wait for each other: 300 took 1 s on one thread, 18 s on two of a busy machine.
+    # Few points make threads wait for each other, above all on a busy machine.
     with threadpool_limits(1 if len(array) < POINTS_WORTH_THREADS else None):
         points = np.asarray(layout.fit_transform(reduced.astype(np.float32)), dtype=np.float32)
     centred: FloatArray = points - points.mean(axis=0, keepdims=True)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from maskcon.errors import UsageError
 from maskcon.report.figures import png_bytes, svg_text
 from maskcon.report.formats import Table
-from maskcon.report.gallery import sprite_sheet
+from maskcon.report.gallery import Images, sprite_sheet
 from maskcon.report.palette import INK, class_look
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class PageFigure:
 
 @dataclass(frozen=True)
 class PageMap:
-    """Layouts by name, each [N, 2], of the same N images [N, C, H, W]; labels by name with their class names.
+    """Layouts by name, each [N, 2], of the same N images; labels by name with their class names.
 
     The first labelling colours the map at first: `{"Fine label": (fine, fine_names), "Coarse label": ...}`.
     """
 
     layouts: Mapping[str, NDArray[Any]]
-    images: NDArray[np.uint8]
+    images: Images
     labels: Mapping[str, tuple[Sequence[int] | NDArray[Any], Sequence[str]]]
     ids: Sequence[Any] = field(default=())  # what an image is called; its row if not given
 
@@ -77,7 +77,7 @@ def write_page(
     sections = [
         ("results", "Results", "\n".join(table.html() for table in tables)),
         ("curves", "Curves", "\n".join(_figure_html(item, index) for index, item in enumerate(figures))),
-        ("map", "Map of the test images", _map_html(map_data) if _has_points(map_data) else ""),
+        ("map", "Map of the images", _map_html(map_data) if _has_points(map_data) else ""),
         ("retrieval", "Retrieved neighbours", "\n".join(_figure_html(item, 0) for item in galleries)),
         ("settings", "Settings", "\n".join(map(_settings_html, settings))),
         ("rerun", "How to run it again", _code_html(how_to_rerun) if how_to_rerun else ""),

@@ -42,13 +42,13 @@ def series_looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
             looks[name] = COLOURS[place], MARKERS[place]
         else:
             others.append(name)
-    count = len(COLOURS)
-    pairs = [(COLOURS[i % count], MARKERS[(i + i // count) % count]) for i in range(count**2)]
+    pairs = [class_look(position) for position in range(len(COLOURS) * len(MARKERS))]
     # Each colour with its own marker comes first; once all are in use, another marker tells curves apart.
     rest = [pair for pair in pairs if pair not in looks.values()]
     return looks | dict(zip(others, itertools.cycle(rest), strict=False))
 
 
 def class_look(position: int) -> tuple[str, str]:
-    """Colour and marker of a class: 64 pairs before one comes again."""
-    return COLOURS[position % len(COLOURS)], MARKERS[position // len(COLOURS) % len(MARKERS)]
+    """Colour and marker of a class: each colour with its own marker first, 64 pairs before one comes again."""
+    count = len(COLOURS)
+    return COLOURS[position % count], MARKERS[(position + position // count) % count]

@@ -1,6 +1,6 @@
 """Recall that the paper prints in its main tables, as fractions, to stand beside ours.
 
-Where the paper's appendix repeats a run with other digits (two rows of CIFARtoy), the main text counts.
+Where the paper's appendix repeats a run with other digits (rows of CIFARtoy), the main text counts.
 """
 
 from __future__ import annotations

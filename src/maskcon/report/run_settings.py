@@ -12,7 +12,10 @@ Events = Sequence[Mapping[str, Any]]  # a journal, as read_journal gives it
 
 
 def curve_names(journals: Mapping[str, Events]) -> dict[str, str]:
-    """Runs that differ only in their seed share a name, and so become one line."""
+    """Runs that differ only in their seed share a name, and so become one line.
+
+    It is the method's, or the first run's where the method appears with several settings.
+    """
     kinds: dict[str, tuple[str, tuple[Any, ...]]] = {}
     for label, events in journals.items():
         settings = settings_of(events)
@@ -22,10 +25,12 @@ def curve_names(journals: Mapping[str, Events]) -> dict[str, str]:
             continue
         rest = tuple(sorted((key, repr(value)) for key, value in settings.items() if key != "seed"))
         kinds[label] = (METHOD_NAMES.get(str(method), str(method)), rest)
-    by_name: dict[str, set[tuple[Any, ...]]] = {}
-    for name, rest in kinds.values():
-        by_name.setdefault(name, set()).add(rest)
-    return {label: name if len(by_name[name]) == 1 else label for label, (name, _) in kinds.items()}
+    firsts: dict[str, dict[tuple[Any, ...], str]] = {}  # name -> settings -> the first run that has them
+    for label, (name, rest) in kinds.items():
+        firsts.setdefault(name, {}).setdefault(rest, label)
+    return {
+        label: name if len(firsts[name]) == 1 else firsts[name][rest] for label, (name, rest) in kinds.items()
+    }
 
 
 def settings_of(events: Events) -> dict[str, Any]:

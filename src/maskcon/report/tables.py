@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from operator import itemgetter
 from typing import Any
 
-from maskcon.errors import CorruptFileError, UsageError
+from maskcon.errors import UsageError
 from maskcon.report.formats import Cell, Table
 
-__all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table", "read_result"]
+__all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table"]
 
 Result = Mapping[str, Any]
 
@@ -33,18 +32,31 @@ METHOD_NAMES = {
 MISSING = "–"  # noqa: RUF001 (an en dash is what is meant)
 
 # Runs are averaged only if they agree in these; where a table holds several values, a column shows them.
-SHARED_SETTINGS = {"source": "Data", "preset": "Preset", "epochs": "Epochs"}
-METHOD_SETTINGS = {"w": "w", "tau": "τ"}
+SHARED_SETTINGS = {
+    "source": "Data",
+    "preset": "Preset",
+    "epochs": "Epochs",
+    "evaluated_on": "Scored on",
+    "train_images": "Train images",
+    "test_images": "Test images",
+}
+METHOD_SETTINGS = ("w", "tau")
+SYMBOLS = {"tau": "τ"}
+# Settings that the method, the seed or a column above tell already.
+TOLD_ELSEWHERE = {"method", "seed", "source", "preset", "epochs", "evaluate_on", "train_limit", "test_limit"}
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but their seed."""
+    """Runs that differ in nothing but their seed, as far as their results tell.
+
+    A result tells the values of METHOD_SETTINGS; one that carries all `settings` of its run tells them all.
+    """
 
     method: str
     fine_labels: bool
     shared: tuple[Any, ...]  # values of SHARED_SETTINGS
-    own: tuple[Any, ...]  # values of METHOD_SETTINGS
+    own: tuple[tuple[str, Any], ...]  # settings and their values
     results: tuple[Result, ...]
 
     @property
@@ -53,28 +65,14 @@ class Group:
         return f"{name}, fine labels" if self.fine_labels and self.method != "supfine" else name
 
     def label(self, others: Sequence[Group]) -> str:
-        """The method's name, with its settings where the same method appears with several."""
-        if not any(other.name == self.name and other.own != self.own for other in others):
+        """The method's name, with the settings that set it apart where the same method appears with several."""
+        alike = [dict(other.own) for other in others if other.name == self.name]
+        apart = [(key, value) for key, value in self.own if any(own.get(key) != value for own in alike)]
+        if not apart:
             return self.name
-        parts = zip(METHOD_SETTINGS.values(), self.own, strict=True)
-        shown = ", ".join(f"{symbol}={_plain(value)}" for symbol, value in parts if value is not None)
-        return f"{self.name} ({shown or 'default'})"
-
-
-def read_result(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The `result.json` of a finished run, checked for a method and its recall."""
-    try:
-        result = json.loads(Path(path).read_bytes())
-    except FileNotFoundError:
-        raise UsageError(f"no result at {path}; has the run ended? start it again to resume it") from None
-    except OSError as error:
-        raise UsageError(f"cannot read the result {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CorruptFileError(f"{path} is not JSON ({error}); evaluate the run again to write it") from error
-    if not isinstance(result, dict):
-        raise CorruptFileError(f"{path} holds no result; evaluate the run again to write it")
-    _check(result, str(path))
-    return result
+        return (
+            f"{self.name} ({', '.join(f'{SYMBOLS.get(key, key)}={_plain(value)}' for key, value in apart)})"
+        )
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
@@ -93,20 +91,19 @@ def group_results(results: Sequence[Result]) -> list[Group]:
 
     A method that the paper does not name stands after its own, before those trained on fine labels.
     """
-    runs: dict[tuple[str, bool, tuple[Any, ...], tuple[Any, ...]], list[Result]] = {}
+    runs: dict[tuple[str, bool, tuple[Any, ...], tuple[tuple[str, Any], ...]], list[Result]] = {}
     for number, result in enumerate(results, start=1):
         _check(result, f"result {number}")
         method = str(result["method"])
         fine_labels = method == "supfine" or result.get("labels") == "fine"
         shared = tuple(_hashable(result.get(key)) for key in SHARED_SETTINGS)
-        own = tuple(_hashable(result.get(key)) for key in METHOD_SETTINGS)
-        runs.setdefault((method, fine_labels, shared, own), []).append(result)
+        runs.setdefault((method, fine_labels, shared, _own(result)), []).append(result)
     groups = [Group(*key, tuple(members)) for key, members in runs.items()]
     shared_order = list(dict.fromkeys(group.shared for group in groups))
     method_order = [*METHOD_NAMES, *(g.method for g in groups if g.method not in METHOD_NAMES)]
 
     def place(group: Group) -> tuple[Any, ...]:
-        own = tuple(math.inf if not isinstance(v, int | float) else v for v in group.own)
+        own = [(math.inf, str(v)) if not isinstance(v, int | float) else (v, "") for _, v in group.own]
         block = shared_order.index(group.shared)
         return block, group.fine_labels, group.method == "supfine", method_order.index(group.method), own
 
@@ -118,12 +115,11 @@ def methods_table(
     ks: Sequence[int] = (1, 2, 5, 10),
     *,
     published: Mapping[str, Mapping[str, float]] | None = None,
-    title: str = "Recall@K on the test set, in percent",
 ) -> Table:
     """Methods by rows, recall@K by columns, in percent: the mean over seeds ± the sample standard deviation.
 
     The raw pixels come first as the floor, training on fine labels last as the ceiling; per data set and
-    column the best method that saw coarse labels only is bold. `published` maps a method to the paper's
+    column the best method that saw no fine label is bold. `published` maps a method to the paper's
     recall, `{"maskcon": {"1": 0.65}}`, and adds a column for the first K.
     """
     if not results:
@@ -140,7 +136,18 @@ def methods_table(
         block = [group for group in groups if group.shared == shared]
         middle = [_plain(shared[index]) for index in varying]
         rows += _block_rows(block, middle, ks, published)
+    title = f"Recall@K on the {scored_images(results)}, in percent"
     return Table([*columns, "n"], rows, title, _notes(groups))
+
+
+def scored_images(results: Sequence[Result]) -> str:
+    """Which images the recall is of, in words.
+
+    >>> scored_images([{"evaluated_on": "validation"}])
+    'validation images'
+    """
+    parts = dict.fromkeys(str(result.get("evaluated_on", "test")) for result in results)
+    return f"{' and '.join(parts) or 'test'} images"
 
 
 def _block_rows(
@@ -186,7 +193,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
     if any(len(group.results) > 1 for group in groups):
         notes.append("Mean ± sample standard deviation over n runs with different seeds.")
     if any(not group.fine_labels for group in groups):
-        notes.append("Bold (or a star): the best method trained on coarse labels only.")
+        notes.append("Bold (or a star): the best method trained without fine labels.")
     if any(group.fine_labels for group in groups):
         notes.append("SupFINE and other runs on fine labels show what full labelling would reach.")
     for group in groups:
@@ -210,8 +217,8 @@ def _recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = Fa
 
 def _shown_mean(group: Group, k: int) -> float:
     """The mean as printed: two methods that print the same number share the bold type."""
-    known = [value for value in _group_recall(group, k) if value is not None]
-    return float(f"{100.0 * statistics.fmean(known):.2f}") if known else -math.inf
+    mean = _recall_cell(_group_recall(group, k), muted=False).value
+    return -math.inf if mean is None else float(f"{mean:.2f}")
 
 
 def _group_recall(group: Group, k: int) -> list[float | None]:
@@ -231,6 +238,15 @@ def _check(result: Result, where: str) -> None:
             raise UsageError(
                 f"{where} has no usable {key!r} ({result.get(key)!r}); is it a result.json of a run?"
             )
+
+
+def _own(result: Result) -> tuple[tuple[str, Any], ...]:
+    first = [(key, result.get(key)) for key in METHOD_SETTINGS]
+    known = {*TOLD_ELSEWHERE, *METHOD_SETTINGS}
+    more = sorted(
+        (item for item in result.get("settings", {}).items() if item[0] not in known), key=itemgetter(0)
+    )
+    return tuple((key, _hashable(value)) for key, value in (*first, *more))
 
 
 def _hashable(value: Any) -> Any:

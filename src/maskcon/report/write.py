@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from maskcon.errors import UsageError
 from maskcon.report.figures import embedding_map, learning_curves, loss_curves, retrieval_grid, save
 from maskcon.report.formats import Table
+from maskcon.report.gallery import Images
 from maskcon.report.maps import map_2d
 from maskcon.report.page import PageFigure, PageMap, write_page
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import Events, curve_names, settings_tables
-from maskcon.report.tables import Group, group_results, mean_and_spread, methods_table
+from maskcon.report.tables import Group, group_results, mean_and_spread, methods_table, scored_images
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Sample:
     embeddings and neighbours carry one entry an encoder, under the label that the page shows.
     """
 
-    images: NDArray[np.uint8]  # [N, C, H, W]
+    images: Images  # N
     coarse: NDArray[Any]  # [N]
     coarse_names: Sequence[str]
     embeddings: Mapping[str, NDArray[Any]]  # each [N, D]
@@ -104,19 +105,19 @@ def _summary(inputs: ReportInputs) -> list[str]:
         if not group.fine_labels and (value := _first_recall(group)) is not None
     ]
     sentences: list[str] = []
-    if (
-        coarse and len({group.shared for group in groups}) == 1
-    ):  # a best over different data sets says nothing
+    # A best over different data sets says nothing.
+    if coarse and len({group.shared for group in groups}) == 1:
         value, group = max(coarse, key=lambda pair: pair[0])
-        kind = "class" if inputs.sample is not None and inputs.sample.fine is None else "fine class"
+        kind = "coarse class" if group.results[0].get("scored_by") == "coarse" else "fine class"
         name = group.label(groups)
-        best = f"{name} is the best of {len(coarse)} compared on coarse labels" if len(coarse) > 1 else name
-        share = f"for {_percent(value)} of the test images the nearest other image is of the same {kind}"
+        best = f"{name} is the best of {len(coarse)} trained without fine labels" if len(coarse) > 1 else name
+        images = scored_images(inputs.results)
+        share = f"for {_percent(value)} of the {images} the nearest other image is of the same {kind}"
         floor = _floor(inputs.results)
         compared = f"; by raw pixels for {_percent(floor)}." if floor is not None else "."
         sentences.append(f"{best}: {share}{compared}")
     facts = [f"{len(inputs.results)} finished {'run' if len(inputs.results) == 1 else 'runs'}"]
-    for key, words in (("source", "data: {}"), ("epochs", "{} epochs"), ("preset", "preset {}")):
+    for key, words in (("source", "data: {}"), ("epochs", "epochs: {}"), ("preset", "preset: {}")):
         values = list(
             dict.fromkeys(str(result[key]) for result in inputs.results if result.get(key) is not None)
         )
@@ -183,7 +184,7 @@ def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
         figure = learning_curves(recalls, _floor(inputs.results), _ceiling(inputs.results, drawn))
         several = any(len(seeds) > 1 for seeds in recalls.values())
         spread = " Bands: ± one sample standard deviation over seeds." if several else ""
-        caption = f"Recall@1 on the test images by epoch.{spread}"
+        caption = f"Recall@1 on the {scored_images(inputs.results)} by epoch.{spread}"
         figures["recall_by_epoch"] = PageFigure(figure, f"Recall@1 by epoch for {', '.join(drawn)}.", caption)
     if losses:
         figure = loss_curves(losses)
@@ -224,18 +225,19 @@ def _maps(inputs: ReportInputs) -> tuple[PageMap | None, dict[str, PageFigure]]:
 
 
 def _galleries(sample: Sample) -> dict[str, PageFigure]:
-    truth = sample.fine if sample.fine is not None else None
+    truth = None if sample.fine is None else np.asarray(sample.fine)
     found: dict[str, PageFigure] = {}
     queries = np.asarray(sample.queries, dtype=np.int64)
     for number, (label, given) in enumerate(sample.neighbours.items()):
         neighbours = np.asarray(given, dtype=np.int64)
         if not neighbours.size:
             continue
-        correct = (
-            None if truth is None else np.asarray(truth)[neighbours] == np.asarray(truth)[queries][:, None]
-        )
+        correct = None if truth is None else truth[neighbours] == truth[queries][:, None]
         grid = retrieval_grid(sample.images, queries, neighbours, correct)
-        words = f"{label}: {len(queries)} queries at the left, each with its {neighbours.shape[1]} nearest images."
+        words = (
+            f"{label}: {len(queries)} queries at the left, each with its {neighbours.shape[1]} nearest "
+            f"of the other {len(sample.images) - 1} images of the map."
+        )
         alt = (
             words
             if correct is None

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from maskcon.comparison import Job, run_jobs
+from maskcon.errors import MaskconError, UsageError
+
+
+class Scripted(Job):
+    """A job that runs a line of Python instead of a training."""
+
+    def start(self, threads):
+        self.log = self.log_path.open("wb")
+        command = [sys.executable, "-c", self.arguments[0]]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
+
+
+def silent(jobs) -> None:
+    pass
+
+
+@pytest.mark.parametrize(("code", "kind"), [(1, MaskconError), (2, UsageError)])
+def test_a_failing_run_ends_the_others_and_says_why(tmp_path, code, kind):
+    sleeper = Scripted("sleeper", tmp_path / "a", ["import time; time.sleep(100)"])
+    failing = Scripted("failing", tmp_path / "b", [f"print('maskcon: because'); raise SystemExit({code})"])
+    never = Scripted("never", tmp_path / "c", ["raise SystemExit(1)"])
+    with pytest.raises(kind, match=r"failing failed.*: because") as caught:
+        run_jobs([sleeper, failing, never], at_once=2, threads=1, watch=silent)
+    assert caught.value.exit_code == code
+    assert sleeper.process.returncode is not None
+    assert never.process is None
+
+
+def test_a_run_that_ends_well_without_a_result_is_a_failure(tmp_path):
+    with pytest.raises(MaskconError, match=r"empty failed \(exit code 0\): no output"):
+        run_jobs([Scripted("empty", tmp_path / "a", ["pass"])], at_once=1, threads=1, watch=silent)
+
+
+def test_each_run_has_its_own_log_whatever_its_name(tmp_path):
+    names = ("tau0.05", "tau0.1", "tau0")
+    assert len({Job(name, tmp_path / name, []).log_path for name in names}) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="choose another --out"):
+        run_jobs([Job("a", tmp_path / "file" / "all" / "a", [])], at_once=1, threads=1, watch=silent)
