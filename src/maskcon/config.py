@@ -106,6 +106,10 @@ class RunConfig(BaseModel):
     eval_when: Literal["before", "after"] = Field(
         "after", description="before: as the published code, ahead of the epoch"
     )
+    track_bound: bool = Field(
+        False,
+        description="journal d_z of theorem 1 at each evaluation; needs fine labels, changes no weights",
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:

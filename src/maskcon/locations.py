@@ -33,9 +33,17 @@ def cache_root() -> Path:
         raise UsageError(f"no home folder is known; set {DATA_VARIABLE} and XDG_CACHE_HOME") from error
 
 
-def has_file(path: Path) -> bool:
+def has_file(path: Path | os.DirEntry[str]) -> bool:
     """Is there a file? Not for us, where its folder may not be entered or the name is too long."""
     try:
         return path.is_file()
+    except OSError:
+        return False
+
+
+def has_folder(path: Path) -> bool:
+    """Is there a folder? Not for us, where it cannot be looked up; see `has_file`."""
+    try:
+        return path.is_dir()
     except OSError:
         return False

@@ -18,6 +18,7 @@ from torch import Tensor
 from maskcon import views
 from maskcon.encoder import Backbone, build_backbone, shape_of
 from maskcon.errors import CorruptFileError, UsageError
+from maskcon.sources.canvas import canvas_for
 
 _KEY = "maskcon"  # the one entry of the header: several would be written in no fixed order
 
@@ -43,11 +44,6 @@ class EncoderFacts:
 
     def normalise(self, images: Tensor) -> Tensor:
         return views.normalise(images, self.mean, self.std)
-
-
-def canvas_for(image_size: int) -> int:
-    """Side of the stored image for views of this size: small ones as they are, large ones with some margin."""
-    return image_size if image_size <= 64 else round(image_size * 8 / 7)
 
 
 def encoder_bytes(backbone: Backbone, facts: EncoderFacts) -> bytes:

@@ -54,8 +54,10 @@ class Observer:
         announce: Announcer,
         folder: Path | None,
         machine: Machine,
+        bound: Callable[[], Mapping[str, float | None] | None] | None = None,
     ) -> None:
         self.learner, self.facts, self.announce, self.folder = learner, facts, announce, folder
+        self.bound = bound  # d_z of the bank as it is now, where the run keeps track of it
         self.feed = Feed(test.images, test.sizes, learner.processes.device)
         self.labels = torch.from_numpy(test.finest).to(learner.processes.device)
         self.label_kind = "coarse" if test.fine is None else "fine"
@@ -111,7 +113,13 @@ class Observer:
         if not processes.is_first:
             return {}
         recall = recall_at_k(features, self.labels, KS)
-        return {"recall": by_name(recall), "effective_rank": round(effective_rank(features), 3)}
+        values: dict[str, Any] = {
+            "recall": by_name(recall),
+            "effective_rank": round(effective_rank(features), 3),
+        }
+        if self.bound is not None:  # every process holds the same bank: the first one's is enough
+            values["d_z"] = self.bound()
+        return values
 
     def finish(self, config: RunConfig, data: Dataset, progress: Progress) -> None:
         """Write the encoder, then the result: a folder with a result is a finished run."""
@@ -194,3 +202,5 @@ def _to_board(board: Any, kind: str, values: Mapping[str, Any]) -> None:
     elif kind == "evaluation":
         for k, share in values["recall"].items():
             board.add_scalar(f"recall/{k}", share, step)
+        for name, distance in (values.get("d_z") or {}).items():
+            board.add_scalar(f"d_z/{name}", math.nan if distance is None else distance, step)

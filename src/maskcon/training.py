@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -26,8 +28,9 @@ from maskcon.engine.lock import FolderLock
 from maskcon.engine.loop import Progress, Training
 from maskcon.engine.step import TrainingData
 from maskcon.errors import DataError, MaskconError, UsageError
+from maskcon.evaluate.bound import Recipe, SampleLabels, bank_distances
 from maskcon.methods import Method, method_named
-from maskcon.model_file import EncoderFacts, canvas_for
+from maskcon.model_file import EncoderFacts
 from maskcon.observer import Announcer, Observer, check_tensorboard
 from maskcon.run_folder import (
     CHECKPOINTS,
@@ -39,6 +42,7 @@ from maskcon.run_folder import (
     read_result,
 )
 from maskcon.sources import Dataset, ImageSet
+from maskcon.sources.canvas import canvas_for
 from maskcon.sources.statistics import channel_statistics
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -52,19 +56,20 @@ def load_dataset(
     if isinstance(source, Dataset):
         data = source
     else:
-        named = str(source) in {info.name for info in sources.catalogue()}
+        # Small images come in the size they have; larger pictures are shrunk to what the views need.
+        wanted = config.image_size if sources.takes_image_size(str(source)) else None
         data = sources.load(
             str(source),
             root=None if machine.data_root is None else Path(machine.data_root),
             variant=config.source_variant,
-            # Named sets come in the size they have; a folder's pictures are shrunk to what the views need.
-            image_size=None if named or config.image_size is None else canvas_for(config.image_size),
+            image_size=None if wanted is None else canvas_for(wanted),
             download=machine.download,
             strict=machine.strict,
             progress=announce.loading,
         )
     if config.evaluate_on == "validation":
-        data = data.hold_out(config.validation_fraction)
+        # at once: a large set that is memory-mapped is never copied whole for the sake of a few images
+        return data.hold_out(config.validation_fraction, train=config.train_limit, test=config.test_limit)
     return data.limited(config.train_limit, config.test_limit)
 
 
@@ -73,6 +78,10 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     method = method_named(config.method)
     if method.labels == "fine" and data.train.fine is None:
         raise DataError(f"{method.title} needs fine labels, and {data.name} has none")
+    if config.track_bound and data.train.fine is None:
+        raise DataError(
+            f"track_bound compares relations with fine labels, and {data.name} has none; leave it off"
+        )
     if method.labels != "none" and len(np.unique(data.train.coarse)) < 2:
         raise DataError(
             f"{data.name} has a single coarse class, so its labels say nothing; "
@@ -194,12 +203,24 @@ def _carry_out(
 ) -> None:
     processes = learner.processes
     identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint()}
-    observer = Observer(learner, data.test, facts, announce, folder if processes.is_first else None, machine)
+    observer = Observer(
+        learner,
+        data.test,
+        facts,
+        announce,
+        folder if processes.is_first else None,
+        machine,
+        _bound(config, learner, data),
+    )
     training = Training(learner, training_data, config, machine, observer, folder / CHECKPOINTS, identity)
     try:
         _resume(training, observer)
         for note in (*data.notes, *learner.notes):
             announce.on_message(note)
+        if config.track_bound and learner.bank is None:
+            announce.on_message(
+                f"{learner.method.title} has no relations, so its journal holds no d_z (track_bound)"
+            )
         announce.begin(config, data, training.progress.step, training.total_steps)
         progress = training.run()
         processes.in_first(lambda: observer.finish(config, data, progress))
@@ -207,6 +228,38 @@ def _carry_out(
         announce.end()
         observer.close()
         training_data.feed.close()
+
+
+def _bound(
+    config: RunConfig, learner: Learner, data: Dataset
+) -> Callable[[], dict[str, float | None] | None] | None:
+    """What gives d_z of the bank: of this run's method ("run"), and of others on the same keys to compare with.
+
+    w is the one set, also while the relation warm-up still holds it down. None for a bank that is still empty.
+    """
+    bank, device = learner.bank, learner.processes.device
+    if not config.track_bound or bank is None or data.train.fine is None:
+        return None
+    labels = SampleLabels(
+        *(
+            torch.from_numpy(part).to(device)
+            for part in (data.train.index, data.train.coarse, data.train.fine)
+        )
+    )
+    others = {name: method_named(name) for name in ("selfcon", "supcon", "grafit", "maskcon")}
+    compared = {"run": learner.method, **others}
+    recipes = {name: Recipe(method, config.w, config.tau) for name, method in compared.items()}
+
+    def distances() -> dict[str, float | None] | None:
+        if len(bank) == 0:
+            return None
+        found = bank_distances(
+            recipes, bank.keys, bank.index, labels, exclude_own_keys=config.exclude_own_keys
+        )
+        # JSON has no NaN, and keys that are NaN must not keep a checkpoint from being written
+        return {name: round(d_z, 6) if math.isfinite(d_z) else None for name, d_z in found.items()}
+
+    return distances
 
 
 def _resume(training: Training, observer: Observer) -> None:

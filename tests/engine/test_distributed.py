@@ -24,7 +24,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def launch(folder: Path, devices: int, steps: int, **settings: object) -> list[dict[str, torch.Tensor]]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(
+        (str(ROOT), str(ROOT / "src"))
+    )  # the sources beside this test, not those installed
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.engine.two_processes", str(folder), str(devices), str(steps)]
     done = subprocess.run(
         [*command, json.dumps(settings)],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,6 +164,39 @@ def test_limited_is_as_balanced_as_the_classes_allow(fine: list[int], count: int
         assert kept[kind] == available[kind] or kept[kind] >= kept.max() - 1
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), min_size=8, max_size=40),
+    st.booleans(),
+    st.sampled_from([None, 1, 3, 7, 100]),
+    st.sampled_from([None, 1, 3, 100]),
+    st.integers(0, 3),
+)
+def test_hold_out_with_limits_is_hold_out_and_then_limits(
+    fine: list[int], with_fine: bool, train: int | None, test: int | None, seed: int
+) -> None:
+    data = dataset(fine, with_fine)
+    at_once = data.hold_out(0.3, seed, train=train, test=test)
+    after = data.hold_out(0.3, seed).limited(train, test, seed)
+    assert at_once.fingerprint() == after.fingerprint()
+    assert at_once.notes == after.notes
+
+
+def test_hold_out_with_limits_copies_only_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+    subset = ImageSet.subset
+
+    def counted(part: ImageSet, rows: Any) -> ImageSet:
+        copied.append(len(rows))
+        return subset(part, rows)
+
+    monkeypatch.setattr(ImageSet, "subset", counted)
+    dataset([0, 1, 2, 3] * 25).hold_out(0.2, train=8, test=4)
+    assert copied == [8, 4]
+
+
 def test_limited_refuses_zero() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         dataset([0, 1, 2, 3]).limited(0, None)
+    with pytest.raises(UsageError, match="at least 1"):
+        dataset([0, 1, 2, 3] * 5).hold_out(0.5, test=0)

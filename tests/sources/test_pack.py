@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import textwrap
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,9 @@ from PIL import Image
 
 from maskcon.errors import DataError
 from maskcon.sources import load_folder, pack
+from maskcon.sources.folder import plan_folder
+from maskcon.sources.pack import PackJob, find_pack, make_pack
+from maskcon.turns import one_at_a_time
 from tests.sources.miniatures import write_picture
 from tests.sources.test_folder import all_paths, write_classes
 
@@ -65,10 +71,10 @@ def test_damaged_pack_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_flipped_bytes_beside_the_pack_never_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
     monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    data = load_folder(root, cache=tmp_path / "cache")
+    load_folder(root, cache=tmp_path / "cache")
     (folder,) = (tmp_path / "cache").iterdir()
-    shape = (len(data.train) + len(data.test), 3, 20, 20)
-    assert pack._read_stored(folder, shape) is not None
+    job = plan_folder(root, cache=tmp_path / "cache").job
+    assert find_pack(job) is not None
     generator = np.random.default_rng(0)
     for name in ("beside.npz", "images.npy"):
         original = (folder / name).read_bytes()
@@ -77,7 +83,7 @@ def test_flipped_bytes_beside_the_pack_never_escape(tmp_path: Path, monkeypatch:
             for place in generator.integers(0, len(data_bytes) if name == "beside.npz" else 128, 4):
                 data_bytes[place] = generator.integers(0, 256)
             (folder / name).write_bytes(data_bytes)
-            found = pack._read_stored(folder, shape)
+            found = find_pack(job)
             assert found is None or len(found.images) == len(found.sizes) == len(found.kept)
         (folder / name).write_bytes(original)
 
@@ -104,47 +110,131 @@ def test_too_little_room_for_the_pack_is_said_before_decoding(
         load_folder(root, cache=tmp_path / "cache")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
-def test_what_a_killed_process_left_is_swept_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = write_classes(tmp_path / "set", "a", "b")
-    cache = tmp_path / "cache"
-    code = (
-        "import os, sys; from pathlib import Path; from maskcon.sources import load_folder, pack\n"
-        "pack.PACK_ABOVE_BYTES = 1000\n"
-        "load_folder(Path(sys.argv[1]), cache=Path(sys.argv[2]), progress=lambda *_: os._exit(9))"
-    )
-    killed = subprocess.run([sys.executable, "-c", code, str(root), str(cache)], check=False)
-    assert killed.returncode == 9
-    (left,) = cache.iterdir()
-    monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    load_folder(root, cache=cache)
-    assert not left.exists()
-    assert len(list(cache.iterdir())) == 1
+def job_of(root: Path, count: int = 6, side: int = 24) -> PackJob:
+    """A folder of pictures of several sizes, to be packed beside it."""
+    paths = tuple(f"{number}.png" for number in range(count))
+    for number, path in enumerate(paths):
+        write_picture(root / path, (20 + number, 16), (number, 0, 0))
+    return PackJob("test", root, paths, side=side, channels=3, cache=root.parent / "cache")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
-def test_of_two_processes_one_packs_and_the_other_waits(
+def test_a_pack_that_is_there_is_used_whatever_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = write_classes(tmp_path / "set", "a", "b")
-    monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    decoded: list[int] = []
+    root = write_classes(tmp_path / "set", "a", count=4, size=(64, 32))
+    write_classes(root, "b", count=4, size=(32, 64))
+    cache = tmp_path / "cache"
+    in_memory = load_folder(root, cache=cache)
+    assert not isinstance(in_memory.train.images, np.memmap)
+    make_pack(plan_folder(root, cache=cache).job)
 
-    def load_it() -> None:
-        load_folder(root, cache=tmp_path / "cache", progress=lambda done, _: progress(done))
+    def no_decoding(*_: object) -> None:
+        raise AssertionError("decoded again")
 
-    second = threading.Thread(target=load_it)
+    monkeypatch.setattr(pack, "decode", no_decoding)
+    packed = load_folder(root, cache=cache)
+    assert isinstance(packed.train.images, np.memmap)
+    assert packed.fingerprint() == in_memory.fingerprint()
 
-    def progress(done: int) -> None:
-        decoded.append(done)
-        if len(decoded) == 1:
-            second.start()
-            second.join(timeout=0.3)
 
-    load_it()
-    second.join(timeout=30)
-    assert not second.is_alive()
-    assert decoded == [20]
+def test_a_pack_holds_what_decoding_in_memory_gives(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "set")
+    (job.root / "2.png").write_text("not a picture")
+    in_memory, packed = pack.pack(job), make_pack(job)
+    assert in_memory.folder is None
+    assert packed.folder is not None
+    for found in (packed, pack.pack(job)):
+        assert np.array_equal(found.images, in_memory.images)
+        assert np.array_equal(found.sizes, in_memory.sizes)
+        assert found.kept.tolist() == [0, 1, 3, 4, 5]
+        assert found.failures == in_memory.failures == {2: "not an image of a known format"}
+
+
+@pytest.mark.parametrize("decoded", [pack.pack, make_pack])
+def test_a_listed_file_that_is_not_there_is_left_out(tmp_path: Path, decoded) -> None:
+    job = job_of(tmp_path / "set")
+    (job.root / "1.png").unlink()
+    found = decoded(job)
+    assert found.failures == {1: "No such file or directory"}
+    write_picture(job.root / "1.png")
+    assert find_pack(job) is None
+    assert decoded(job).failures == {}
+
+
+def test_a_touched_file_makes_a_new_pack_and_the_old_one_goes(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "set")
+    other = replace(job, side=12)
+    first, beside = make_pack(job).folder, make_pack(other).folder
+    write_picture(job.root / "0.png", (20, 16), (9, 9, 9))
+    assert find_pack(job) is None
+    second = make_pack(job)
+    assert second.folder is not None
+    assert second.folder != first
+    assert second.images[0, :, 0, 0].tolist() == [9, 9, 9]
+    assert set(job.cache.iterdir()) == {second.folder, beside}
+
+
+def test_files_that_change_while_they_are_decoded_leave_no_pack(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "set")
+
+    def change(_done: int, _total: int) -> None:
+        write_picture(job.root / "0.png", (7, 7))
+
+    with pytest.raises(DataError, match="changed while they were decoded"):
+        make_pack(job, change)
+    assert list(job.cache.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
+def test_a_killed_packing_leaves_no_pack_and_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "set")
+    code = f"""
+        import os, signal
+        from pathlib import Path
+        from maskcon.sources.pack import PackJob, make_pack
+        root, cache = Path({str(job.root)!r}), Path({str(job.cache)!r})
+        job = PackJob("test", root, {job.paths!r}, side=24, channels=3, cache=cache)
+        make_pack(job, lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
+    """
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert [path.name.startswith("packing-") for path in job.cache.iterdir()] == [True]
+    assert find_pack(job) is None
+    make_pack(job)
+    assert list(job.cache.iterdir()) == [make_pack(job).folder]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
+def test_packing_waits_for_another_one_and_does_not_touch_its_files(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "set")
+    theirs = job.cache / "packing-theirs"
+    theirs.mkdir(parents=True)
+    with one_at_a_time(job.cache) as held:
+        assert held
+        waiting = threading.Thread(target=make_pack, args=(job,))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        assert theirs.is_dir()
+        assert find_pack(job) is None
+    waiting.join(30)
+    assert find_pack(job) is not None
+    assert not theirs.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
+def test_two_that_pack_the_same_decode_once(tmp_path: Path) -> None:
+    job = job_of(tmp_path / "set")
+    calls: list[int] = []
+    threads = [
+        threading.Thread(target=make_pack, args=(job, lambda done, _: calls.append(done))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert calls == [6]
+    assert find_pack(job) is not None
 
 
 def test_file_that_disappears_before_packing_is_left_out(
@@ -152,13 +242,13 @@ def test_file_that_disappears_before_packing_is_left_out(
 ) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
     monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    fingerprint = pack._fingerprint
+    files_key = pack.files_key
 
     def late(*arguments: Any) -> str:
-        (root / "a" / "3.png").unlink()
-        return fingerprint(*arguments)
+        (root / "a" / "3.png").unlink(missing_ok=True)
+        return files_key(*arguments)
 
-    monkeypatch.setattr(pack, "_fingerprint", late)
+    monkeypatch.setattr(pack, "files_key", late)
     data = load_folder(root, cache=tmp_path / "cache")
     assert len(all_paths(data)) == 19
     assert any("a/3.png" in note for note in data.notes)

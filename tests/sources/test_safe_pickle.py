@@ -235,6 +235,32 @@ def test_array_of_another_kind_is_refused(
         load_pickle(path)
 
 
+@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", ">f4"])
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_float_arrays_keep_value_type_and_byte_order(tmp_path: Path, dtype: str, protocol: int) -> None:
+    mean = np.linspace(-1, 255, 12).astype(dtype).reshape(3, 4)
+    path = tmp_path / "batch"
+    path.write_bytes(pickle.dumps({"mean": mean, "turned": np.asfortranarray(mean)}, protocol=protocol))
+    read = load_pickle(path)
+    assert read["mean"].dtype == np.dtype(dtype)
+    assert np.array_equal(read["mean"], mean)
+    assert np.array_equal(read["turned"], mean)
+
+
+def test_float_array_whose_shape_does_not_fit_its_bytes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "batch"
+    path.write_bytes(pickle.dumps({"mean": np.zeros(300)}, protocol=3).replace(b"M\x2c\x01", b"M\x2d\x01"))
+    with pytest.raises(CorruptFileError, match="shape"):
+        load_pickle(path)
+
+
+def test_length_that_the_file_does_not_hold_is_refused_without_asking_for_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "batch"
+    path.write_bytes(b"\x80\x04}U\x04data\x8e" + struct.pack("<Q", 1 << 50) + b"short")
+    with pytest.raises(CorruptFileError, match="damaged"):
+        load_pickle(path)
+
+
 def test_missing_file_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         load_pickle(tmp_path / "absent")

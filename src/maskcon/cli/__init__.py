@@ -16,6 +16,7 @@ from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
 from maskcon.cli.evaluate import evaluate
 from maskcon.cli.methods import methods
+from maskcon.cli.pack import pack
 from maskcon.cli.report import report
 from maskcon.cli.train import train
 from maskcon.errors import MaskconError
@@ -32,8 +33,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, evaluate, compare, report, methods, datasets, demo):
+for command in (train, evaluate, compare, report, methods, pack, demo):
     app.command()(command)
+app.add_typer(datasets)
 
 
 @app.callback(invoke_without_command=True)

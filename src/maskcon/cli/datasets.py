@@ -1,42 +1,155 @@
-"""`maskcon datasets`."""
+"""`maskcon datasets`: the list, and with `show` all about one of them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from maskcon.cli import options
 
+if TYPE_CHECKING:
+    from maskcon.sources import Description
 
-def datasets(
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
-    data_root: options.DataRoot = None,
-) -> None:
-    """List the data sets known by name: what they are, whether they are here, how to get them."""
+datasets = typer.Typer(name="datasets", invoke_without_command=True)
+
+LISTED = (
+    *("name", "title", "summary", "classes", "counts", "image", "licence", "origin_url", "how_to_get"),
+    "available",
+)
+NAMED_AT_MOST = 100  # fine classes that are still named, not only counted
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@datasets.callback()
+def list_all(context: typer.Context, as_json: AsJson = False, data_root: options.DataRoot = None) -> None:
+    """List the data sets known by name: what they are, whether they are here, how to get them.
+
+    `maskcon datasets show NAME` tells all about one of them.
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = (as_json, data_root)
+        return
     from maskcon.sources import catalogue
     from maskcon.sources import data_root as folder_of
 
     root = Path(data_root) if data_root is not None else None
     known = catalogue(root)
     if as_json:
-        typer.echo(json.dumps([asdict(info) for info in known]))
+        typer.echo(json.dumps([{key: getattr(info, key) for key in LISTED} for info in known]))
         return
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(
-        "name", "train / test", "coarse / fine", "images", "here", "how to get it", box=None, pad_edge=False
-    )
+    table = Table("name", "train", "test", "coarse", "fine", "images", "here", box=None, pad_edge=False)
     for info in known:
-        counts = f"{info.counts[0]:,} / {info.counts[1]:,}"
-        classes = f"{info.classes[0]} / {info.classes[1]}"
-        how = "" if info.available else info.how_to_get
-        table.add_row(info.name, counts, classes, info.image, "yes" if info.available else "no", how)
+        numbers = [f"{number:,}" for number in (*info.counts, *info.classes)]
+        by_download = "no (--download)" if info.download_mb else "no (by hand)"
+        table.add_row(info.name, *numbers, info.image, "yes" if info.available else by_download)
+    for column in table.columns[1:5]:
+        column.justify = "right"
     console.print(table)
+    console.print("`maskcon datasets show NAME` tells what a set is and how to get it.")
     where = f"Data folder: {folder_of(root)}. A folder of pictures may be given instead of a name."
     console.print(where, markup=False, soft_wrap=True)  # a path may hold [brackets], and is copied whole
+
+
+@datasets.command()
+def show(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A data set by name; `maskcon datasets` lists them.")
+    ],
+    as_json: AsJson = False,
+    data_root: options.DataRoot = None,
+    variant: Annotated[
+        str, typer.Option(help="Coarse classes of the paper's text (paper) or of its code (reference).")
+    ] = "paper",
+) -> None:
+    """Tell all about a data set: origin, licence, counts, classes, and what of it is missing here.
+
+    With --json, coarse_of is the coarse class of every fine class, in the data set's usual order of classes.
+
+    Example: `maskcon datasets show imagenet32 --json`
+    """
+    from maskcon.sources import describe
+
+    json_before, root_before = context.obj or (False, None)
+    chosen = data_root if data_root is not None else root_before
+    found = describe(
+        name,
+        None if chosen is None else Path(chosen),
+        variant=cast(Literal["paper", "reference"], variant),  # `describe` refuses others
+    )
+    if as_json or json_before:
+        typer.echo(json.dumps(_as_json(found)))
+        return
+    for line in _lines(found):
+        typer.echo(line)
+
+
+def _as_json(found: Description) -> dict[str, Any]:
+    grouping = found.grouping
+    return {
+        **asdict(found.info),
+        "variant": found.variant,
+        "views": _views(found),
+        "data_root": str(found.folder),
+        "missing": found.missing,
+        "coarse_names": found.coarse_names,
+        "fine_names": None if grouping is None else grouping.fine_names,
+        "coarse_of": None if grouping is None else grouping.coarse_of,
+        "fine_per_coarse": None if grouping is None else grouping.sizes,
+        "coarse_of_reason": found.why_no_grouping,
+    }
+
+
+def _views(found: Description) -> dict[str, str]:
+    """The pair of policies that goes with a family; their names follow it, so that torch need not be loaded here."""
+    return {"query": f"{found.info.family}-strong", "key": f"{found.info.family}-weak"}
+
+
+def _lines(found: Description) -> list[str]:
+    info = found.info
+    facts = {
+        "what": info.summary,
+        "images": f"{info.counts[0]:,} to train on, {info.counts[1]:,} to test; {info.image}",
+        "classes": f"{info.classes[0]} coarse, {info.classes[1]:,} fine",
+        "fine order": info.class_order,
+        "views": " (query), ".join(_views(found).values()) + " (key)",
+        "from": info.origin_url,
+        "licence": info.licence,
+        "get it": info.how_to_get,
+        "cite": info.citation,
+        "data folder": str(found.folder),
+        "here": "yes" if info.available else "no; missing:",
+    }
+    lines = [f"{info.name}: {info.title}", *(f"{label:<12} {text}" for label, text in facts.items())]
+    lines += [f"  {line}" for line in found.missing]
+    if info.files:
+        width = max(len(file.name) for file in info.files)
+        lines.append("files wanted, with their md5 where known")
+        lines += [f"  {file.name:<{width}}  {' or '.join(file.md5)}".rstrip() for file in info.files]
+    lines.append(f"coarse classes (variant {found.variant}) and the number of fine classes in each")
+    return lines + _class_lines(found)
+
+
+def _class_lines(found: Description) -> list[str]:
+    grouping = found.grouping
+    if grouping is None:
+        lines = [f"  {place:>3}    ?  {name}" for place, name in enumerate(found.coarse_names)]
+        return [*lines, f"  not known: {found.why_no_grouping}"]
+    lines = []
+    for place, (name, size) in enumerate(zip(grouping.coarse_names, grouping.sizes, strict=True)):
+        inside = [
+            fine
+            for fine, coarse in zip(grouping.fine_names, grouping.coarse_of, strict=True)
+            if coarse == place
+        ]
+        named = f": {', '.join(inside)}" if len(grouping.fine_names) <= NAMED_AT_MOST else ""
+        lines.append(f"  {place:>3} {size:>4}  {name}{named}")
+    return lines

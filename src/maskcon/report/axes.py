@@ -43,6 +43,12 @@ def new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
         top=0.92 if title else 0.97,
         bottom=0.13 if x_name else 0.03,
     )
+    dress(axes, title, x_name, y_name)
+    return figure, axes
+
+
+def dress(axes: Axes, title: str, x_name: str, y_name: str) -> None:
+    """Give axes the common look; for figures of several panels, which place them themselves."""
     axes.set_title(shown(title), fontsize=FONT_POINTS + 1, color=INK, loc="left", family=font_families())
     axes.set_xlabel(x_name, fontsize=FONT_POINTS, color=INK)
     axes.set_ylabel(y_name, fontsize=FONT_POINTS, color=INK)
@@ -52,7 +58,6 @@ def new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(INK)
-    return figure, axes
 
 
 def whole_numbers(axes: Axes) -> None:

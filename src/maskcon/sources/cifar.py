@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from maskcon.download import Progress, fetch
 from maskcon.errors import CorruptFileError, DataError
-from maskcon.locations import has_file
+from maskcon.locations import has_file, has_folder
 from maskcon.sources.archive import extract
 from maskcon.sources.cifar_names import (
     CIFAR10_NAMES,
@@ -20,10 +20,10 @@ from maskcon.sources.cifar_names import (
     CIFAR100_COARSE_OF_FINE,
     CIFAR100_FINE_NAMES,
 )
-from maskcon.sources.contract import Dataset, ImageSet
+from maskcon.sources.contract import Dataset, Grouping, ImageSet, Variant
 from maskcon.sources.safe_pickle import load_pickle
 
-Variant = Literal["paper", "reference"]
+SplitName = Literal["good", "bad"]
 
 OFFICIAL_TRAIN_COUNT = 50_000  # a test image's id is its row plus this
 OFFICIAL_TEST_COUNT = 10_000
@@ -50,6 +50,10 @@ class _Release:
     train_files: tuple[str, ...]
     test_file: str
     label_key: str
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (*self.train_files, self.test_file)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -80,24 +84,43 @@ CIFAR100 = _Release(
 )
 
 
-def load_cifar10(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
-    """CIFAR-10 with two coarse groups, animals and vehicles; [N, 3, 32, 32]."""
+def cifar10_grouping() -> Grouping:
+    """All ten classes as animals and vehicles; ours, the paper has none."""
     animals = ("bird", "cat", "deer", "dog", "frog", "horse")
     vehicles = ("airplane", "automobile", "ship", "truck")
-    return _cifar10("cifar10", ("animals", "vehicles"), (animals, vehicles), root, download, progress)
+    return _grouped(("animals", "vehicles"), (animals, vehicles))
+
+
+def toy_grouping(split: SplitName, variant: Variant = "paper") -> Grouping:
+    """The eight classes of CIFARtoy in two groups; the bad split differs between paper and authors' code.
+
+    >>> toy_grouping("good").coarse_of
+    (0, 0, 1, 1, 1, 1, 0, 0)
+    """
+    names = ("vehicles", "animals") if split == "good" else ("class A", "class B")
+    return _grouped(names, TOY_GROUPS[variant, split])
+
+
+def cifar100_grouping() -> Grouping:
+    """The set's own."""
+    return Grouping(CIFAR100_COARSE_NAMES, CIFAR100_FINE_NAMES, CIFAR100_COARSE_OF_FINE)
+
+
+def load_cifar10(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
+    """CIFAR-10 with two coarse groups, animals and vehicles; [N, 3, 32, 32]."""
+    return _cifar10("cifar10", cifar10_grouping(), root, download, progress)
 
 
 def load_toy(
-    split: Literal["good", "bad"],
+    split: SplitName,
     root: Path,
     *,
     variant: Variant = "paper",
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """CIFARtoy: 8 classes of CIFAR-10 in 2 groups; the bad split differs between paper and authors' code."""
-    names = ("vehicles", "animals") if split == "good" else ("class A", "class B")
-    data = _cifar10(f"cifartoy-{split}", names, TOY_GROUPS[variant, split], root, download, progress)
+    """CIFARtoy: 8 classes of CIFAR-10 in 2 groups, see `toy_grouping`."""
+    data = _cifar10(f"cifartoy-{split}", toy_grouping(split, variant), root, download, progress)
     if TOY_GROUPS[variant, split] == TOY_GROUPS["paper", split]:
         return data
     return replace(
@@ -122,35 +145,40 @@ def load_cifar100(root: Path, *, download: bool = False, progress: Progress | No
     )
 
 
-def is_available(release: _Release, root: Path) -> bool:
-    """Is the release here, unpacked or as its archive?"""
-    return _find_folder(release, root) is not None or _find_archive(release, root) is not None
+def missing(release: _Release, root: Path) -> tuple[str, ...]:
+    """What is not here, one line each; empty if the release is here, unpacked or as its archive."""
+    if _find_folder(release, root) is not None or _find_archive(release, root) is not None:
+        return ()
+    for folder in (root / release.folder, root):
+        absent = [name for name in release.files if not has_file(folder / name)]
+        if len(absent) < len(release.files):  # some of it is there
+            return tuple(f"{name} in {folder}" for name in absent)
+    return (f"{release.archive} (from {release.urls[0]}) in {root}",)
 
 
-def _cifar10(
-    name: str,
-    coarse_names: tuple[str, ...],
-    groups: tuple[tuple[str, ...], ...],
-    root: Path,
-    download: bool,
-    progress: Progress | None,
-) -> Dataset:
-    folder = _folder_of(CIFAR10, root, download, progress)
+def _grouped(coarse_names: tuple[str, ...], groups: tuple[tuple[str, ...], ...]) -> Grouping:
+    """These groups of CIFAR-10's classes; classes of no group are left out."""
     group_of = {fine: number for number, group in enumerate(groups) for fine in group}
+    kept = tuple(fine for fine in CIFAR10_NAMES if fine in group_of)
+    return Grouping(coarse_names, kept, tuple(group_of[fine] for fine in kept))
+
+
+def _cifar10(name: str, grouping: Grouping, root: Path, download: bool, progress: Progress | None) -> Dataset:
+    folder = _folder_of(CIFAR10, root, download, progress)
+    group_of = dict(zip(grouping.fine_names, grouping.coarse_of, strict=True))
     coarse_by_label = np.array(
         [group_of.get(fine, -1) for fine in CIFAR10_NAMES], dtype=np.int64
     )  # -1: left out
     train, test = _read_parts(CIFAR10, folder, len(CIFAR10_NAMES), coarse_by_label.__getitem__)
     notes = _count_notes(CIFAR10, train, test)
-    kept_names = tuple(fine for fine in CIFAR10_NAMES if fine in group_of)
     return Dataset(
         name=name,
         train=_only_grouped(train, coarse_by_label),
         test=_only_grouped(test, coarse_by_label),
-        coarse_names=coarse_names,
-        fine_names=kept_names,
+        coarse_names=grouping.coarse_names,
+        fine_names=grouping.fine_names,
         family="cifar",
-        coarse_of_fine=tuple(group_of[fine] for fine in kept_names),
+        coarse_of_fine=grouping.coarse_of,
         notes=notes,
     )
 
@@ -173,8 +201,10 @@ def _folder_of(release: _Release, root: Path, download: bool, progress: Progress
     if archive is None and download:
         archive = _download(release, root / release.archive, progress)
     if archive is None:
+        absent = missing(release, root)
+        partial = f" whole (missing: {', '.join(absent)})" if has_folder(root / release.folder) else ""
         raise DataError(
-            f"{release.title} was not found in {root}; download it with --download, "
+            f"{release.title} was not found{partial} in {root}; download it with --download, "
             f"or put {release.archive} (from {release.urls[0]}) there"
         )
     try:
@@ -188,7 +218,7 @@ def _folder_of(release: _Release, root: Path, download: bool, progress: Progress
 
 def _find_folder(release: _Release, root: Path) -> Path | None:
     for folder in (root / release.folder, root):
-        if all(has_file(folder / name) for name in (*release.train_files, release.test_file)):
+        if all(has_file(folder / name) for name in release.files):
             return folder
     return None
 
@@ -232,11 +262,9 @@ def _read_batch(
     """Images [N, 3, 32, 32] and fine labels [N] of one file."""
     batch = load_pickle(path)
     data = batch.get("data")
-    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != 3 * 32 * 32:
-        shape = getattr(data, "shape", None)
-        raise CorruptFileError(
-            f"{path}: 'data' should be bytes [N, 3072], got {shape or type(data).__name__}"
-        )
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3 * 32 * 32,):
+        got = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise CorruptFileError(f"{path}: 'data' should be bytes [N, 3072], got {got}")
     fine = _labels(path, batch, release.label_key, class_count, len(data))
     if release is CIFAR100:
         coarse = _labels(path, batch, "coarse_labels", len(CIFAR100_COARSE_NAMES), len(data))

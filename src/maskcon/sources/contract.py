@@ -9,13 +9,34 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.errors import DataError, UsageError
 
+Variant = Literal["paper", "reference"]  # labels as in the paper's text or as in its authors' code
+
 HASH_CHUNK_BYTES = 1 << 24  # a memory-mapped set is hashed without being read into memory at once
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which coarse class every fine class lies in, in the data set's usual order of classes.
+
+    >>> Grouping(("animal", "vehicle"), ("cat", "dog", "ship"), (0, 0, 1)).sizes
+    (2, 1)
+    """
+
+    coarse_names: tuple[str, ...]
+    fine_names: tuple[str, ...]
+    coarse_of: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many fine classes each coarse class has."""
+        return tuple(self.coarse_of.count(coarse) for coarse in range(len(self.coarse_names)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,11 +167,13 @@ class Dataset:
         """sha256 (hex) over images, labels, ids and sizes of both parts; computed once, the same on any machine."""
         return self._digest
 
-    def hold_out(self, fraction: float, seed: int = 0) -> Dataset:
+    def hold_out(
+        self, fraction: float, seed: int = 0, *, train: int | None = None, test: int | None = None
+    ) -> Dataset:
         """A data set whose test part is a stratified share of THIS train part; for choosing settings honestly.
 
         The original test part is not used. Stratified by fine label where known, else by coarse label; a class
-        of one image stays in train.
+        of one image stays in train. train, test: as `limited` afterwards, but without ever copying the rest.
         """
         if not 0.0 < fraction < 1.0:
             raise UsageError(f"the held-out fraction must lie between 0 and 1 (exclusive), got {fraction}")
@@ -164,15 +187,15 @@ class Dataset:
         note = f"test is {fraction:g} of the training part, held out with seed {seed}"
         return replace(
             self,
-            train=self.train.subset(np.flatnonzero(~held)),
-            test=self.train.subset(np.flatnonzero(held)),
+            train=self.train.subset(_balanced(np.flatnonzero(~held), labels, train, seed)),
+            test=self.train.subset(_balanced(np.flatnonzero(held), labels, test, seed)),
             notes=(*self.notes, note),
         )
 
     def limited(self, train: int | None, test: int | None, seed: int = 0) -> Dataset:
         """At most `train` and `test` images, with class counts as equal as they can be; None keeps all."""
         return replace(
-            self, train=_balanced_part(self.train, train, seed), test=_balanced_part(self.test, test, seed)
+            self, train=_limited_part(self.train, train, seed), test=_limited_part(self.test, test, seed)
         )
 
 
@@ -220,12 +243,22 @@ def _shuffled_rank(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return rank
 
 
-def _balanced_part(part: ImageSet, count: int | None, seed: int) -> ImageSet:
+def _limited_part(part: ImageSet, count: int | None, seed: int) -> ImageSet:
     if count is None or count >= len(part):
         return part
+    return part.subset(_balanced(np.arange(len(part)), part.finest, count, seed))
+
+
+def _balanced(
+    rows: NDArray[np.int64], labels: NDArray[np.int64], count: int | None, seed: int
+) -> NDArray[np.int64]:
+    """At most `count` of these rows, in their order, with class counts as equal as they can be."""
+    if count is None or count >= len(rows):
+        return rows
     if count < 1:
         raise UsageError(f"a limit on images must be at least 1, got {count}")
-    rank = _shuffled_rank(part.finest, seed)
+    chosen_from = labels[rows]
+    rank = _shuffled_rank(chosen_from, seed)
     # first every class's first image, then every class's second, and so on: counts differ by at most one
-    order = np.lexsort((part.finest, rank))
-    return part.subset(np.sort(order[:count]))
+    order = np.lexsort((chosen_from, rank))
+    return rows[np.sort(order[:count])]

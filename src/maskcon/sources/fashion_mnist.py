@@ -33,9 +33,10 @@ def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress
         for name, md5 in MD5.items():
             fetch(URL + name, folder / name, md5=md5, progress=progress)
     if folder is None:
+        absent = [name for name in MD5 if _existing(root / FOLDER, name) is None]
         raise DataError(
             f"fashion-mnist was not found in {root / FOLDER}; download it with --download, "
-            f"or put {', '.join(MD5)} there, or install Debian's dataset-fashion-mnist"
+            f"or put {', '.join(absent)} there, or install Debian's dataset-fashion-mnist"
         )
     return Dataset(
         name="fashion-mnist",
@@ -54,6 +55,14 @@ def find_folder(root: Path) -> Path | None:
         if all(_existing(folder, name) is not None for name in MD5):
             return folder
     return None
+
+
+def missing(root: Path) -> tuple[str, ...]:
+    """What is not here, one line each; empty if all four files are, in our folder or in Debian's."""
+    if find_folder(root) is not None:
+        return ()
+    folder = root / FOLDER
+    return tuple(f"{name} in {folder}" for name in MD5 if _existing(folder, name) is None)
 
 
 def _existing(folder: Path, name: str) -> Path | None:

@@ -8,20 +8,21 @@ flowers/train/daisy/1.jpg, flowers/test/daisy/oxeye/2.jpg     own parts; fine la
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.errors import DataError, UsageError
+from maskcon.sources.canvas import checked_side
 from maskcon.sources.contract import Dataset, ImageSet
-from maskcon.sources.decode import Header, UndecodableError, read_header
+from maskcon.sources.decode import Header
+from maskcon.sources.headers import read_headers
 from maskcon.sources.layout import Found, Layout, path_hash, read_layout, show, some
-from maskcon.sources.pack import Packed, Progress, map_files, pack
+from maskcon.sources.pack import Packed, PackJob, Progress, pack, usual_cache
 
-DEFAULT_SIDE = 256
-SIDE_RANGE = (8, 4096)
 HELD_OUT_FRACTION = 0.2
 SMALL_SIDE = 64  # pictures up to this size get the views made for CIFAR, larger ones those for photographs
 CROP_BELOW_BYTES = 2 << 30
@@ -43,41 +44,71 @@ def load_folder(
     held_out: share kept for testing where there is no test folder, chosen by a hash of each path.
     progress: called as progress(files done, files in all) while decoding.
     """
-    if image_size is not None and not SIDE_RANGE[0] <= image_size <= SIDE_RANGE[1]:
-        raise UsageError(f"the image size must lie in {SIDE_RANGE[0]}..{SIDE_RANGE[1]}, got {image_size}")
+    plan = plan_folder(path, image_size=image_size, strict=strict, held_out=held_out, cache=cache)
+    return plan.dataset(pack(plan.job, progress))
+
+
+@dataclass(frozen=True)
+class FolderPlan:
+    """The pictures of a folder, looked at but not decoded: those to train on, then those to test on."""
+
+    path: Path
+    layout: Layout
+    files: list[Found]
+    failures: Mapping[str, str]
+    strict: bool
+    held_out: float
+    job: PackJob
+
+    @property
+    def picture_count(self) -> int:
+        return len(self.files) + len(self.failures)
+
+    def dataset(self, packed: Packed) -> Dataset:
+        failures = {**self.failures, **{self.files[row].path: why for row, why in packed.failures.items()}}
+        _stop_if_strict(self.strict, failures)
+        kept = [self.files[row] for row in packed.kept.tolist()]
+        _check_enough(self.path, self.layout, kept, failures)
+        return _assemble(self.path, kept, packed, _notes(self.layout, kept, failures, self.held_out))
+
+
+def plan_folder(
+    path: Path,
+    *,
+    image_size: int | None = None,
+    strict: bool = False,
+    held_out: float = HELD_OUT_FRACTION,
+    cache: Path | None = None,
+) -> FolderPlan:
+    """Find the pictures and read how large they are; see `load_folder`."""
+    limit = checked_side(image_size)
     if not 0.0 < held_out < 1.0:
         raise UsageError(f"the held-out share must lie between 0 and 1 (exclusive), got {held_out}")
     layout = read_layout(path)
     failures = dict(layout.unreadable)
-    files, headers = _with_headers(path, layout, failures)
+    cache = cache if cache is not None else usual_cache()
+    files, headers = _with_headers(path, layout, failures, cache)
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
         files, headers = _held_out_last(files, headers, held_out)
-    packed = pack(
-        path,
-        [found.path for found in files],
-        side=min(image_size or DEFAULT_SIDE, max((header.longest_side for header in headers), default=1)),
+    _check_enough(path, layout, files, failures)  # before anything is decoded
+    job = PackJob(
+        name="folder" if held_out == HELD_OUT_FRACTION else f"folder-held-{held_out:g}",
+        root=path,
+        paths=tuple(found.path for found in files),
+        side=min(limit, max(header.longest_side for header in headers)),
         channels=1 if all(header.is_grey for header in headers) else 3,
         cache=cache,
-        progress=progress,
     )
-    failures |= {files[row].path: why for row, why in packed.failures.items()}
-    _stop_if_strict(strict, failures)
-    kept = [files[row] for row in packed.kept.tolist()]
-    _check_enough(path, layout, kept, failures)
-    notes = _notes(layout, kept, failures, held_out)
-    return _assemble(path, kept, packed, notes)
+    return FolderPlan(path, layout, files, failures, strict, held_out, job)
 
 
-def _with_headers(path: Path, layout: Layout, failures: dict[str, str]) -> tuple[list[Found], list[Header]]:
-    def work(row: int) -> Header | str:
-        try:
-            return read_header(path / layout.files[row].path)
-        except UndecodableError as error:
-            return str(error)
-
+def _with_headers(
+    path: Path, layout: Layout, failures: dict[str, str], cache: Path | None
+) -> tuple[list[Found], list[Header]]:
+    read = read_headers(path, [found.path for found in layout.files], cache)
     files, headers = [], []
-    for found, header in zip(layout.files, map_files(work, len(layout.files)), strict=True):
+    for found, header in zip(layout.files, read, strict=True):
         if isinstance(header, str):
             failures[found.path] = header
         else:
@@ -86,7 +117,7 @@ def _with_headers(path: Path, layout: Layout, failures: dict[str, str]) -> tuple
     return files, headers
 
 
-def _stop_if_strict(strict: bool, failures: dict[str, str]) -> None:
+def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
     if strict and failures:
         path, why = next(iter(failures.items()))
         raise DataError(
@@ -120,7 +151,7 @@ def _held_out_last(
     return moved, [headers[row] for row in order]
 
 
-def _check_enough(path: Path, layout: Layout, kept: Sequence[Found], failures: dict[str, str]) -> None:
+def _check_enough(path: Path, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
     where = show(str(path))
     shape = f"{where}/CLASS/picture.jpg"
     if not layout.files and not failures:
@@ -207,7 +238,7 @@ def _check_ids(files: Sequence[Found]) -> None:
             raise DataError(f"{show(found.path)} and {show(other)} get the same id; rename one of them")
 
 
-def _notes(layout: Layout, kept: Sequence[Found], failures: dict[str, str], held_out: float) -> list[str]:
+def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str], held_out: float) -> list[str]:
     notes = list(layout.notes)
     if failures:
         named = [f"{show(path)} ({why})" for path, why in failures.items()]

@@ -1,23 +1,29 @@
-"""Decode many files into one uint8 array: in memory, or in a memory-mapped file of the cache if it is large."""
+"""Decode many files into one uint8 array: in memory, or in a memory-mapped file of the cache, called a pack.
+
+A pack is made when the array is large, or when it is asked for (`maskcon pack`); once there it is used whatever its
+size. It is a folder that is written under another name, synced and renamed, so a kill or a full disk leaves no half of
+it; what a killed process left is removed by the next one that packs. Its name holds a fingerprint of the files.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.errors import DataError
-from maskcon.locations import cache_root
+from maskcon.errors import DataError, UsageError
+from maskcon.locations import cache_root, has_folder
+from maskcon.sources.cache_folder import files_key, place_key, sync_folder
+from maskcon.sources.contract import Dataset
 from maskcon.sources.decode import UndecodableError, decode, picture_bombs_refused
 from maskcon.turns import one_at_a_time
 
@@ -27,8 +33,33 @@ Result = TypeVar("Result")
 PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 128  # files handed to the threads at a time, and between two calls of `progress`
 MAX_THREADS = 8
-FORMAT_VERSION = 1
-SCRATCH_PREFIX = "packing-"
+FORMAT_VERSION = 2
+SCRATCH = "packing-"
+IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
+
+
+@dataclass(frozen=True)
+class PackJob:
+    """Pictures to be decoded: root/path for each path, onto a canvas of side x side.
+
+    name tells the packs of one folder apart, such as the two splits of a data set; cache is where packs live, None
+    where nobody knows a place for them, and only those who need one are refused.
+    """
+
+    name: str
+    root: Path
+    paths: tuple[str, ...]
+    side: int
+    channels: int
+    cache: Path | None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return (len(self.paths), self.channels, self.side, self.side)
+
+    @property
+    def size_bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -36,34 +67,76 @@ class Packed:
     """The pictures that could be read, in the order of the files.
 
     images: [M, C, S, S]; sizes: [M, 2] valid (height, width); kept: [M] their places in the list of files;
-    failures: place in the list -> why that file was left out.
+    failures: place in the list -> why that file was left out; folder: the pack that they lie in, if in one.
     """
 
     images: NDArray[np.uint8]
     sizes: NDArray[np.int32]
     kept: NDArray[np.int64]
     failures: dict[int, str]
+    folder: Path | None = None
 
 
-def pack(
-    root: Path,
-    paths: Sequence[str],
-    *,
-    side: int,
-    channels: int,
-    cache: Path | None = None,
-    progress: Progress | None = None,
-) -> Packed:
-    """Decode root/path for each path onto a canvas of side x side.
+class PicturePlan(Protocol):
+    """A data set made of picture files, before they are decoded, and what becomes of it with them."""
 
-    cache: where a pack too large for memory is kept, by default in the user's cache.
-    """
-    shape = (len(paths), channels, side, side)
-    if int(np.prod(shape, dtype=np.int64)) <= PACK_ABOVE_BYTES:
-        return _fill(np.zeros(shape, dtype=np.uint8), root, paths, progress)
-    folder = (cache or cache_root() / "packed") / _fingerprint(root, paths, side, channels)
-    stored = _read_stored(folder, shape)
-    return stored if stored is not None else _write_stored(folder, shape, root, paths, progress)
+    @property
+    def job(self) -> PackJob: ...
+
+    @property
+    def picture_count(self) -> int:
+        """Pictures in all, those included that cannot be read."""
+        ...
+
+    def dataset(self, packed: Packed) -> Dataset: ...
+
+
+def pack(job: PackJob, progress: Progress | None = None) -> Packed:
+    """Decode the pictures, unless there is a pack of them; a large array goes into one."""
+    stored = find_pack(job)
+    if stored is not None:
+        return stored
+    if job.size_bytes <= PACK_ABOVE_BYTES:
+        return _fill(np.zeros(job.shape, dtype=np.uint8), job, progress)
+    return make_pack(job, progress)
+
+
+def find_pack(job: PackJob) -> Packed | None:
+    """The pack of these files as they are now; looks at their sizes and times only."""
+    if job.cache is None or not has_folder(job.cache):
+        return None
+    return _read(_pack_folder(job.cache, job), job)
+
+
+def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
+    """Decode the pictures into a pack, whatever its size. An older pack of the same name and folder goes."""
+    cache = job.cache or _packs_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(cache) as alone:
+            target = _pack_folder(cache, job)
+            packed = _read(target, job)  # another process may have made it while this one waited
+            if packed is None:
+                _remove_old(target, partial=alone)
+                _write(target, job, progress)
+                packed = _read(target, job)
+    except OSError as error:
+        raise DataError(f"cannot keep the decoded images in {cache}: {error.strerror or error}") from error
+    if packed is None:
+        raise DataError(f"the decoded images in {target} cannot be read back; delete them and try again")
+    return packed
+
+
+def usual_cache() -> Path | None:
+    """The folder of packs in the user's cache; None where no home is known."""
+    try:
+        return _packs_folder()
+    except UsageError:
+        return None
+
+
+def _packs_folder() -> Path:
+    return cache_root() / "packed"
 
 
 def map_files(work: Callable[[int], Result], count: int, progress: Progress | None = None) -> list[Result]:
@@ -78,21 +151,19 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
     return results
 
 
-def _fill(images: NDArray[np.uint8], root: Path, paths: Sequence[str], progress: Progress | None) -> Packed:
-    _, channels, side, _ = images.shape
-
+def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
     def work(row: int) -> tuple[int, int] | str:
         try:
-            pixels = decode(root / paths[row], side, channels)
+            pixels = decode(job.root / job.paths[row], job.side, job.channels)
         except UndecodableError as error:
             return str(error)
         _, height, width = pixels.shape
         images[row, :, :height, :width] = pixels
         return height, width
 
-    outcome = map_files(work, len(paths), progress)
+    outcome = map_files(work, len(job.paths), progress)
     failures = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
-    kept = np.array([row for row in range(len(paths)) if row not in failures], dtype=np.int64)
+    kept = np.array([row for row in range(len(job.paths)) if row not in failures], dtype=np.int64)
     sizes = np.array([found for found in outcome if not isinstance(found, str)], dtype=np.int32).reshape(
         -1, 2
     )
@@ -105,81 +176,66 @@ def _fill(images: NDArray[np.uint8], root: Path, paths: Sequence[str], progress:
     return Packed(images[: len(kept)], sizes, kept, failures)
 
 
-def _fingerprint(root: Path, paths: Sequence[str], side: int, channels: int) -> str:
-    """Changes when a file is added, removed, replaced or touched, or when the canvas does."""
-    digest = hashlib.sha256(
-        f"{FORMAT_VERSION};{root.resolve()};{side};{channels};".encode(errors="surrogateescape")
-    )
-    for path in paths:
-        try:
-            status = (root / path).stat()
-            state = f"{status.st_size};{status.st_mtime_ns}"
-        except OSError:
-            state = "gone"  # since its header was read; decoding it will say so
-        digest.update(os.fsencode(path) + f"\0{state};".encode())
-    return digest.hexdigest()[:32]
+def _pack_folder(cache: Path, job: PackJob) -> Path:
+    """Packs of one folder, name and side share the first part, up to the last hyphen."""
+    key = files_key(job.root, job.paths, f"{FORMAT_VERSION};{job.channels};")
+    return cache / f"{job.name}-{job.side}px-{place_key(job.root)}-{key}"
 
 
-def _read_stored(folder: Path, shape: tuple[int, ...]) -> Packed | None:
+def _read(folder: Path, job: PackJob) -> Packed | None:
     try:
-        images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
-        with np.load(folder / "beside.npz", allow_pickle=False) as beside:
+        images = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
+        with np.load(folder / BESIDE, allow_pickle=False) as beside:
             sizes, kept = beside["sizes"], beside["kept"]
             failures = {int(row): why for row, why in json.loads(str(beside["failures"])).items()}
     except Exception:  # numpy and zipfile raise nearly anything on damaged data
         return None  # not there, or damaged: decoded anew
-    if images.shape != shape or images.dtype != np.uint8 or sizes.shape != (len(kept), 2):
+    if images.shape != job.shape or images.dtype != np.uint8 or sizes.shape != (len(kept), 2):
         return None
-    if sorted([*kept.tolist(), *failures]) != list(range(shape[0])):
+    if sorted([*kept.tolist(), *failures]) != list(range(len(job.paths))):
         return None
-    return Packed(images[: len(kept)], sizes, kept, failures)
+    return Packed(images[: len(kept)], sizes, kept, failures, folder)
 
 
-def _write_stored(
-    folder: Path, shape: tuple[int, ...], root: Path, paths: Sequence[str], progress: Progress | None
-) -> Packed:
-    """Decode into a scratch folder that gets its name when it is complete; of several processes, one does."""
-    cache = folder.parent
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(cache) as alone:
-            if alone:
-                for left in cache.glob(f"{SCRATCH_PREFIX}*"):  # by processes that were killed
-                    shutil.rmtree(left, ignore_errors=True)
-            stored = _read_stored(folder, shape)
-            if stored is not None:
-                return stored
-            _check_room(cache, int(np.prod(shape, dtype=np.int64)))
-            with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=cache) as scratch:
-                complete = Path(scratch) / "complete"
-                complete.mkdir()
-                _write(complete, shape, root, paths, progress)
-                shutil.rmtree(folder, ignore_errors=True)  # a damaged one
-                complete.rename(folder)
-    except OSError as error:
-        raise DataError(f"cannot keep the decoded images in {cache}: {error.strerror or error}") from error
-    stored = _read_stored(folder, shape)
-    if stored is None:
-        raise DataError(f"the decoded images in {folder} cannot be read back; delete them and try again")
-    return stored
+def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
+    cache = target.parent
+    _check_space(cache, job)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
+        complete = Path(scratch) / "complete"  # a folder for everyone to read; the one around it is private
+        complete.mkdir()
+        images = np.lib.format.open_memmap(complete / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
+        _reserve(complete / IMAGES)
+        packed = _fill(images, job, progress)
+        images.flush()
+        failures = json.dumps({str(row): why for row, why in packed.failures.items()})
+        np.savez(complete / BESIDE, sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
+        if _pack_folder(cache, job) != target:
+            raise DataError(f"files in {job.root} changed while they were decoded; try again")
+        for name in (IMAGES, BESIDE):
+            with (complete / name).open("r+b") as file:
+                os.fsync(file.fileno())
+        sync_folder(complete)
+        try:
+            complete.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process, where folders cannot be locked, was faster
+                raise
+        sync_folder(cache)
 
 
-def _write(
-    folder: Path, shape: tuple[int, ...], root: Path, paths: Sequence[str], progress: Progress | None
-) -> None:
-    images = np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=shape)
-    _reserve(folder / "images.npy")
-    packed = _fill(images, root, paths, progress)
-    images.flush()
-    failures = json.dumps({str(row): why for row, why in packed.failures.items()})
-    np.savez(folder / "beside.npz", sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
+def _remove_old(target: Path, *, partial: bool) -> None:
+    """Older or damaged packs of this name; what a killed process left, only if nobody can be writing it."""
+    family = target.name.rpartition("-")[0]
+    for path in target.parent.iterdir():
+        if path.name.startswith(f"{family}-") or (partial and path.name.startswith(SCRATCH)):
+            shutil.rmtree(path, ignore_errors=True)  # in use, on systems that forbid to remove such a file
 
 
-def _check_room(cache: Path, size: int) -> None:
+def _check_space(cache: Path, job: PackJob) -> None:
     free = shutil.disk_usage(cache).free
-    if free < size:
+    if free < job.size_bytes:
         raise DataError(
-            f"decoding needs {size / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
+            f"decoding needs {job.size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
             "set XDG_CACHE_HOME to a larger disk, or give a smaller image size"
         )
 

@@ -1,4 +1,4 @@
-"""Read the pickles of the CIFAR files as data: a dictionary of lists, strings, numbers and uint8 arrays.
+"""Read the pickles of CIFAR-like files as data: a dictionary of lists, strings, numbers, uint8 and float arrays.
 
 Python's own unpickler imports and calls what a file names. This reader does neither: it walks the opcodes with a
 stack of its own, knows the four names that numpy arrays are written with (under their old and new module names) by
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,16 +39,22 @@ class _Name:
     meaning: str
 
 
+# element types that arrays may have; the state of a dtype tells the byte order
+ELEMENTS = {"u1": "u1", "uint8": "u1", "|u1": "u1", "f4": "f4", "f8": "f8"}
+BYTE_ORDERS = ("<", ">", "|")
+
+
 @dataclass
 class _Dtype:
     code: str
+    order: str = "<"
 
 
 @dataclass
 class _Array:
     """An array between its creation and the opcode that fills it."""
 
-    value: NDArray[np.uint8] | None = None
+    value: NDArray[Any] | None = None
 
 
 class _Mark:
@@ -60,28 +66,45 @@ class _RefusedError(Exception):
 
 
 def load_pickle(path: Path) -> dict[str, Any]:
-    """The dictionary in a CIFAR-style pickle; keys as text, uint8 arrays as numpy, byte strings as Latin-1 text.
+    """The dictionary in a CIFAR-style pickle; keys as text, arrays as numpy, byte strings as Latin-1 text.
+
+    An array is a view of the bytes as they were read, so a file costs its own size in memory, once.
 
     >>> load_pickle(Path("cifar-10-batches-py/data_batch_1"))["data"].shape  # doctest: +SKIP
     (10000, 3072)
     """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise CorruptFileError(f"{path}: larger than {MAX_FILE_BYTES} bytes; not a CIFAR file")
-        data = path.read_bytes()
+            raise CorruptFileError(f"{path}: larger than {MAX_FILE_BYTES} bytes; not a CIFAR-like file")
+        with path.open("rb") as file:
+            return _load(_Reader(file, path.stat().st_size))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        return loads(data)
     except _RefusedError as error:
         raise CorruptFileError(f"{path}: {error}; nothing of it was used or run") from error
 
 
-def loads(data: bytes) -> dict[str, Any]:
-    """As `load_pickle`, from bytes; raises a private error that the caller turns into one naming the file."""
+class _Reader:
+    """A file that never asks for more than it holds, whatever length an opcode claims."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self.file = file
+        self.size = size
+
+    def read(self, count: int) -> bytes:
+        return self.file.read(min(count, self.size))
+
+    def readline(self) -> bytes:
+        return self.file.readline()
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+def _load(source: _Reader) -> dict[str, Any]:
     machine = _Machine()
     try:
-        for opcode, argument, position in pickletools.genops(data):
+        for opcode, argument, position in pickletools.genops(source):  # type: ignore[arg-type]
             handler = _HANDLERS.get(opcode.name)
             if handler is None:
                 raise _RefusedError(f"opcode {opcode.name} at byte {position} is not allowed in a data file")
@@ -220,24 +243,26 @@ def _build(machine: _Machine, _: Any) -> None:
     target = machine.stack[-1]
     if isinstance(target, _Array) and type(state) is tuple and len(state) == 5:
         target.value = _array_of(machine, state)
-    elif not (isinstance(target, _Dtype) and type(state) is tuple):
-        # the state of a dtype (byte order, alignment) says nothing more about single bytes
+    elif isinstance(target, _Dtype) and type(state) is tuple and len(state) > 1 and state[1] in BYTE_ORDERS:
+        target.order = state[1]
+    else:
         raise _RefusedError(f"it sets the state of a {type(target).__name__.strip('_')}")
 
 
-def _array_of(machine: _Machine, state: tuple[Any, ...]) -> NDArray[np.uint8]:
+def _array_of(machine: _Machine, state: tuple[Any, ...]) -> NDArray[Any]:
     _, shape, dtype, fortran, content = state
-    if not isinstance(dtype, _Dtype) or dtype.code not in ("u1", "uint8", "|u1"):
+    if not isinstance(dtype, _Dtype) or dtype.code not in ELEMENTS:
         code = dtype.code if isinstance(dtype, _Dtype) else type(dtype).__name__
-        raise _RefusedError(f"an array of type {code[:MAX_TEXT]!r}, where bytes (u1) are expected")
+        raise _RefusedError(f"an array of type {code[:MAX_TEXT]!r}, where bytes (u1) or floats are expected")
+    element = np.dtype(dtype.order + ELEMENTS[dtype.code])
     content = machine.to_bytes(content) if type(content) is str else content
     if type(content) is not bytes or type(shape) is not tuple or any(type(side) is not int for side in shape):
         raise _RefusedError("an array without a shape or without bytes")
     if len(shape) > MAX_DIMENSIONS:
         raise _RefusedError(f"an array of {len(shape)} dimensions")
-    if any(side < 0 for side in shape) or prod(shape) != len(content):
+    if any(side < 0 for side in shape) or prod(shape) * element.itemsize != len(content):
         raise _RefusedError(f"an array of shape {shape} with {len(content)} bytes")
-    return np.frombuffer(content, dtype=np.uint8).reshape(shape, order="F" if fortran else "C")
+    return np.frombuffer(content, dtype=element).reshape(shape, order="F" if fortran else "C")
 
 
 def _top(machine: _Machine, kind: type) -> Any:

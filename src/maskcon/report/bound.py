@@ -1,0 +1,254 @@
+"""d_z of theorem 1 over tau, drawn above recall@1 over tau, and as a table: does the one choose what the other does?"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from maskcon.errors import UsageError
+from maskcon.report.axes import FONT_POINTS, HEIGHT_INCHES, WIDTH_INCHES, dress, label_ends
+from maskcon.report.palette import INK, PALE, series_looks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Values = Mapping[float, Sequence[float]]  # tau -> one value a run
+NO_RUNS: Values = MappingProxyType({})
+
+LINES = {"grafit": ("Grafit", (0, (5, 2))), "selfcon": ("SelfCon", (0, (1, 1.5)))}  # title, dashes
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """d_z of one method with its w and tau, None where it has none."""
+
+    method: str
+    w: float | None
+    tau: float | None
+    d_z: float  # rows divided by their sums, as the loss sees them
+    d_z_own_key: float  # own key 1, as the equations write relations
+
+
+@dataclass(frozen=True)
+class BestTaus:
+    """The taus with the smallest d_z and the one with the largest mean recall@1; the smaller tau of a tie."""
+
+    by_d_z: float  # on the keys of one run
+    by_d_z_own_key: float  # the same in units of the own key
+    by_d_z_of_runs: float | None  # of each run on its own keys
+    by_recall: float | None
+
+    def sentence(self) -> str:
+        """What was found, in one line.
+
+        >>> BestTaus(0.5, 0.2, None, 0.05).sentence()
+        'best tau by d_z: 0.5, in units of the own key 0.2; by recall@1: 0.05, which neither chooses'
+        """
+        text = f"best tau by d_z: {self.by_d_z:g}, in units of the own key {self.by_d_z_own_key:g}"
+        if self.by_d_z_of_runs is not None:
+            text += f", of each run on its own keys {self.by_d_z_of_runs:g}"
+        if self.by_recall is None:
+            return text
+        chosen = {
+            (True, True): "which both choose",
+            (True, False): "which the first chooses",
+            (False, True): "which the second chooses",
+            (False, False): "which neither chooses",
+        }[self.by_d_z == self.by_recall, self.by_d_z_own_key == self.by_recall]
+        return f"{text}; by recall@1: {self.by_recall:g}, {chosen}"
+
+
+def best_taus(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> BestTaus:
+    """Best tau by d_z and by recall. With runs at several taus, d_z chooses among those only, as recall must."""
+    curve = _curve(rows)
+    if len(recalls) > 1 and set(recalls) <= set(curve):
+        curve = {tau: row for tau, row in curve.items() if tau in recalls}
+    return BestTaus(
+        _smallest({tau: row.d_z for tau, row in curve.items()}),
+        _smallest({tau: row.d_z_own_key for tau, row in curve.items()}),
+        _smallest(_means(own)) if own else None,
+        _smallest({tau: -share for tau, share in _means(recalls).items()}) if recalls else None,
+    )
+
+
+def draw(
+    rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS, *, title: str = ""
+) -> Figure:
+    """d_z of MaskCon over tau with Grafit and SelfCon as lines across, in both units; below, recall@1 over tau.
+
+    The best tau of each panel is starred: the best of those that were trained, where several were.
+
+    Args:
+        rows: from `maskcon.reproduce.bound.bound_over_tau`.
+        recalls: recall@1 (fractions) of runs trained at each tau; empty leaves the lowest panel out.
+        own: d_z of those runs, each on its own keys; drawn as rings.
+
+    The steps of the horizontal axis are equal, whatever the taus: 0 and infinity have no place on a scale.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    taus = sorted({*_curve(rows), *recalls, *own})
+    panels = 3 if recalls else 2
+    height = HEIGHT_INCHES * 0.72 * panels
+    figure = Figure(figsize=(WIDTH_INCHES, height))
+    FigureCanvasAgg(figure)
+    upper, middle, *lower = figure.subplots(panels, 1, sharex=True)
+    figure.subplots_adjust(
+        left=0.12, top=1 - (0.3 if title else 0.1) / height, bottom=0.45 / height, hspace=0.1
+    )
+    best = best_taus(rows, recalls, own)
+    dress(upper, title, "", "d_z")
+    _draw_distances(upper, rows, taus, best.by_d_z, "d_z")
+    if own:
+        _draw_rings(upper, own, taus)
+    dress(middle, "", "", "d_z, own key = 1")
+    _draw_distances(middle, rows, taus, best.by_d_z_own_key, "d_z_own_key")
+    for axes in lower:
+        dress(axes, "", "", "recall@1, %")
+        _draw_recalls(axes, recalls, taus, best)
+    last = lower[0] if lower else middle
+    last.set_xlabel("tau", fontsize=FONT_POINTS, color=INK)
+    last.set_xticks(range(len(taus)), [_shown_tau(tau) for tau in taus])
+    last.set_xlim(-0.35, len(taus) - 0.65)
+    return figure
+
+
+def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> str:
+    """The numbers of the figure: a line a method and tau; recall and own d_z are means over runs."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(
+        ["method", "w", "tau", "d_z", "d_z_own_key_1", "d_z_of_runs", "recall_at_1", "recall_at_1_sd", "runs"]
+    )
+    for row in rows:
+        shares = recalls.get(row.tau, ()) if row.method == "maskcon" and row.tau is not None else ()
+        theirs = own.get(row.tau, ()) if row.method == "maskcon" and row.tau is not None else ()
+        writer.writerow(
+            [
+                row.method,
+                "" if row.w is None else f"{row.w:g}",
+                "" if row.tau is None else f"{row.tau:g}",
+                f"{row.d_z:.6f}",
+                f"{row.d_z_own_key:.6f}",
+                f"{statistics.fmean(theirs):.6f}" if theirs else "",
+                f"{statistics.fmean(shares):.6f}" if shares else "",
+                f"{statistics.stdev(shares):.6f}" if len(shares) > 1 else "",
+                len(shares) or "",
+            ]
+        )
+    return stream.getvalue()
+
+
+def _draw_distances(
+    axes: Axes, rows: Sequence[BoundRow], taus: Sequence[float], best: float, field: str
+) -> None:
+    """MaskCon's curve with its star, the other methods across, names at the ends."""
+    curve = {tau: getattr(row, field) for tau, row in _curve(rows).items()}
+    colour, marker = series_looks(["MaskCon"])["MaskCon"]
+    places = [taus.index(tau) for tau in curve]
+    axes.plot(places, list(curve.values()), color=colour, marker=marker, markersize=4, linewidth=1.6)
+    _mark(axes, taus.index(best), curve[best], colour)
+    ends = [(curve[max(curve)], "MaskCon", colour)]
+    for row in rows:
+        if row.method in LINES:
+            title, dashes = LINES[row.method]
+            line_colour, _ = series_looks([title])[title]
+            value = getattr(row, field)
+            axes.axhline(value, color=line_colour, linewidth=1.4, linestyle=dashes)
+            ends.append((value, title if row.w is None else f"{title}, w = {row.w:g}", line_colour))
+    label_ends(axes, ends)
+
+
+def _draw_rings(axes: Axes, own: Values, taus: Sequence[float]) -> None:
+    """d_z of the runs themselves, and what the rings mean."""
+    for number, (tau, values) in enumerate(own.items()):
+        axes.plot(
+            [taus.index(tau)] * len(values),
+            values,
+            linestyle="none",
+            marker="o",
+            markersize=9,
+            markerfacecolor="none",
+            markeredgecolor=INK,
+            zorder=6,
+            label="trained at this tau: on its own keys" if number == 0 else None,
+        )
+    axes.legend(
+        loc="upper right",
+        bbox_to_anchor=(1.0, 0.9),  # under the line of SelfCon
+        fontsize=FONT_POINTS - 1,
+        frameon=False,
+        labelcolor=INK,
+        handletextpad=0.2,
+    )
+
+
+def _draw_recalls(axes: Axes, recalls: Values, taus: Sequence[float], best: BestTaus) -> None:
+    """Mean recall@1 with one sample standard deviation, a star, and what d_z would have chosen instead."""
+    ordered = sorted(recalls)
+    means = [100 * statistics.fmean(recalls[tau]) for tau in ordered]
+    spreads = [100 * statistics.stdev(recalls[tau]) if len(recalls[tau]) > 1 else 0.0 for tau in ordered]
+    colour, marker = series_looks(["MaskCon"])["MaskCon"]
+    axes.errorbar(
+        [taus.index(tau) for tau in ordered],
+        means,
+        yerr=spreads if any(spreads) else None,
+        color=colour,
+        marker=marker,
+        markersize=4,
+        linewidth=1.6,
+        capsize=2,
+    )
+    assert best.by_recall is not None  # there are recalls
+    _mark(axes, taus.index(best.by_recall), means[ordered.index(best.by_recall)], colour)
+    choices: dict[float, list[str]] = {}
+    for tau, name in ((best.by_d_z, "d_z"), (best.by_d_z_own_key, "d_z, own key = 1")):
+        if tau != best.by_recall:
+            choices.setdefault(tau, []).append(name)
+    for number, (tau, names) in enumerate(choices.items()):
+        place = taus.index(tau)
+        on_the_left = place >= len(taus) / 2  # where there is room for the words
+        axes.axvline(place, color=PALE, linewidth=1.2, linestyle=(0, (2, 2)))
+        axes.annotate(
+            f"smallest {' and '.join(names)}",
+            (place, 0.05 + 0.12 * number),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3 if on_the_left else 3, 0),
+            textcoords="offset points",
+            ha="right" if on_the_left else "left",
+            fontsize=FONT_POINTS - 1,
+            color=INK,
+        )
+
+
+def _mark(axes: Axes, place: int, value: float, colour: str) -> None:
+    """A star for the best one; its dark rim is seen without colour."""
+    axes.plot([place], [value], marker="*", markersize=13, color=colour, markeredgecolor=INK, zorder=5)
+
+
+def _curve(rows: Sequence[BoundRow]) -> dict[float, BoundRow]:
+    """MaskCon's rows by tau, ascending."""
+    curve = {row.tau: row for row in rows if row.method == "maskcon" and row.tau is not None}
+    if not curve:
+        raise UsageError("there is no row of MaskCon to draw over tau")
+    return dict(sorted(curve.items()))
+
+
+def _means(values: Values) -> dict[float, float]:
+    return {tau: statistics.fmean(given) for tau, given in values.items()}
+
+
+def _smallest(values: Mapping[float, float]) -> float:
+    return min(sorted(values), key=lambda tau: values[tau])
+
+
+def _shown_tau(tau: float) -> str:
+    return "∞" if tau == math.inf else f"{tau:g}"

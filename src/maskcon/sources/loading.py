@@ -1,0 +1,184 @@
+"""A data set by name or by path: loaded, or prepared so that loading it needs no decoding."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from maskcon.download import Progress as DownloadProgress
+from maskcon.errors import UsageError, unknown
+from maskcon.locations import data_root
+from maskcon.sources.contract import Dataset, Variant
+from maskcon.sources.folder import plan_folder
+from maskcon.sources.known import SOURCES
+from maskcon.sources.listed import plan_listing
+from maskcon.sources.pack import PicturePlan, Progress, find_pack, make_pack, pack
+from maskcon.sources.source import ArraySource, PictureSource
+
+
+def load(
+    name_or_path: str,
+    *,
+    root: Path | None = None,
+    variant: Variant = "paper",
+    image_size: int | None = None,
+    download: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
+    """The data set of this name (see `catalogue`), or the folder of pictures at this path.
+
+    root: where named data sets live; default $MASKCON_DATA, else the user's cache
+    variant: labels as in the paper's text or as in its authors' code, where the two differ
+    image_size: side of the canvas, for folders and data sets of photographs; see `load_folder`
+    download: fetch a named data set that is not here yet
+    strict: a picture that cannot be read is an error, not left out
+    progress: called as progress(done, in all), in files decoded or in bytes downloaded
+
+    A name goes before a folder of the same name in the current directory; write "./cifar10" for the folder.
+    """
+    if variant not in get_args(Variant):
+        raise unknown("variant", variant, get_args(Variant))
+    source = SOURCES.get(name_or_path)
+    fetching = _with_known_total(progress)
+    if isinstance(source, ArraySource):
+        _refuse_size(source, image_size)
+        return source.load(data_root(root), variant=variant, download=download, progress=fetching)
+    plan = _plan(name_or_path, root, variant, image_size, download, strict, fetching)
+    return plan.dataset(pack(plan.job, progress))
+
+
+def takes_image_size(name_or_path: str) -> bool:
+    """Are these pictures of many sizes, for which a canvas can be chosen?
+
+    >>> takes_image_size("cifar10"), takes_image_size("cars196"), takes_image_size("./my_pictures")
+    (False, True, True)
+    """
+    return not isinstance(SOURCES.get(name_or_path), ArraySource)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` made or found: the data, and where they lie decoded.
+
+    place: folder of the pack or of the conversion; None if the set comes as arrays, and needs neither
+    left_out: pictures that could not be read
+    was_there: nothing had to be made; otherwise it took so many seconds
+    """
+
+    data: Dataset | None
+    place: Path | None
+    size_bytes: int
+    left_out: int
+    was_there: bool
+    seconds: float = 0.0
+
+
+def prepare(
+    name_or_path: str,
+    *,
+    root: Path | None = None,
+    image_size: int | None = None,
+    download: bool = False,
+    strict: bool = False,
+    fetching: DownloadProgress | None = None,
+    decoding: Progress | None = None,
+) -> Prepared:
+    """Decode pictures once into a memory-mapped file that `load` with the same arguments finds, whatever its size.
+
+    fetching is called in bytes while an archive is downloaded, decoding in files while they are decoded or converted.
+    """
+    source = SOURCES.get(name_or_path)
+    if isinstance(source, ArraySource):
+        _refuse_size(source, image_size)
+        if not source.converted:
+            return Prepared(None, None, 0, 0, was_there=True)
+        return _converted(source, root, download, decoding)
+    plan = _plan(name_or_path, root, "paper", image_size, download, strict, fetching)
+    found = find_pack(plan.job)
+    begun = time.monotonic()
+    packed = make_pack(plan.job, decoding) if found is None else found
+    seconds = time.monotonic() - begun
+    place = packed.folder
+    return Prepared(
+        data=plan.dataset(packed),
+        place=place,
+        size_bytes=_size(place),
+        left_out=plan.picture_count - len(packed.kept),
+        was_there=found is not None,
+        seconds=seconds,
+    )
+
+
+def _converted(source: ArraySource, root: Path | None, download: bool, decoding: Progress | None) -> Prepared:
+    calls = 0
+
+    def counted(done: int, total: int | None) -> None:
+        nonlocal calls
+        calls += 1
+        if decoding is not None:
+            decoding(done, total or done)
+
+    begun = time.monotonic()
+    data = source.load(data_root(root), variant="paper", download=download, progress=counted)
+    seconds = time.monotonic() - begun
+    images = data.train.images
+    place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
+    made = calls > 0  # a conversion reports each file it has read
+    return Prepared(data, place, _size(place), 0, was_there=not made, seconds=seconds)
+
+
+def _size(folder: Path | None) -> int:
+    return 0 if folder is None else sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _plan(
+    name_or_path: str,
+    root: Path | None,
+    variant: Variant,
+    image_size: int | None,
+    download: bool,
+    strict: bool,
+    fetching: DownloadProgress | None,
+) -> PicturePlan:
+    source = SOURCES.get(name_or_path)
+    if isinstance(source, PictureSource):
+        listing = source.listing(data_root(root), variant=variant, download=download, progress=fetching)
+        return plan_listing(listing, image_size=image_size, strict=strict)
+    return plan_folder(_existing_folder(name_or_path), image_size=image_size, strict=strict)
+
+
+def _refuse_size(source: ArraySource, image_size: int | None) -> None:
+    if image_size is not None:
+        large = [name for name, other in SOURCES.items() if isinstance(other, PictureSource)]
+        raise UsageError(
+            f"image_size={image_size} is for folders of pictures and for {', '.join(large)}; "
+            f"{source.info.name!r} has images of {source.info.image}"
+        )
+
+
+def _with_known_total(progress: Progress | None) -> DownloadProgress | None:
+    """A server may not say how much is to come; then what came so far counts as all."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(done, total or done)
+
+
+def _existing_folder(name_or_path: str) -> Path:
+    looks_like_path = os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", "..", "~")
+    try:
+        path = Path(name_or_path).expanduser()
+        if looks_like_path or (name_or_path and path.exists()):
+            return path
+    except OSError as error:
+        raise UsageError(f"cannot read {name_or_path!r}: {error.strerror or error}") from error
+    except RuntimeError as error:
+        raise UsageError(f"cannot read {name_or_path!r}: there is no such user") from error
+    raise UsageError(
+        f"{unknown('data set', name_or_path, SOURCES)}; the path of a folder of images may be given too"
+    )
