@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ import yaml
 from maskcon.config import RunConfig, parse_override
 from maskcon.errors import CorruptFileError, UsageError
 from maskcon.methods import all_methods
-from maskcon.presets import METHOD_SETTINGS, PRESETS, resolve
+from maskcon.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, resolve
 
 
 def test_reference_differs_from_paper_exactly_where_the_code_differs_from_the_text():
@@ -26,7 +27,7 @@ def test_paper_preset_has_the_values_of_the_text():
     config = resolve("cifar100", method="maskcon", preset="paper", overrides={}).config
     assert (config.epochs, config.batch_size, config.learning_rate, config.momentum) == (200, 128, 0.02, 0.9)
     assert (config.weight_decay, config.bank_size, config.projector_hidden) == (5e-4, 8192, 512)
-    assert (config.projection_dim, config.contrast_temperature, config.w, config.tau) == (128, 0.1, 1.0, 0.1)
+    assert (config.projection_dim, config.contrast_temperature, config.w, config.tau) == (128, 0.1, 1.0, 0.05)
     assert (config.backbone, config.relation_warmup_epochs) == ("resnet18", 0)
 
 
@@ -36,7 +37,10 @@ def test_every_preset_resolves_for_every_method_with_a_reason_for_each_value(pre
         resolved = resolve("embedded", method=method.name, preset=preset, overrides={"epochs": 7})
         assert resolved.config.epochs == 7
         assert resolved.reasons["epochs"] == "given"
-        assert set(PRESETS[preset]) <= set(resolved.reasons)
+        assert set(RunConfig.known_keys()) == set(resolved.reasons)
+        assert all(
+            re.match(r"paper|published code|ours|for |given|the ", r) for r in resolved.reasons.values()
+        )
 
 
 def test_settings_of_methods_name_known_methods_and_settings():
@@ -45,6 +49,64 @@ def test_settings_of_methods_name_known_methods_and_settings():
         assert set(methods) <= names
         for settings in methods.values():
             assert set(settings) <= set(RunConfig.known_keys())
+
+
+@pytest.mark.parametrize(
+    ("source", "grafit", "coins", "maskcon"),
+    [
+        ("cifartoy-good", 0.5, 0.8, (1.0, 0.05)),
+        ("cifartoy-bad", 0.8, 0.8, (1.0, 0.05)),
+        ("cifar100", 0.8, 0.5, (1.0, 0.05)),
+        ("imagenet32", 0.8, 0.8, (1.0, 0.1)),  # not in the paper: section 4.1's advice
+        ("sop-split1", 0.8, 0.5, (0.8, 0.1)),
+        ("sop-split2", 0.8, 0.2, (0.5, 0.05)),
+        ("cars196", 1.0, 1.0, (1.0, 0.1)),
+    ],
+)
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+def test_w_and_tau_are_the_papers_for_the_data_set(preset, source, grafit, coins, maskcon):
+    settled = {
+        method: resolve(source, method=method, preset=preset, overrides={})
+        for method in ("grafit", "coins", "maskcon")
+    }
+    assert settled["grafit"].config.w == grafit
+    assert settled["coins"].config.w == coins
+    assert (settled["maskcon"].config.w, settled["maskcon"].config.tau) == maskcon
+    assert all("paper" in resolved.reasons["w"] for resolved in settled.values())
+
+
+def test_the_cpu_preset_keeps_what_validation_chose_on_every_data_set():
+    for source in ("embedded", "cifar100", "sop-split2", "photos/of/mine"):
+        config = resolve(source, method="maskcon", preset="cpu", overrides={}).config
+        assert (config.w, config.tau, config.learning_rate, config.epochs) == (1.0, 0.05, 0.2, 30)
+
+
+@pytest.mark.parametrize(
+    ("preset", "bank", "weights"), [("paper", 8192, None), ("reference", 16384, "imagenet")]
+)
+def test_imagenet_has_its_own_epochs_batch_and_bank(preset, bank, weights):
+    resolved = resolve("imagenet32", method="maskcon", preset=preset, overrides={})
+    config = resolved.config
+    assert (config.epochs, config.batch_size, config.bank_size, config.weights) == (100, 256, bank, weights)
+    assert config.normalise == "imagenet"
+    assert "ImageNet" in resolved.reasons["epochs"]
+
+
+@pytest.mark.parametrize("preset", ["paper", "reference"])
+def test_pictures_larger_than_cifars_are_normalised_as_imagenet(preset):
+    normalise = {
+        source: resolve(source, method="selfcon", preset=preset, overrides={}).config.normalise
+        for source in ("cifar100", "cifartoy-bad", "imagenet32", "sop-split1", "sop-split2", "cars196")
+    }
+    assert [name for name, value in normalise.items() if value == "dataset"] == ["cifar100", "cifartoy-bad"]
+
+
+def test_values_of_a_data_set_name_known_settings_and_give_way_to_the_user():
+    for sources in SOURCE_SETTINGS.values():
+        for settings in sources.values():
+            assert set(settings) <= set(RunConfig.known_keys())
+    given = resolve("imagenet32", method="maskcon", preset="paper", overrides={"epochs": 3, "w": 0.3})
+    assert (given.config.epochs, given.config.w, given.reasons["w"]) == (3, 0.3, "given")
 
 
 @pytest.mark.parametrize("key", ["source", "method", "preset"])

@@ -2,6 +2,7 @@
 
 `paper` follows the paper's text, `reference` its authors' published code wherever the two differ, and `cpu`
 is ours, sized for two cores; what it sets for each method was chosen on validation data (docs/results.md).
+Some values go by data set (`SOURCE_SETTINGS`), or by data set and method (`method_settings`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from maskcon.config import RunConfig
 from maskcon.errors import UsageError, unknown
+from maskcon.report.published import main_rows
 
 Settings = dict[str, tuple[Any, str]]  # key -> value, where it comes from
 
@@ -19,14 +21,23 @@ _TEXT = "paper, appendix A"
 _CODE = "published code"
 _SILENT = "published code; the paper does not say"
 
+_ANY = "ours, where the method has no value of its own"
+_WHOLE = "ours: all of the data"
+
 PAPER: Settings = {
+    "seed": (0, "ours: the paper does not say"),
+    "w": (1.0, _ANY),
+    "tau": (0.1, _ANY),
     "backbone": ("resnet18", "paper, section 4"),
     "width": (64, "paper, section 4"),
     "stem": ("auto", "paper, section 4: 3x3 without pooling for small images"),
+    "norm": ("batch", "paper, section 4: ResNet's own"),
+    "batchnorm": ("local", _SILENT),
     "epochs": (200, _TEXT),
     "batch_size": (128, _TEXT),
     "learning_rate": (0.02, _TEXT),
     "momentum": (0.9, _TEXT),
+    "nesterov": (False, _SILENT),
     "weight_decay": (5e-4, _TEXT),
     "schedule": ("cosine", _TEXT),
     "warmup_epochs": (0.0, _TEXT),
@@ -41,14 +52,24 @@ PAPER: Settings = {
     "key_buffers": ("own", _SILENT),
     "key_batchnorm": ("train", _SILENT),
     "prime_bank": (True, _SILENT),
-    "relation_warmup_epochs": (0.0, "paper: w is constant"),
-    "weights": (None, "the paper does not say"),
-    "source_variant": ("paper", _TEXT),
+    "relation_warmup_epochs": (0.0, "paper, eq. 15: w is constant"),
+    "weights": (None, "ours: random weights; the paper does not say"),
+    "source_variant": ("paper", "paper, section 4.2 (CIFARtoy) and appendix A (Cars196)"),
+    "image_size": (None, "the data's own: 32 for CIFAR and ImageNet32"),
+    "train_limit": (None, _WHOLE),
+    "test_limit": (None, _WHOLE),
+    "evaluate_on": ("test", "paper, section 4"),
+    "validation_fraction": (0.2, "ours: the paper holds nothing out"),
+    "query_view": (None, "paper, appendix A: the strong view of the data's kind"),
+    "key_view": (None, "paper, appendix A: the weak view of the data's kind"),
     "test_resize": ("shorter", _TEXT),
     "normalise": ("dataset", "published code for CIFAR; it takes ImageNet's values for larger pictures"),
     "drop_last": (False, "ours: every image counts; the paper does not say"),
     "eval_every_epochs": (10, _SILENT),
     "eval_when": ("after", "ours: the last model is evaluated"),
+    "track_bound": (False, "ours: theorem 1 is looked at on demand"),
+    "precision": ("32-true", "ours: the paper does not say"),
+    "channels_last": (True, "ours: the layout that is fastest; no change of the result is meant"),
 }
 
 REFERENCE: Settings = {
@@ -83,8 +104,38 @@ CPU: Settings = {
 
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU}
 
-# w and tau of each method where the user gives none. `paper`: section 4.1's advice to start from w = 1,
-# tau = tau0 for MaskCon, and for the others a weight that won on several data sets of appendix B.
+# What goes by data set, on top of the preset.
+_LARGE_PICTURES: Settings = {
+    "image_size": (224, _SILENT),
+    "normalise": ("imagenet", _SILENT),
+}
+_IMAGENET: Settings = {
+    "epochs": (100, f"{_TEXT}, for ImageNet"),
+    "batch_size": (256, f"{_TEXT}, for ImageNet"),
+    "normalise": ("imagenet", _SILENT),
+}
+_PAPER_SOURCES: dict[str, Settings] = {
+    "imagenet32": {**_IMAGENET, "bank_size": (8192, f"{_TEXT}; the published code has 16384")},
+    "sop-split1": _LARGE_PICTURES,
+    "sop-split2": _LARGE_PICTURES,
+    "cars196": _LARGE_PICTURES,
+}
+_FEWER_PIXELS: Settings = {"image_size": (64, _OURS)}
+SOURCE_SETTINGS: dict[str, dict[str, Settings]] = {
+    "paper": _PAPER_SOURCES,
+    "reference": {
+        **_PAPER_SOURCES,
+        "imagenet32": {
+            **_IMAGENET,
+            "bank_size": (16384, _CODE),
+            "weights": ("imagenet", f"{_CODE}; these weights have seen ImageNet's fine labels"),
+        },
+    },
+    "cpu": dict.fromkeys(("sop-split1", "sop-split2", "cars196"), _FEWER_PIXELS),
+}
+
+# What goes by method. `paper` and `reference`, where the paper names nothing for the data set: section 4.1's advice
+# to start from w = 1, tau = tau0 for MaskCon, and for the others a weight that won on several data sets of appendix B.
 METHOD_SETTINGS: dict[str, dict[str, dict[str, float]]] = {
     "paper": {
         "maskcon": {"w": 1.0, "tau": 0.1},
@@ -92,7 +143,7 @@ METHOD_SETTINGS: dict[str, dict[str, dict[str, float]]] = {
         "coins": {"w": 0.8},
         "ascl": {"tau": 0.1},
     },
-    # The best of six settings a method by recall@1 on validation (benchmarks/embedded_table.py).
+    # The best of six settings a method by recall@1 on validation (benchmarks/method_table.py).
     "cpu": {
         "selfcon": {"learning_rate": 0.06, "weight_decay": 1e-4},
         "nnclr": {"learning_rate": 0.12},
@@ -111,6 +162,10 @@ METHOD_REASONS = {
     "reference": "paper, section 4.1 and appendix B",
     "cpu": "ours, chosen on validation data",
 }
+_CHOSEN_IN = {  # where the paper names w and tau of a data set's main table
+    **dict.fromkeys(("sop-split1", "sop-split2", "cars196"), "paper, appendix A, table of hyperparameters"),
+    **dict.fromkeys(("cifartoy-good", "cifartoy-bad", "cifar100"), "paper, appendix B, best row"),
+}
 
 
 @dataclass(frozen=True)
@@ -122,7 +177,7 @@ class Resolved:
 
 
 def resolve(source: str, *, method: str, preset: str, overrides: Mapping[str, Any]) -> Resolved:
-    """Preset, then the method's own values, then what the user says; `overrides` wins.
+    """Preset, then the data set's values, then the method's, then what the user says; `overrides` wins.
 
     >>> resolve("embedded", method="grafit", preset="cpu", overrides={"epochs": 3}).config.epochs
     3
@@ -132,13 +187,30 @@ def resolve(source: str, *, method: str, preset: str, overrides: Mapping[str, An
     for key in ("source", "method", "preset"):
         if key in overrides:
             raise UsageError(f"{key} is not a setting to change: it has an argument of its own")
-    values: dict[str, Any] = {key: value for key, (value, _) in PRESETS[preset].items()}
-    reasons = {key: reason for key, (_, reason) in PRESETS[preset].items()}
-    own = METHOD_SETTINGS[preset].get(method, {})
-    values.update(own)
-    reasons.update(dict.fromkeys(own, f"for {method}: {METHOD_REASONS[preset]}"))
-    values.update(overrides)
-    reasons.update(dict.fromkeys(overrides, "given"))
-    values.update(source=source, method=method, preset=preset)
-    reasons.update(dict.fromkeys(("source", "method", "preset"), "given"))
+    settled: Settings = {
+        **PRESETS[preset],
+        **SOURCE_SETTINGS[preset].get(source, {}),
+        **method_settings(source, method=method, preset=preset),
+        **{key: (value, "given") for key, value in overrides.items()},
+        **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
+    }
+    values = {key: value for key, (value, _) in settled.items()}
+    reasons = {key: reason for key, (_, reason) in settled.items()}
     return Resolved(RunConfig.build(values), reasons)
+
+
+def method_settings(source: str, *, method: str, preset: str) -> Settings:
+    """The method's own values: those of the paper's table for this data set, else the preset's.
+
+    >>> method_settings("sop-split2", method="coins", preset="paper")
+    {'w': (0.2, 'for coins: paper, appendix A, table of hyperparameters')}
+    """
+    own = METHOD_SETTINGS[preset].get(method, {})
+    found: Settings = {key: (value, f"for {method}: {METHOD_REASONS[preset]}") for key, value in own.items()}
+    if preset == "cpu":
+        return found
+    for row in main_rows(source):
+        if row.method == method:
+            reason = f"for {method}: {_CHOSEN_IN.get(source, '')}"
+            found.update({k: (v, reason) for k, v in (("w", row.w), ("tau", row.tau)) if v is not None})
+    return found

@@ -1,0 +1,260 @@
+"""Tables of all methods on one data set: settings chosen on validation, scored on test, three seeds.
+
+    python benchmarks/method_table.py embedded all        # search, then train; goes on where it was stopped
+    python benchmarks/method_table.py embedded search     # every method tries its settings on validation
+    python benchmarks/method_table.py embedded train      # the chosen ones, three seeds, scored on the test images
+
+    python benchmarks/method_table.py cifartoy-good all --images PATH     # PATH/{train,test}/<class>/*.jpg: CIFAR-10
+    python benchmarks/method_table.py cifartoy-bad all --images PATH
+    python benchmarks/method_table.py fashion-mnist all
+
+Validation is a fifth of the training images, held out of training; test labels are read only by the final scores.
+Everything lands under --out: a folder a run, `search.json`, `chosen.json`, `report.html`, `tables/`, `figures/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskcon.comparison import Job, run_jobs
+from maskcon.errors import MaskconError, UsageError, unknown
+from maskcon.report.tables import methods_table
+from maskcon.run_folder import make_writable, read_result
+from maskcon.sources.cifar import TOY_GROUPS
+from maskcon.summary import write_summary
+
+Settings = Mapping[str, float]
+Trials = Mapping[str, Sequence[Settings]]
+
+
+def grid(**choices: Sequence[float]) -> list[dict[str, float]]:
+    """Every combination, as settings.
+
+    >>> grid(w=[0.5], learning_rate=[0.06, 0.2])
+    [{'w': 0.5, 'learning_rate': 0.06}, {'w': 0.5, 'learning_rate': 0.2}]
+    """
+    return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+
+
+RATES = [0.06, 0.2]
+# Six settings a method: no method is searched harder than another.
+EMBEDDED_TRIALS: Trials = {
+    "selfcon": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
+    "nnclr": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
+    "ascl": grid(tau=[0.05, 0.02, 0.01], learning_rate=RATES),  # larger ones give up instances at once
+    "supce": grid(learning_rate=[0.03, 0.06, 0.15], weight_decay=[5e-4, 2e-3]),
+    "supcon": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
+    "grafit": grid(w=[0.2, 0.5, 0.8], learning_rate=RATES),
+    "coins": grid(w=[0.2, 0.5, 0.8], learning_rate=RATES),
+    "maskcon": [
+        {"w": w, "tau": tau, "learning_rate": rate}
+        for (w, tau) in ((1.0, 0.05), (1.0, 0.1), (0.8, 0.05))
+        for rate in RATES
+    ],
+    "supfine": grid(learning_rate=[0.03, 0.06, 0.15], weight_decay=[5e-4, 2e-3]),
+}
+# Two rates for every method; w or tau beside where the method has them.
+PAPER_TRIALS: Trials = {
+    "selfcon": grid(learning_rate=RATES),
+    "nnclr": grid(learning_rate=RATES),
+    "ascl": grid(tau=[0.02], learning_rate=RATES),
+    "supce": grid(learning_rate=RATES),
+    "supcon": grid(learning_rate=RATES),
+    "grafit": grid(w=[0.5, 0.8], learning_rate=RATES),
+    "coins": grid(w=[0.5, 0.8], learning_rate=RATES),
+    "maskcon": grid(w=[1.0], tau=[0.05, 0.1], learning_rate=RATES),
+    "supfine": grid(learning_rate=RATES),
+}
+# What these learn does not depend on the coarse groups: on the second split they are not trained again.
+LABELLED: Trials = {name: PAPER_TRIALS[name] for name in ("supce", "supcon", "grafit", "coins", "maskcon")}
+TAUS = (0.0, 0.02, 0.05, 0.1, 0.5)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table: the data, the settings tried, and the budget."""
+
+    source: str  # a data set by name, or the CIFARtoy split to be laid out as folders
+    trials: Trials
+    epochs: int
+    search_epochs: int
+    eval_every: int
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
+    taus: Sequence[float] = ()  # MaskCon is also trained at each of these, with its chosen w and rate
+    in_search: Mapping[str, Any] = field(default_factory=dict)  # settings of the runs that choose
+
+
+PER_CLASS = {"train": 750, "test": 250}  # pictures of CIFARtoy, of each of the 8 classes
+STUDIES = {
+    "embedded": Study("embedded", EMBEDDED_TRIALS, epochs=30, search_epochs=15, eval_every=3),
+    "cifartoy-good": Study("good", PAPER_TRIALS, 16, 8, 4, {}, TAUS),
+    "cifartoy-bad": Study("bad", LABELLED, 16, 8, 4),
+    "fashion-mnist": Study("fashion-mnist", PAPER_TRIALS, 2, 1, 1, {}, TAUS, {"train_limit": 24_000}),
+}
+
+
+def lay_out(images: Path, split: str, target: Path) -> Path:
+    """A folder of links part/coarse/fine/picture to a part of CIFAR-10, grouped as in the paper's text.
+
+    The pictures are chosen by a hash of their names, so everyone gets the same ones.
+    """
+    for part, count in PER_CLASS.items():
+        for name, classes in zip(("class A", "class B"), TOY_GROUPS["paper", split], strict=True):
+            for fine in classes:
+                files = sorted((images / part / fine).glob("*.*"), key=lambda file: _hash(file.name))
+                if len(files) < count:
+                    raise UsageError(f"{images / part / fine} has {len(files)} pictures; {count} are needed")
+                folder = target / part / name / fine
+                folder.mkdir(parents=True, exist_ok=True)
+                for file in files[:count]:
+                    if not (folder / file.name).is_symlink():
+                        (folder / file.name).symlink_to(file.resolve())
+    return target
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def train_arguments(source: str, method: str, seed: int, settings: Mapping[str, Any]) -> list[str]:
+    """Arguments of `maskcon train`."""
+    pairs = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
+    return [source, "--method", method, "--seed", str(seed), *pairs]
+
+
+def show(jobs: Sequence[Job]) -> None:
+    done = sum(job.share for job in jobs)
+    print(f"\r{done:6.2f} of {len(jobs)} runs done", end="", flush=True)
+
+
+def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once: int) -> None:
+    """Each method's best of its trials by recall@1 on validation; all of them go to `search.json`."""
+    jobs: dict[tuple[str, int], Job] = {}
+    for method in methods:
+        for number, trial in enumerate(study.trials[method]):
+            settings = {**study.fixed, **study.in_search, **trial, "epochs": study.search_epochs}
+            settings |= {"evaluate_on": "validation", "eval_every_epochs": 0}
+            folder = out / "search" / f"{method}-{number}"
+            jobs[method, number] = Job(
+                f"{method} {trial}", folder, train_arguments(source, method, 0, settings)
+            )
+    run_jobs(list(jobs.values()), at_once=at_once, threads=1, watch=show)
+    print()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for (method, number), job in jobs.items():
+        recall = read_result(job.folder)["recall"]["1"]
+        found.setdefault(method, []).append({**study.trials[method][number], "validation_recall@1": recall})
+    write_json(out / "search.json", found)
+    best = {method: max(rows, key=lambda row: row["validation_recall@1"]) for method, rows in found.items()}
+    chosen = {m: {k: v for k, v in row.items() if k != "validation_recall@1"} for m, row in best.items()}
+    write_json(out / "chosen.json", chosen)
+    for method, row in best.items():
+        print(f"{method:8s} {row}")
+
+
+def train(
+    name: str, study: Study, source: str, methods: Sequence[str], out: Path, seeds: int, at_once: int
+) -> None:
+    """The chosen settings on all training images, several seeds, scored on test; table, figures and report."""
+    if not (out / "chosen.json").is_file():
+        raise UsageError(f"{out} has no chosen.json yet; run the stage search first, or all")
+    chosen = json.loads((out / "chosen.json").read_text(encoding="utf-8"))
+    unchosen = [method for method in methods if method not in chosen]
+    if unchosen:
+        raise UsageError(
+            f"{out}/chosen.json has no settings for {', '.join(unchosen)}; run the stage search first"
+        )
+    taus = study.taus if "maskcon" in methods else ()
+    whole = {**study.fixed, "epochs": study.epochs, "eval_every_epochs": study.eval_every}
+    table = [
+        Job(
+            f"{method} {seed}",
+            out / f"{method}-seed{seed}",
+            train_arguments(source, method, seed, {**whole, **chosen[method]}),
+        )
+        for seed in range(seeds)
+        for method in methods
+    ]
+    over_tau = {
+        (tau, seed): Job(
+            f"tau {tau} {seed}",
+            out / f"tau{tau}-seed{seed}",
+            train_arguments(source, "maskcon", seed, {**whole, **chosen["maskcon"], "tau": tau}),
+        )
+        for seed in range(seeds)
+        for tau in taus
+        if tau != chosen["maskcon"]["tau"]  # that one is in the table
+    }
+    run_jobs([*table, *over_tau.values()], at_once=at_once, threads=1, watch=show)
+    print()
+    results = [read_result(job.folder) for job in table]
+    print(methods_table(results).markdown())
+    print(f"CPU minutes a run: at most {max(r['cpu_seconds'] for r in results) / 60:.1f}")
+    for tau in taus:
+        folders = [
+            over_tau[tau, seed].folder if (tau, seed) in over_tau else out / f"maskcon-seed{seed}"
+            for seed in range(seeds)
+        ]
+        recalls = [100 * read_result(folder)["recall"]["1"] for folder in folders]
+        print(f"MaskCon, tau {tau:g}: R@1 " + ", ".join(f"{recall:.2f}" for recall in recalls))
+    command = shlex.join(["python", "benchmarks/method_table.py", *sys.argv[1:]])
+    print(write_summary([job.folder for job in table], out, command=command, title=f"All methods, {name}"))
+
+
+def write_json(path: Path, values: object) -> None:
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("stage", choices=["search", "train", "all"])
+    parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for the CIFARtoy studies")
+    parser.add_argument("--out", type=Path, help="by default runs/STUDY-table")
+    parser.add_argument("--methods", default="all", help="comma-separated; all by default")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    try:
+        carry_out(options)
+    except MaskconError as error:
+        print(f"\n{error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def carry_out(options: argparse.Namespace) -> None:
+    """The stages asked for."""
+    study = STUDIES[options.study]
+    methods = list(study.trials) if options.methods == "all" else options.methods.split(",")
+    for method in methods:
+        if method not in study.trials:
+            raise unknown("method", method, study.trials)
+    out: Path = options.out or Path("runs") / f"{options.study}-table"
+    make_writable(out)
+    source = study.source
+    if source in ("good", "bad"):
+        if options.images is None:
+            raise UsageError(
+                "CIFARtoy as pictures needs --images: CIFAR-10 as train/ and test/, a folder a class"
+            )
+        source = str(lay_out(options.images, source, out / "pictures"))
+    if options.stage in ("search", "all"):
+        search(study, source, methods, out, options.jobs)
+    if options.stage in ("train", "all"):
+        train(options.study, study, source, methods, out, options.seeds, options.jobs)
+
+
+if __name__ == "__main__":
+    main()
