@@ -41,7 +41,7 @@ bench: $(STAMP)  ## speed of the parts, as ratios within one run
 	$(BIN)/python benchmarks/speed.py
 
 results: $(STAMP)  ## the embedded-set table of docs/results.md, from nothing (hours)
-	$(BIN)/python benchmarks/embedded_table.py all
+	$(BIN)/python benchmarks/method_table.py embedded all
 
 clean:  ## remove what was made, but no run
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -217,9 +217,12 @@ def check_command(arguments: list[str]) -> None:
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "--version"):
         return
-    command = group.commands[name]
+    command, rest = group.commands[name], arguments[1:]
+    while hasattr(command, "commands") and rest and rest[0] in command.commands:  # `reproduce table`
+        command, rest = command.commands[rest[0]], rest[1:]
     if not {"-h", "--help"} & set(arguments):
-        context = command.make_context(name, arguments[1:])
+        assert not getattr(command, "commands", None), f"{name} needs one of {list(command.commands)}"
+        context = command.make_context(name, rest)
         for pair in context.params.get("settings") or []:
             assert pair.partition("=")[0] in RunConfig.known_keys(), pair
 
@@ -235,7 +238,14 @@ def test_every_command_in_a_document_parses(document):
 
 @pytest.mark.parametrize(
     "line",
-    ["maskcon trian embedded", "maskcon train", "maskcon train x --tua 1", "maskcon train x --set taau=1"],
+    [
+        "maskcon trian embedded",
+        "maskcon train",
+        "maskcon reproduce tabel cars196",
+        "maskcon reproduce table",
+        "maskcon train x --tua 1",
+        "maskcon train x --set taau=1",
+    ],
 )
 def test_a_wrong_command_is_noticed(line):
     (arguments,) = commands(f"```sh\n{line}\n```\n")

@@ -31,13 +31,13 @@ class Job:
     log: IO[bytes] | None = field(default=None, repr=False)
 
     @property
-    def log_path(self) -> Path:
-        """Where all that the process says goes."""
-        return self.folder.with_name(f"{self.folder.name}.log")
-
-    @property
     def finished(self) -> bool:
         return (self.folder / RESULT).is_file()
+
+    @property
+    def log_path(self) -> Path:
+        """What the process says, beside the folder. Not `with_suffix`: grafit-w0.5-seed0 has a dot of its own."""
+        return self.folder.with_name(f"{self.folder.name}.log")
 
     def start(self, threads: int | None) -> None:
         try:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from maskcon.cli import app, main
+from maskcon.config import RunConfig
 from maskcon.errors import MaskconError
 from tests.cli.commands import LIMITED, ONE_THREAD, QUICK, SMALL, environment, maskcon
 
@@ -43,7 +45,7 @@ def pictures(folder: str, classes: Sequence[str]) -> None:
 def test_help_answers_quickly_without_torch(tmp_path):
     shown = maskcon("--help", cwd=tmp_path)
     assert shown.returncode == 0
-    for command in ("train", "evaluate", "compare", "report", "methods", "datasets", "demo"):
+    for command in ("train", "evaluate", "compare", "report", "reproduce", "methods", "datasets", "demo"):
         assert command in shown.stdout
     code = "import sys; sys.argv = ['maskcon', '--help']\ntry:\n import maskcon.cli; maskcon.cli.main()\n"
     code += "except SystemExit: pass\n"
@@ -59,7 +61,9 @@ def test_help_answers_quickly_without_torch(tmp_path):
     assert spent < 0.5  # processor seconds: the wall clock depends on what else runs here
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "compare", "report", "methods", "datasets", "demo"])
+@pytest.mark.parametrize(
+    "command", ["train", "evaluate", "compare", "report", "methods", "datasets", "pack", "demo"]
+)
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
@@ -87,6 +91,24 @@ def test_dry_run_shows_every_setting_with_its_source():
         assert word in shown.output
     reference = CliRunner().invoke(app, ["train", "cifar100", "--preset", "reference", "--dry-run"])
     assert "256" in reference.output
+    lines = {line.split()[0]: line for line in shown.output.splitlines()[1:] if line.strip()}
+    assert set(RunConfig.known_keys()) <= set(lines)
+    for key in RunConfig.known_keys():  # paper with its section, code, ours, or the user: never nothing
+        assert re.search(r"paper, |published code|ours|given|the data's", lines[key]), lines[key]
+    assert "appendix B, best row" in lines["tau"]
+    assert "0.05" in lines["tau"]
+    assert "eq. 11" in lines["exclude_own_keys"]
+
+
+def test_dry_run_knows_what_goes_by_data_set():
+    shown = CliRunner().invoke(
+        app, ["train", "imagenet32", "--preset", "reference", "--dry-run"], env={"COLUMNS": "220"}
+    )
+    lines = {line.split()[0]: line for line in shown.output.splitlines()[1:] if line.strip()}
+    assert "16384" in lines["bank_size"]
+    assert "published code" in lines["bank_size"]
+    assert "100" in lines["epochs"]
+    assert "for ImageNet" in lines["epochs"]
 
 
 @pytest.mark.parametrize(

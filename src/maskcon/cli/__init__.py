@@ -18,6 +18,8 @@ from maskcon.cli.evaluate import evaluate
 from maskcon.cli.methods import methods
 from maskcon.cli.pack import pack
 from maskcon.cli.report import report
+from maskcon.cli.reproduce import reproduce
+from maskcon.cli.reproduce_figure import figure
 from maskcon.cli.train import train
 from maskcon.errors import MaskconError
 
@@ -36,6 +38,8 @@ app = typer.Typer(
 for command in (train, evaluate, compare, report, methods, pack, demo):
     app.command()(command)
 app.add_typer(datasets)
+reproduce.command()(figure)
+app.add_typer(reproduce)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.side_by_side import Bars, sharing
 from maskcon.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from maskcon.comparison import Job
     from maskcon.config import Machine
 
 
@@ -121,11 +120,11 @@ def run_and_report(
     """Run (label, folder, arguments of train) each, then print the table and write the report."""
     from maskcon.comparison import Job, run_jobs
 
-    at_once, threads = _sharing(jobs, len(plans), machine.device)
+    at_once, threads = sharing(jobs, machine.device, len(plans))
     todo = [Job(label, folder, arguments) for label, folder, arguments in plans]
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; choose another --out")
-    with _Bars(todo) as bars:
+    with Bars(todo) as bars:
         run_jobs(todo, at_once=at_once, threads=threads, watch=bars.show)
     from rich.console import Console
 
@@ -144,46 +143,3 @@ def run_and_report(
             title=title,
         )
     typer.echo(f"\nreport: {page}")
-
-
-def _sharing(jobs: int | None, runs: int, device: str) -> tuple[int, int]:
-    """Runs at once and threads for each: small nets train best one to a core."""
-    from maskcon.engine.distributed import usable_device
-
-    cores = os.cpu_count() or 1
-    at_once = min(runs, jobs or (cores if usable_device(device) == "cpu" else 1))
-    return at_once, max(1, cores // at_once)
-
-
-class _Bars:
-    """A progress bar for all runs together, or a line at each tenth without a terminal."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-        self.jobs = jobs
-        self.console = Console(stderr=True, highlight=False)
-        self._told = -1
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-            TextColumn("left"), console=self.console, disable=not self.console.is_terminal,
-        )  # fmt: skip
-        self._task = self._bar.add_task("starting", total=float(len(jobs)))
-
-    def __enter__(self) -> _Bars:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, jobs: Sequence[Job]) -> None:
-        done = sum(job.share for job in jobs)
-        active = [job.label for job in jobs if job.process is not None and job.process.poll() is None]
-        text = f"{sum(job.finished for job in jobs)} of {len(jobs)} runs done; now {', '.join(active) or '-'}"
-        self._bar.update(self._task, completed=done, description=text)
-        tenth = int(10 * done / len(jobs))
-        if not self.console.is_terminal and tenth > self._told:
-            self._told = tenth
-            self.console.print(f"{10 * tenth} %: {text}")

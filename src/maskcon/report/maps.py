@@ -14,6 +14,8 @@ FloatArray = NDArray[np.float32]
 LARGEST_PERPLEXITY = 30.0
 DIMENSIONS_FOR_TSNE = 50  # more only slows the neighbour search down
 POINTS_WORTH_THREADS = 1500
+POINTS_WORTH_HASTE = 500
+HASTY_ANGLE, HASTY_ITERATIONS = 0.8, 750
 FEWEST_FOR_TSNE = 4  # below, any layout is as good as the principal axes
 
 
@@ -51,8 +53,12 @@ def _tsne(array: NDArray[np.float64], seed: int) -> FloatArray:
     start = (
         start / width * 1e-4 if width > 1e-12 else np.random.default_rng(seed).normal(0, 1e-4, start.shape)
     )
+    # Farther groups of points as one, and fewer rounds: a third of the time, and a map as good (docs/reproduce.md).
+    hasty = len(array) >= POINTS_WORTH_HASTE
     layout = TSNE(
         n_components=2,
+        angle=HASTY_ANGLE if hasty else 0.5,
+        max_iter=HASTY_ITERATIONS if hasty else 1000,
         perplexity=min(LARGEST_PERPLEXITY, (len(array) - 1) / 3),
         init=start.astype(np.float32),
         learning_rate="auto",
@@ -72,7 +78,11 @@ def _principal_axes(array: NDArray[np.float64], count: int) -> NDArray[np.float6
     if array.size == 0:
         return found
     centred = array - array.mean(axis=0, keepdims=True)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    if len(array) < POINTS_WORTH_THREADS:
+        _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    else:  # the same axes from the small [D, D] matrix: for 8,000 x 512 in a hundredth of the time
+        _, columns = np.linalg.eigh(centred.T @ centred)
+        axes = columns.T[::-1]
     axes = axes[:count]
     # An axis is defined up to its sign: fix it, so that the map does not flip between machines.
     largest = np.abs(axes).argmax(axis=1)

@@ -1,0 +1,135 @@
+"""All classes of a data set by their coarse class: a list of names, or a picture of each (the paper's cars)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.errors import UsageError
+from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
+from maskcon.report.plates import SMALL_POINTS, SMALLEST_POINTS, Plate, as_picture, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHEET_INCHES = 11.0  # a page on its side
+COLUMNS = 5
+LINE_INCHES = 0.118
+TILES_ACROSS = 14
+LINE_LETTERS = 42
+CAPTION_LETTERS, CAPTION_LINES, CAPTION_POINTS = 21, 3, 4.2  # of the fine class; the coarse one stands below
+
+
+def grouped(coarse_of: Sequence[int], coarse_names: Sequence[str]) -> dict[int, list[int]]:
+    """Coarse class -> its fine classes, both ascending; coarse classes without any are left out.
+
+    >>> grouped((1, 0, 1), ("a", "b", "c"))
+    {0: [1], 1: [0, 2]}
+    """
+    groups: dict[int, list[int]] = {coarse: [] for coarse in range(len(coarse_names))}
+    for fine, coarse in enumerate(coarse_of):
+        groups[coarse].append(fine)
+    return {coarse: fines for coarse, fines in groups.items() if fines}
+
+
+def class_columns(
+    names: Sequence[str],
+    coarse_of: Sequence[int],
+    coarse_names: Sequence[str],
+    *,
+    title: str = "",
+    caption: str = "",
+) -> Figure:
+    """The names of all fine classes below the name and the count of their coarse class, in columns, coloured by it."""
+    _check(names, coarse_of)
+    lines: list[tuple[int, str, bool]] = []  # coarse class, words, is a heading
+    for coarse, fines in grouped(coarse_of, coarse_names).items():
+        lines.append((coarse, f"{coarse}: {coarse_names[coarse]} ({len(fines)})", True))
+        for fine in fines:
+            first, *rest = textwrap.wrap(names[fine], LINE_LETTERS)
+            lines += [(coarse, first, False), *((coarse, f"    {words}", False) for words in rest)]
+    height = -(-len(lines) // COLUMNS)
+    while True:  # a heading never stands last in a column: give it one line more
+        parts = [lines[start : start + height] for start in range(0, len(lines), height)]
+        if not any(part[-1][2] for part in parts if part):
+            break
+        height += 1
+    head = 0.3 if title else 0.08
+    plate = Plate(width=SHEET_INCHES, height=head + LINE_INCHES * (height + 0.5), caption=caption)
+    if title:
+        plate.words(0.1, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+    wide = (SHEET_INCHES - 0.1) / COLUMNS
+    for column, part in enumerate(parts):
+        left = 0.1 + column * wide
+        bars = plate.axes(left=left, top=head, width=0.09, height=LINE_INCHES * height)
+        bars.set_xlim(0, 1)
+        bars.set_ylim(height, 0)
+        for row, (coarse, words, is_heading) in enumerate(part):
+            middle = head + LINE_INCHES * (row + 0.5)
+            colour = COLOURS[coarse % len(COLOURS)]
+            if is_heading:
+                bars.plot([0.5], [row + 0.5], marker=MARKERS[coarse % len(MARKERS)], color=colour, markersize=6,
+                          markeredgewidth=0, clip_on=False)  # fmt: skip
+                plate.words(left + 0.14, middle, words, size=SMALL_POINTS, weight="bold")
+            else:
+                bars.fill_between([0.3, 0.7], row, row + 1, color=colour, linewidth=0)
+                plate.words(left + 0.14, middle, words, size=SMALLEST_POINTS - 0.5)
+    return plate.figure
+
+
+def example_sheet(
+    pictures: Mapping[int, NDArray[np.uint8]],
+    names: Sequence[str],
+    coarse_of: Sequence[int],
+    coarse_names: Sequence[str],
+    *,
+    title: str = "",
+    caption: str = "",
+) -> Figure:
+    """A picture [C, H, W] of each fine class, captioned fine / coarse, framed in the colour of the coarse class.
+
+    Classes come by coarse class; one without a picture is an empty frame that says so.
+    """
+    _check(names, coarse_of)
+    ordered = [fine for fines in grouped(coarse_of, coarse_names).values() for fine in fines]
+    side = (SHEET_INCHES - 0.1) / TILES_ACROSS
+    step = side * 0.8 + 0.077 * (CAPTION_LINES + 1.4)  # pictures of cars lie on their side
+    rows = -(-len(ordered) // TILES_ACROSS)
+    head = 0.3 if title else 0.08
+    plate = Plate(width=SHEET_INCHES, height=head + rows * step, caption=caption)
+    if title:
+        plate.words(0.06, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+    for place, fine in enumerate(ordered):
+        row, column = divmod(place, TILES_ACROSS)
+        left, top = 0.05 + column * side, head + row * step
+        coarse = coarse_of[fine]
+        axes = plate.axes(left=left + 0.03, top=top, width=side - 0.06, height=side * 0.8 - 0.03)
+        axes.set_gid(f"class-{fine}")
+        axes.set_facecolor("black" if fine in pictures else "#f4f4f4")
+        if fine in pictures:
+            axes.imshow(as_picture(pictures[fine]), aspect="equal", interpolation="antialiased")
+            axes.set_anchor("C")
+        else:
+            axes.text(0.5, 0.5, "no picture", ha="center", va="center", fontsize=CAPTION_POINTS, color=PALE,
+                      transform=axes.transAxes)  # fmt: skip
+        for spine in axes.spines.values():
+            spine.set(visible=True, color=COLOURS[coarse % len(COLOURS)], linewidth=1.6)
+        words = textwrap.wrap(names[fine], CAPTION_LETTERS)
+        if len(words) > CAPTION_LINES:
+            words = [
+                *words[: CAPTION_LINES - 1],
+                shortened(" ".join(words[CAPTION_LINES - 1 :]), CAPTION_LETTERS),
+            ]
+        for line, text in enumerate((*words, f"/ {coarse_names[coarse]}")):
+            plate.words(left + side / 2, top + side * 0.8 + 0.03 + 0.075 * line, text, size=CAPTION_POINTS,
+                        ha="center", color=INK)  # fmt: skip
+    return plate.figure
+
+
+def _check(names: Sequence[str], coarse_of: Sequence[int]) -> None:
+    if len(names) != len(coarse_of) or not names:
+        raise UsageError(f"{len(names)} names and {len(coarse_of)} coarse classes do not go together")

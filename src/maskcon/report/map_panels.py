@@ -1,0 +1,155 @@
+"""Maps of the same images under several methods, side by side (fig. 3 of the paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.errors import UsageError
+from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
+from maskcon.report.plates import PAGE_INCHES, SMALL_POINTS, Plate, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+IntArray = NDArray[np.integer[Any]]
+
+COLUMNS = 3
+GAP_INCHES, TITLE_INCHES = 0.08, 0.2
+LEGEND_INCHES = 0.145  # a line of it
+LEGEND_COLUMNS = 5
+MOST_IN_LEGEND = 40
+FINE_COLOURS = (*COLOURS, "#1a1a1a", "#5e3c99")  # two more, as dark as can be told apart from the rest
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Labels [N] of the points and the names of their classes."""
+
+    coarse: IntArray
+    fine: IntArray
+    coarse_names: Sequence[str]
+    fine_names: Sequence[str]
+
+    def looks(self) -> dict[int, tuple[str, str]]:
+        """Colour and marker of each fine class that occurs: a colour each, a marker shared within the coarse class.
+
+        Colours come again after ten classes; then the marker goes on to the next as well.
+
+        >>> two = Classes(np.array([0, 1, 1]), np.array([5, 2, 3]), "ab", "abcdef")
+        >>> {fine: marker for fine, (_, marker) in two.looks().items()}
+        {5: 'o', 2: 's', 3: 's'}
+        """
+        pairs = sorted(set(zip(self.coarse.tolist(), self.fine.tolist(), strict=True)))
+        kinds = {coarse: place for place, coarse in enumerate(dict.fromkeys(coarse for coarse, _ in pairs))}
+        count = len(FINE_COLOURS)
+        return {
+            fine: (
+                FINE_COLOURS[place % count],
+                MARKERS[(kinds[coarse] + place // count) % len(MARKERS)],
+            )
+            for place, (coarse, fine) in enumerate(pairs)
+        }
+
+
+def map_panels(
+    maps: Mapping[str, NDArray[Any]],
+    classes: Classes,
+    *,
+    notes: Mapping[str, str] | None = None,
+    caption: str = "",
+) -> Figure:
+    """One panel a map [N, 2], in the order given; `notes` stand right of a panel's title.
+
+    Points are drawn in an order that is shuffled once, so that no class lies on top of all others.
+    """
+    count = len(classes.fine)
+    for name, points in maps.items():
+        if points.shape != (count, 2):
+            raise UsageError(f"{name}: {count} labels need points [{count}, 2], not {list(points.shape)}")
+    side = (PAGE_INCHES - (COLUMNS + 1) * GAP_INCHES) / COLUMNS
+    rows = -(-len(maps) // COLUMNS)
+    step = side + TITLE_INCHES + GAP_INCHES
+    looks = classes.looks()
+    coarse_of = dict(zip(classes.fine.tolist(), classes.coarse.tolist(), strict=True))
+    groups: dict[int, list[int]] = {}
+    for fine in looks:
+        groups.setdefault(coarse_of[fine], []).append(fine)
+    lines = _legend_lines(groups, len(looks))
+    plate = Plate(width=PAGE_INCHES, height=rows * step + lines * LEGEND_INCHES + 0.1, caption=caption)
+    for number, (name, points) in enumerate(maps.items()):
+        row, column = divmod(number, COLUMNS)
+        left = GAP_INCHES + column * (side + GAP_INCHES)
+        axes = plate.axes(left=left, top=row * step + TITLE_INCHES, width=side, height=side)
+        axes.set_gid(f"map-{name}")
+        _points(axes, points, classes.fine, looks)
+        plate.words(left, row * step + TITLE_INCHES / 2, name, size=SMALL_POINTS + 1, weight="bold")
+        if notes and name in notes:
+            plate.words(left + side, row * step + TITLE_INCHES / 2, notes[name], ha="right")
+    if lines:
+        _legend(plate, groups, looks, classes, rows * step + 0.06)
+    return plate.figure
+
+
+def _points(axes: Axes, points: NDArray[Any], fine: IntArray, looks: Mapping[int, tuple[str, str]]) -> None:
+    """All points of a panel; markers share a call, colours vary within it."""
+    size = float(np.clip(9000 / max(1, len(points)), 1.6, 14))
+    shuffled = np.random.default_rng(0).permutation(len(points))
+    # Matplotlib draws one marker a call. Small calls in turn keep the shuffle across markers.
+    for part in np.array_split(shuffled, min(40, max(1, len(shuffled)))):
+        markers = np.array([looks[label][1] for label in fine[part].tolist()])
+        for marker in sorted(set(markers.tolist())):
+            rows = part[markers == marker]
+            colours = [looks[label][0] for label in fine[rows].tolist()]
+            x, y = points[rows].T
+            axes.scatter(x, y, s=size, c=colours, marker=marker, linewidths=0, rasterized=True)
+    low, high = points.min(axis=0), points.max(axis=0)
+    half = float((high - low).max()) * 0.52 or 1.0
+    middle = (low + high) / 2
+    axes.set_xlim(middle[0] - half, middle[0] + half)
+    axes.set_ylim(middle[1] - half, middle[1] + half)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=PALE, linewidth=0.6)
+
+
+def _legend_lines(groups: Mapping[int, Sequence[int]], classes: int) -> int:
+    """Lines below the panels: each coarse class starts a new one. None where classes are too many to be named."""
+    if classes > MOST_IN_LEGEND:
+        return 0
+    return sum(math.ceil(len(fines) / LEGEND_COLUMNS) for fines in groups.values())
+
+
+def _legend(
+    plate: Plate,
+    groups: Mapping[int, Sequence[int]],
+    looks: Mapping[int, tuple[str, str]],
+    classes: Classes,
+    top: float,
+) -> None:
+    name_inches = 1.15  # of the coarse class, at the left
+    step = (PAGE_INCHES - name_inches - 2 * GAP_INCHES) / LEGEND_COLUMNS
+    line = 0
+    for coarse, fines in groups.items():
+        plate.words(
+            GAP_INCHES,
+            top + LEGEND_INCHES * (line + 0.5),
+            shortened(classes.coarse_names[coarse], 19),
+            weight="bold",
+        )
+        for number, fine in enumerate(fines):
+            row, column = divmod(number, LEGEND_COLUMNS)
+            left = GAP_INCHES + name_inches + column * step
+            middle = top + LEGEND_INCHES * (line + row + 0.5)
+            colour, marker = looks[fine]
+            swatch = plate.axes(left=left, top=middle - 0.05, width=0.1, height=0.1)
+            swatch.plot(
+                [0], [0], marker=marker, color=colour, markersize=4.5, markeredgewidth=0, clip_on=False
+            )
+            plate.words(left + 0.14, middle, shortened(classes.fine_names[fine], 19), color=INK)
+        line += math.ceil(len(fines) / LEGEND_COLUMNS)

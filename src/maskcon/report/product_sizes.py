@@ -1,0 +1,95 @@
+"""How many images the products of SOP have: of the data set itself, or the few numbers that the paper states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from maskcon.errors import UsageError
+from maskcon.report.axes import dress
+from maskcon.report.palette import COLOURS, INK
+from maskcon.report.plates import COLUMN_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# What appendix A says of the two splits: (products, images).
+PAPER_SPLIT1 = (5_035, 50_646)  # eight images or more; 25,368 to train on and 25,278 to test on
+PAPER_SPLIT2 = (1_498, 17_976)  # exactly twelve
+SPLIT1_FEWEST, SPLIT2_IMAGES = 8, 12
+LOOKS = {  # label -> colour, hatch
+    "not used": (COLOURS[6], ""),
+    "in split 1": (COLOURS[5], "//"),
+    "in splits 1 and 2": (COLOURS[1], "xx"),
+}
+
+
+def kind_of(images: int) -> str:
+    """Which splits take a product with so many images.
+
+    >>> [kind_of(images) for images in (7, 8, 12)]
+    ['not used', 'in split 1', 'in splits 1 and 2']
+    """
+    if images == SPLIT2_IMAGES:
+        return "in splits 1 and 2"
+    return "in split 1" if images >= SPLIT1_FEWEST else "not used"
+
+
+def size_histogram(products: Mapping[int, int], *, caption: str = "") -> Figure:
+    """Products (as bars with their numbers) by how many images they have; `products`: images -> products."""
+    if not products:
+        raise UsageError("there is no product to count")
+    plate = Plate(width=COLUMN_INCHES, height=2.5, caption=caption)
+    axes = plate.axes(left=0.55, top=0.3, width=COLUMN_INCHES - 0.65, height=1.75, bare=False)
+    dress(axes, "", "images of a product", "products")
+    axes.grid(False, axis="x")
+    seen: set[str] = set()
+    for images, count in sorted(products.items()):
+        kind = kind_of(images)
+        colour, hatch = LOOKS[kind]
+        axes.bar(
+            images, count, width=0.8, color=colour, hatch=hatch, edgecolor="white", linewidth=0,
+            label=None if kind in seen else kind,
+        )  # fmt: skip
+        seen.add(kind)
+        axes.annotate(
+            f"{count:,}", (images, count), xytext=(0, 2), textcoords="offset points", ha="center", va="bottom",
+            fontsize=SMALLEST_POINTS - 1.0, color=INK,
+        )  # fmt: skip
+    axes.set_xticks(range(min(products), max(products) + 1))
+    axes.tick_params(labelsize=SMALL_POINTS)
+    axes.set_ylim(0, max(products.values()) * 1.32)
+    axes.legend(fontsize=SMALLEST_POINTS, frameon=False, loc="upper right", labelcolor=INK, ncols=3,
+                columnspacing=1.0, handletextpad=0.4)  # fmt: skip
+    plate.words(0.06, 0.13, "Stanford Online Products", size=SMALL_POINTS + 1, weight="bold")
+    return plate.figure
+
+
+def paper_numbers(*, caption: str = "") -> Figure:
+    """The counts that the paper states of its two splits, as bars, titled as such."""
+    plate = Plate(width=COLUMN_INCHES, height=1.75, caption=caption)
+    plate.words(0.06, 0.13, "SOP: the numbers that the paper states", size=SMALL_POINTS + 1, weight="bold")
+    parts = (
+        ("8 images or more\n(split 1)", PAPER_SPLIT1, LOOKS["in split 1"]),
+        ("exactly 12 images\n(split 2)", PAPER_SPLIT2, LOOKS["in splits 1 and 2"]),
+    )
+    half = (COLUMN_INCHES - 0.98) / 2
+    for column, what in enumerate(("products", "images")):
+        axes = plate.axes(left=0.92 + column * half, top=0.5, width=half - 0.1, height=1.1)
+        largest = max(counts[column] for _, counts, _ in parts)
+        for row, (_, counts, (colour, hatch)) in enumerate(parts):
+            axes.barh(
+                row, counts[column], height=0.6, color=colour, hatch=hatch, edgecolor="white", linewidth=0
+            )
+            inside = counts[column] > 0.6 * largest
+            axes.text(
+                counts[column] * (0.5 if inside else 1) + (0 if inside else 0.04 * largest), row, f"{counts[column]:,}",
+                ha="center" if inside else "left", va="center", fontsize=SMALL_POINTS, color=INK,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2},
+            )  # fmt: skip
+        axes.set_xlim(0, largest)
+        axes.set_ylim(1.5, -0.5)
+        plate.words(0.92 + column * half, 0.4, what, weight="bold")
+    for row, (label, _, _) in enumerate(parts):
+        plate.words(0.87, 0.5 + 1.1 * (row + 0.5) / 2, label, size=SMALLEST_POINTS, ha="right")
+    return plate.figure

@@ -1,0 +1,138 @@
+"""What several methods find for the same queries: ten neighbours a row, right and wrong ones framed (fig. 4)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.errors import UsageError
+from maskcon.report.palette import INK, RIGHT, WRONG
+from maskcon.report.plates import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, as_picture, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METHOD_INCHES = 0.62
+QUERY_INCHES = 1.05
+GAP = 0.06  # between tiles, as a share of a tile
+FRAME = 0.075
+BLOCK_GAP_INCHES = 0.16
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query [C, H, W], its words, and what each method found: its pictures, nearest first, and which are right."""
+
+    picture: NDArray[np.uint8]
+    name: str
+    found: Mapping[str, tuple[Sequence[NDArray[np.uint8]], Sequence[bool]]]
+
+
+def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
+    """One block a query: the query large at the left, then a row a method. Methods come in the first query's order.
+
+    A neighbour of the query's class has a solid green frame with a tick, another one an orange frame with a cross:
+    to be told apart without colour too. At the right stands how many of the row are right.
+    """
+    if not queries:
+        raise UsageError("a sheet of retrieved pictures needs at least one query")
+    methods = list(queries[0].found)
+    ranks = {len(pictures) for query in queries for pictures, _ in query.found.values()}
+    if any(list(query.found) != methods for query in queries) or len(ranks) != 1:
+        raise UsageError("every query needs the same methods and as many neighbours by each")
+    columns = ranks.pop()
+    left = QUERY_INCHES + METHOD_INCHES + 0.12
+    tile = (PAGE_INCHES - left - 0.36) / columns
+    block = tile * len(methods)
+    head = 0.18
+    plate = Plate(
+        width=PAGE_INCHES,
+        height=head + len(queries) * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES),
+        caption=caption,
+    )
+    for rank in range(columns):
+        plate.words(left + tile * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
+    plate.words(PAGE_INCHES - 0.06, head / 2, "right", size=SMALLEST_POINTS, ha="right")
+    for number, query in enumerate(queries):
+        top = head + number * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES)
+        shown = plate.axes(left=0.06, top=top + 0.03, width=QUERY_INCHES - 0.12, height=QUERY_INCHES - 0.12)
+        _tile(shown, query.picture, 0, 0, None)
+        shown.set_xlim(0, 1)
+        shown.set_ylim(1, 0)
+        for line, words in enumerate(_lines(query.name)):
+            plate.words(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
+        for row, method in enumerate(methods):
+            pictures, right = query.found[method]
+            middle = top + tile * (row + 0.5)
+            plate.words(
+                QUERY_INCHES + METHOD_INCHES, middle, method, size=SMALL_POINTS, ha="right", weight="bold"
+            )
+            axes = plate.axes(left=left, top=top + tile * row, width=tile * columns, height=tile)
+            axes.set_gid(f"found-{number}-{method}")
+            for place, (picture, is_right) in enumerate(zip(pictures, right, strict=True)):
+                _tile(axes, picture, place, 0, bool(is_right))
+            axes.set_xlim(0, columns)
+            axes.set_ylim(1, 0)
+            plate.words(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
+    return plate.figure
+
+
+def _tile(axes: Axes, image: NDArray[np.uint8], x: float, y: float, right: bool | None) -> None:
+    """A picture, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
+    from matplotlib.patches import Rectangle
+
+    picture = as_picture(image)
+    edge = GAP / 2
+    inner = edge if right is None else edge + FRAME
+    room = 1 - 2 * inner
+    high, wide = picture.shape[0], picture.shape[1]
+    scale = room / max(high, wide)
+    width, height = wide * scale, high * scale
+    colour = INK if right is None else RIGHT if right else WRONG
+    if right is not None:
+        axes.add_patch(
+            Rectangle((x + edge, y + edge), 1 - 2 * edge, 1 - 2 * edge, facecolor=colour, linewidth=0)
+        )
+        axes.add_patch(Rectangle((x + inner, y + inner), room, room, facecolor="black", linewidth=0))
+    x0, y0 = x + inner + (room - width) / 2, y + inner + (room - height) / 2
+    # few pixels stay crisp squares, many are smoothed
+    smoothing = "nearest" if max(high, wide) <= 64 else "antialiased"
+    extent = (x0, x0 + width, y0 + height, y0)
+    axes.imshow(picture, extent=extent, aspect="auto", interpolation=smoothing, zorder=2)
+    if right is not None:
+        _badge(axes, x, y, colour, right)
+
+
+def _badge(axes: Axes, x: float, y: float, colour: str, right: bool) -> None:
+    """A tick or a cross in the lower right corner of a tile."""
+    from matplotlib.patches import Rectangle
+
+    side, edge = 0.3, GAP / 2
+    left, top = x + 1 - edge - side, y + 1 - edge - side
+    axes.add_patch(Rectangle((left, top), side, side, facecolor=colour, linewidth=0, zorder=3))
+    strokes = (
+        [((0.2, 0.42, 0.82), (0.55, 0.78, 0.25))]
+        if right
+        else [((0.25, 0.75), (0.25, 0.75)), ((0.25, 0.75), (0.75, 0.25))]
+    )
+    for across, down in strokes:
+        axes.plot(
+            [left + side * share for share in across],
+            [top + side * share for share in down],
+            color="white",
+            linewidth=1.0,
+            solid_capstyle="round",
+            zorder=4,
+            gid="tick" if right else "cross",
+        )
+
+
+def _lines(name: str) -> list[str]:
+    lines = textwrap.wrap(name, 21) or [""]
+    return lines[:3] if len(lines) <= 3 else [*lines[:2], shortened(" ".join(lines[2:]), 21)]

@@ -1,0 +1,158 @@
+"""How long a plan will take on this machine: a few steps of the very net are measured, the rest is arithmetic."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import fmean
+
+from maskcon.comparison import POLL_SECONDS
+from maskcon.config import Machine, RunConfig
+from maskcon.errors import MaskconError, UsageError
+from maskcon.methods import method_named
+from maskcon.reproduce.runs import PlannedRun
+
+STEPS = 12  # measured a kind of step
+WARM_STEPS = 2  # left out: caches fill, memory is taken
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds on this machine, with as many processes side by side as will be running."""
+
+    start: float  # from the start of a process to its first step: imports, data, net
+    key: float  # to prime the bank, an image
+    contrast: float  # a training step with contrast, an image
+    classify: float  # a training step without, an image
+    evaluation: float  # one scoring of the test images
+    end: float  # after the last scoring: the raw-pixel floor, files, exit
+
+
+def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -> float:
+    """Expected seconds of one run over `images` training images of which the share `done` is trained already.
+
+    >>> pace = Pace(start=4, key=0.0, contrast=0.001, classify=0.0005, evaluation=1, end=1)
+    >>> from maskcon.presets import resolve
+    >>> config = resolve("embedded", method="selfcon", preset="cpu", overrides={"epochs": 2}).config
+    >>> run_seconds(pace, config, 1000)
+    8.0
+    """
+    contrasts = method_named(config.method).contrasts
+    each = pace.contrast if contrasts else pace.classify
+    primed = min(config.bank_size, images) if contrasts and config.prime_bank and done == 0 else 0
+    training = (1 - done) * config.epochs * images * each
+    every = config.eval_every_epochs
+    between = (config.epochs - 1) // every if every else 0
+    scorings = 1 + (1 - done) * between
+    return pace.start + primed * pace.key + training + scorings * pace.evaluation + pace.end
+
+
+def makespan(seconds: Sequence[float], at_once: int) -> float:
+    """When the last of these jobs ends if each starts, in order, as soon as one of `at_once` places is free.
+
+    >>> makespan([3, 1, 1, 1], 2)
+    3.0
+    """
+    free = [0.0] * at_once
+    for duration in seconds:
+        place = free.index(min(free))
+        free[place] += duration
+    return max(free)
+
+
+def expected_seconds(
+    runs: Sequence[PlannedRun], images: dict[Path, int], pace: Pace, *, at_once: int
+) -> float:
+    """Expected wall time of `carry_out` over these runs. A run that was stopped counts for what is left of it."""
+    durations = []
+    for run in runs:
+        job = run.job(Machine())
+        job.look()
+        share = min(job.share, 1.0)
+        # A free place is noticed at the next look: half a poll late on average.
+        durations.append(run_seconds(pace, run.config, images[run.folder], share) + POLL_SECONDS / 2)
+    return makespan(durations, at_once)
+
+
+def measure(run: PlannedRun, machine: Machine, *, at_once: int) -> Pace:
+    """Measure this machine on the data, net and settings of `run`: one short training a place, side by side."""
+    with tempfile.TemporaryDirectory(prefix="maskcon-timing-") as folder:
+        environment = dict(os.environ)
+        if machine.threads is not None:
+            environment["OMP_NUM_THREADS"] = str(machine.threads)
+        processes: list[subprocess.Popen[bytes]] = []
+        begun = time.time()
+        try:
+            for number in range(at_once):
+                order = _order(run, machine, Path(folder) / str(number))
+                command = [sys.executable, "-m", "maskcon.reproduce.calibration", order]
+                processes.append(
+                    subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+                )
+            found = [_pace(process, begun) for process in processes]
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+    return Pace(**{field.name: fmean(getattr(pace, field.name) for pace in found) for field in fields(Pace)})
+
+
+def _order(run: PlannedRun, machine: Machine, folder: Path) -> str:
+    """What `maskcon.reproduce.calibration` is to do, as JSON."""
+    images = STEPS * run.config.batch_size
+    own = {key: value for key, value in run.settings.items() if key not in ("w", "tau")}
+    short = {
+        "epochs": 1,
+        "train_limit": min(images, run.config.train_limit or images),
+        "eval_every_epochs": 0,
+        "evaluate_on": "test",
+    }
+    return json.dumps(
+        {
+            "source": run.ground.source,
+            "preset": run.ground.preset,
+            "settings": {**own, **short},
+            "machine": machine.model_dump(),
+            "folder": str(folder),
+            "warm_steps": WARM_STEPS,
+        }
+    )
+
+
+def _pace(process: subprocess.Popen[bytes], begun: float) -> Pace:
+    """What one process measured, with what only the outside sees: its start and its exit."""
+    output, errors = process.communicate()
+    gone = time.time()
+    if process.returncode != 0:
+        lines = errors.decode(errors="replace").strip().splitlines()
+        kind = UsageError if process.returncode == UsageError.exit_code else MaskconError
+        raise kind(lines[-1] if lines else f"measuring this machine failed (exit code {process.returncode})")
+    told = json.loads(output.splitlines()[-1])
+    return Pace(
+        start=told["ready_at"] - begun,
+        key=told["key"],
+        contrast=told["contrast"],
+        classify=told["classify"],
+        evaluation=told["evaluation"],
+        end=told["end"] + max(0.0, gone - told["done_at"]),
+    )
+
+
+def spoken(seconds: float) -> str:
+    """A duration as one would say it.
+
+    >>> [spoken(value) for value in (42.4, 500, 5000, 400_000)]
+    ['42 seconds', '8.3 minutes', '83.3 minutes', '4.6 days']
+    """
+    for unit, length, limit in (("seconds", 1, 90), ("minutes", 60, 7_200), ("hours", 3_600, 172_800)):
+        if seconds < limit:
+            return f"{seconds / length:.{0 if length == 1 else 1}f} {unit}"
+    return f"{seconds / 86_400:.1f} days"

@@ -1,0 +1,246 @@
+"""The figures of the paper, from small arrays: what is drawn, where, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from maskcon.errors import UsageError
+from maskcon.report.class_sheets import class_columns, example_sheet
+from maskcon.report.figures import png_bytes, svg_text
+from maskcon.report.map_panels import Classes, map_panels
+from maskcon.report.palette import RIGHT, WRONG
+from maskcon.report.plates import Plate
+from maskcon.report.product_sizes import paper_numbers, size_histogram
+from maskcon.report.relation_panels import Batch, Relation, over_own_key, relation_panels
+from maskcon.report.retrieval_sheet import Query, retrieval_sheet
+from maskcon.report.settings_heatmap import Grid, settings_heatmap
+
+RANDOM = np.random.default_rng(0)
+
+
+def words_of(figure: Figure) -> list[str]:
+    """Every text of a figure and its axes."""
+    return [text.get_text() for text in figure.findobj(match=lambda artist: hasattr(artist, "get_text"))]
+
+
+def by_gid(figure: Figure, gid: str):
+    return next(axes for axes in figure.axes if axes.get_gid() == gid)
+
+
+def pictures(count: int, channels: int = 3, side: int = 8) -> np.ndarray:
+    return RANDOM.integers(0, 256, (count, channels, side, side), dtype=np.uint8)
+
+
+# Figure 1
+
+
+def batch(count: int = 6) -> Batch:
+    fine = np.array([3, 0, 2, 0, 3, 2])[:count]
+    return Batch(pictures(count, 1), fine // 2, fine, ["shirt", "-", "boot", "shoe"])
+
+
+def test_relations_are_sorted_by_coarse_then_fine_label():
+    weights = RANDOM.uniform(0.1, 1, (6, 6))
+    figure = relation_panels(Relation("truth", weights), [Relation("M", weights, "w = 1", 0.25)], batch())
+    shown = by_gid(figure, "relation-M").images[0].get_array()
+    order = [1, 3, 2, 5, 0, 4]  # fine labels 0 0 2 2 3 3
+    expected = (weights / np.diagonal(weights)[:, None])[np.ix_(order, order)]
+    assert np.allclose(shown, expected)
+    words = words_of(figure)
+    assert [word for word in words if word in ("shirt", "boot", "shoe")] == ["shirt", "boot", "shoe"]
+    assert "w = 1; d_z = 0.25" in words
+
+
+def test_lines_part_coarse_classes_darker_than_fine_ones():
+    figure = relation_panels(Relation("truth", np.eye(6)), [], batch())
+    lines = by_gid(figure, "relation-truth").lines
+    widths = {float(line.get_xdata()[0]): line.get_linewidth() for line in lines if line.get_xdata()[0] > 1}
+    assert set(widths) == {1.5, 3.5}
+    assert widths[1.5] > widths[3.5]  # 0 0 | 2 2 : 3 3
+
+
+def test_relations_of_another_size_or_without_an_own_key_are_refused():
+    with pytest.raises(UsageError, match=r"M: .*\[6, 6\], not \[5, 5\]"):
+        relation_panels(Relation("truth", np.eye(6)), [Relation("M", np.eye(5))], batch())
+    with pytest.raises(UsageError, match="own key"):
+        over_own_key(np.array([[0.0, 1.0], [0.5, 0.5]]))
+
+
+# Figure 2
+
+
+def test_each_number_stands_in_its_cell_and_the_best_is_framed():
+    percent = np.array([[40.0, 40.0, 40.0], [51.2, 55.5, math.nan]])
+    figure = settings_heatmap([Grid("Ours", percent)], (0.0, 0.5), (0.0, 0.1, math.inf))
+    axes = figure.axes[0]
+    cells = {text.get_position(): text.get_text() for text in axes.texts}
+    assert cells[1.5, 0.5].startswith("40.0")  # one wide cell for w = 0
+    assert cells[0.5, 1.5] == "51.2"
+    assert cells[1.5, 1.5] == "55.5"
+    assert cells[2.5, 1.5] == "–"  # noqa: RUF001 (the dash of an empty cell)
+    assert len(cells) == 4
+    frame = next(patch for patch in axes.patches if isinstance(patch, Rectangle) and not patch.get_fill())
+    assert (round(frame.get_x()), round(frame.get_y())) == (1, 1)
+    assert {"∞", "Grafit", "0.1", "w", "τ"} <= set(words_of(figure))
+
+
+def test_letters_stay_readable_on_every_cell():
+    """WCAG's contrast of at least 3 between a number and the colour of its cell, over the whole range."""
+
+    def luminance(colour: object) -> float:
+        parts = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)
+        ]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    percent = np.linspace(0, 100, 60).reshape(10, 6)
+    axes = settings_heatmap([Grid("g", percent)], np.linspace(0.1, 1, 10), range(6)).axes[0]
+    faces = {(p.get_x() + 0.5, p.get_y() + 0.5): p.get_facecolor()[:3] for p in axes.patches if p.get_fill()}
+    for text in axes.texts:
+        light, dark = sorted(
+            (luminance(text.get_color()), luminance(faces[text.get_position()])), reverse=True
+        )
+        assert (light + 0.05) / (dark + 0.05) >= 3, text.get_text()
+
+
+def test_seeds_show_their_spread_and_a_wrong_shape_is_refused():
+    grid = Grid("g", np.array([[10.0, 20.0]]), np.array([[0.4, 0.6]]))
+    assert "20.0\n± 0.6" in words_of(settings_heatmap([grid], (1.0,), (0.0, 0.1)))
+    with pytest.raises(UsageError, match=r"\[2, 2\], not \[1, 2\]"):
+        settings_heatmap([grid], (0.5, 1.0), (0.0, 0.1))
+    with pytest.raises(UsageError, match="no number"):
+        settings_heatmap([Grid("g", np.full((1, 2), math.nan))], (1.0,), (0.0, 0.1))
+
+
+# Figure 3
+
+
+def test_a_map_has_a_colour_for_each_fine_class_and_a_marker_for_each_coarse_one():
+    fine = np.arange(40) % 8
+    classes = Classes(fine // 4, fine, ["low", "high"], [f"kind {n}" for n in range(8)])
+    looks = classes.looks()
+    assert len({colour for colour, _ in looks.values()}) == 8
+    assert len({looks[kind][1] for kind in range(4)}) == 1
+    assert looks[0][1] != looks[4][1]
+    points = RANDOM.normal(size=(40, 2))
+    figure = map_panels({"A": points, "B": -points}, classes, notes={"B": "R@1 12.3"}, caption="STAND-IN: x")
+    assert {"A", "B", "R@1 12.3", "low", "high", "kind 7", "STAND-IN: x"} <= set(words_of(figure))
+    drawn: dict[tuple[float, float], tuple[float, ...]] = {}
+    for collection in by_gid(figure, "map-B").collections:
+        for (x, y), colour in zip(collection.get_offsets(), collection.get_facecolors(), strict=True):
+            drawn[round(float(x), 6), round(float(y), 6)] = tuple(colour[:3])
+    assert len(drawn) == 40
+    for (x, y), kind in zip(-points, fine.tolist(), strict=True):
+        assert drawn[round(x, 6), round(y, 6)] == pytest.approx(to_rgb(looks[kind][0]))
+
+
+def test_many_classes_still_differ_in_colour_or_marker_and_need_no_legend():
+    fine = np.arange(60)
+    classes = Classes(fine // 6, fine, [f"c{n}" for n in range(10)], [f"kind {n}" for n in range(60)])
+    looks = classes.looks()
+    assert all(
+        looks[a] != looks[b] for a in range(60) for b in range(60) if a // 6 == b // 6 and a != b
+    )  # within a coarse class
+    figure = map_panels({"A": RANDOM.normal(size=(60, 2))}, classes)
+    assert "kind 3" not in words_of(figure)
+
+
+def test_a_map_of_other_points_is_refused():
+    classes = Classes(np.zeros(3, int), np.zeros(3, int), "a", "b")
+    with pytest.raises(UsageError, match=r"A: 3 labels need points \[3, 2\], not \[4, 2\]"):
+        map_panels({"A": np.zeros((4, 2))}, classes)
+
+
+# Figure 4
+
+
+def query(right: list[bool]) -> Query:
+    near = list(pictures(len(right)))
+    return Query(
+        pictures(1)[0], "boot / footwear", {"SelfCon": (near, [False] * len(right)), "M": (near, right)}
+    )
+
+
+def test_right_and_wrong_neighbours_differ_in_colour_and_in_mark():
+    right = [True, False, True]
+    figure = retrieval_sheet([query(right)])
+    axes = by_gid(figure, "found-0-M")
+    frames = [patch for patch in axes.patches if patch.get_width() > 0.9]
+    assert [patch.get_facecolor()[:3] for patch in frames] == [
+        to_rgb(RIGHT if one else WRONG) for one in right
+    ]
+    marks = [line.get_gid() for line in axes.lines]
+    assert (marks.count("tick"), marks.count("cross")) == (2, 2)  # a cross has two strokes
+    assert all(
+        image.get_zorder() > frames[0].get_zorder() for image in axes.images
+    )  # not hidden by its frame
+    assert len(axes.images) == 3
+    assert {"boot / footwear", "SelfCon", "M", "2", "0"} <= set(words_of(figure))
+
+
+def test_neighbours_are_shown_nearest_first_and_never_stretched():
+    wide = np.zeros((3, 4, 8), np.uint8)
+    near = [wide, np.full((3, 8, 8), 9, np.uint8)]
+    axes = by_gid(retrieval_sheet([Query(wide, "q", {"M": (near, [True, True])})]), "found-0-M")
+    left, right, bottom, top = axes.images[0].get_extent()
+    assert (right - left) / (bottom - top) == pytest.approx(2)
+    assert [int(image.get_array().max()) for image in axes.images] == [0, 9]
+    assert axes.images[0].get_extent()[0] < axes.images[1].get_extent()[0]
+
+
+def test_queries_with_other_methods_or_none_at_all_are_refused():
+    with pytest.raises(UsageError, match="at least one"):
+        retrieval_sheet([])
+    with pytest.raises(UsageError, match="same methods"):
+        retrieval_sheet([query([True]), query([True, False])])
+
+
+# Appendix A
+
+
+def test_the_histogram_has_a_bar_a_size_in_the_look_of_its_split():
+    figure = size_histogram({2: 5, 8: 3, 12: 7}, caption="c")
+    bars = {bar.get_x() + 0.4: (bar.get_height(), bar.get_hatch() or "") for bar in figure.axes[0].patches}
+    assert {round(size): value for size, value in bars.items()} == {2: (5, ""), 8: (3, "//"), 12: (7, "xx")}
+    assert {"5", "3", "7", "not used", "in split 1", "in splits 1 and 2"} <= set(words_of(figure))
+    with pytest.raises(UsageError):
+        size_histogram({})
+
+
+def test_the_papers_numbers_are_titled_as_the_papers():
+    words = words_of(paper_numbers())
+    assert {"5,035", "50,646", "1,498", "17,976", "SOP: the numbers that the paper states"} <= set(words)
+
+
+def test_every_name_stands_below_its_coarse_class_once():
+    names = [f"Model {n} of a rather long name that takes more than a line {n}" for n in range(30)]
+    coarse_of = [n % 2 for n in range(30)]
+    words = words_of(class_columns(names, coarse_of, ("Cab", "Van"), title="T"))
+    assert {"0: Cab (15)", "1: Van (15)", "T"} <= set(words)
+    joined = " ".join(word.strip() for word in words)
+    assert all(joined.count(name) == 1 for name in names)
+    assert joined.index(names[28]) < joined.index("1: Van") < joined.index(names[1])
+    with pytest.raises(UsageError):
+        class_columns(names, coarse_of[:-1], ("Cab", "Van"))
+
+
+def test_a_sheet_of_examples_captions_and_says_where_a_picture_is_lacking():
+    figure = example_sheet({0: pictures(1)[0]}, ("BMW M3", "Audi R8"), (1, 0), ("Cab", "Coupe"))
+    words = words_of(figure)
+    assert {"BMW M3", "/ Coupe", "Audi R8", "/ Cab"} <= set(words)
+    assert words.count("no picture") == 1
+    assert len(by_gid(figure, "class-0").images) == 1
+    assert not by_gid(figure, "class-1").images
+
+
+def test_a_caption_gets_room_and_a_dollar_stays_a_dollar():
+    plain, long = Plate(width=3.4, height=1.0), Plate(width=3.4, height=1.0, caption="costs $5 and $6; " * 12)
+    assert long.figure.get_size_inches()[1] > plain.figure.get_size_inches()[1] + 0.4
+    assert svg_text(long.figure).startswith("<?xml")
+    assert png_bytes(long.figure) == png_bytes(long.figure)
