@@ -115,7 +115,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
 def train(config: RunConfig, data: Dataset, folder: Path, machine: Machine, announce: Announcer) -> None:
     """Train to the end of the config, from the newest checkpoint in the folder if there is one."""
     if is_finished(folder, config):
-        _refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
+        refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
         announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
     method = method_named(config.method)
@@ -165,7 +165,8 @@ def _check_shares(batch: int, processes: Processes) -> None:
         )
 
 
-def _refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
+def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
+    """Stop where a folder's run saw other data: both are `Dataset.fingerprint`s."""
     if trained_on != given:
         raise UsageError(f"{folder} was trained on other data than given now; choose another --out")
 
@@ -285,7 +286,7 @@ def _resume(training: Training, observer: Observer) -> None:
     values = checkpoint.values
     if values.get("format") != training.identity["format"]:
         raise UsageError(f"{folder} was begun by another version of maskcon; choose another --out")
-    _refuse_other_data(folder, values.get("data"), training.identity["data"])
+    refuse_other_data(folder, values.get("data"), training.identity["data"])
     if values["epoch_steps"] != training.epoch_steps:
         raise UsageError(
             f"{folder} was begun with {values['epoch_steps']} steps an epoch, and {processes.count} processes make it "

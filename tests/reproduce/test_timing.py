@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from maskcon.config import Machine
 from maskcon.errors import UsageError
+from maskcon.observer import Announcer
 from maskcon.presets import resolve
 from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.runs import PlannedRun, runs_for, unfinished
 from maskcon.reproduce.scales import ground_for
 from maskcon.reproduce.timing import Pace, expected_seconds, makespan, measure, run_seconds
+from maskcon.training import load_dataset, settle
 from tests.miniature import TINY
 
 PACE = Pace(start=3.0, key=0.001, contrast=0.01, classify=0.004, evaluation=2.0, end=1.0)
@@ -95,3 +98,17 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
     (folder / "note.txt").write_text("mine")
     with pytest.raises(UsageError, match="not a run folder"):
         unfinished(runs.values(), Machine(device="cpu"))
+
+
+def test_a_finished_run_on_other_data_is_refused_and_one_on_these_is_used(tmp_path):
+    ground = ground_for("embedded")
+    run = next(iter(runs_for([Trial("supce")], ground, out=tmp_path).values()))
+    data = load_dataset("embedded", run.config, Machine(), Announcer())
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.yaml").write_text(settle(run.config, data).to_yaml())
+    (run.folder / "encoder.safetensors").write_bytes(b"")
+    (run.folder / "result.json").write_text(json.dumps({"recall": {"1": 0.5}, "data": data.fingerprint()}))
+    assert unfinished([run], Machine(device="cpu"))[0] == []
+    (run.folder / "result.json").write_text(json.dumps({"recall": {"1": 0.5}, "data": "another"}))
+    with pytest.raises(UsageError, match="other data"):
+        unfinished([run], Machine(device="cpu"))

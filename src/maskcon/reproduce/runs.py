@@ -18,7 +18,7 @@ from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.scales import Ground
 from maskcon.run_folder import is_finished, read_result
 from maskcon.sources import Dataset
-from maskcon.training import load_dataset, settle
+from maskcon.training import load_dataset, refuse_other_data, settle
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,12 @@ def unfinished(
     """Runs still to be trained, once each, and how many images each trains on.
 
     Reads the data once per data set, so that what is missing or damaged is said before anything starts, and a large
-    set is converted by one process only. A folder that holds a run with other settings is refused.
+    set is converted by one process only. A folder that holds a run with other settings, or on other data, is refused.
     """
     data: dict[str, Dataset] = {}
     waiting: dict[Path, PlannedRun] = {}
     images: dict[Path, int] = {}
+    fingerprints: dict[tuple[Any, ...], str] = {}
     for run in runs:
         if run.folder in images:
             continue
@@ -104,6 +105,12 @@ def unfinished(
         images[run.folder] = _training_images(run.config, len(here.train))
         if not is_finished(run.folder, settle(run.config, here)):
             waiting[run.folder] = run
+            continue
+        config = run.config
+        cut = (run.ground.source, config.train_limit, config.test_limit, config.evaluate_on)
+        if cut not in fingerprints:  # a finished run is used unseen: it has to be one of these very images
+            fingerprints[cut] = load_dataset(here, config, machine, Announcer()).fingerprint()
+        refuse_other_data(run.folder, run.result().get("data"), fingerprints[cut])
     return list(waiting.values()), images
 
 
