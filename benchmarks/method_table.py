@@ -94,11 +94,11 @@ class Study:
     in_search: Mapping[str, Any] = field(default_factory=dict)  # settings of the runs that choose
 
 
-PER_CLASS = {"train": 750, "test": 250}  # pictures of CIFARtoy, of each of the 8 classes
+PER_CLASS = {"train": 1500, "test": 250}  # pictures of CIFARtoy, of each of the 8 classes
 STUDIES = {
     "embedded": Study("embedded", EMBEDDED_TRIALS, epochs=30, search_epochs=15, eval_every=3),
-    "cifartoy-good": Study("good", PAPER_TRIALS, 16, 8, 4, {}, TAUS),
-    "cifartoy-bad": Study("bad", LABELLED, 16, 8, 4),
+    "cifartoy-good": Study("good", PAPER_TRIALS, 20, 6, 4, {}, TAUS),
+    "cifartoy-bad": Study("bad", LABELLED, 20, 6, 4),
     "fashion-mnist": Study("fashion-mnist", PAPER_TRIALS, 2, 1, 1, {}, TAUS, {"train_limit": 24_000}),
 }
 

@@ -34,7 +34,7 @@ def refused(*arguments: str, cwd: Path) -> str:
         (["embedded", "search", "--methods", "maskcom"], "did you mean 'maskcon'?"),
         (["cifartoy-bad", "search", "--methods", "selfcon"], "unknown method 'selfcon'"),
         (["cifartoy-good", "all"], "needs --images"),
-        (["cifartoy-good", "all", "--images", "nowhere"], "has 0 pictures; 750 are needed"),
+        (["cifartoy-good", "all", "--images", "nowhere"], "has 0 pictures; 1500 are needed"),
         (["embedded", "search", "--out", "file/below"], "choose another --out"),
     ],
 )
