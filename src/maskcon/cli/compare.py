@@ -121,22 +121,22 @@ def run_and_report(
     from maskcon.comparison import Job, run_jobs
 
     at_once, threads = sharing(jobs, machine.device, len(plans))
-    todo = [Job(label, folder, arguments) for label, folder, arguments in plans]
+    planned = [Job(label, folder, arguments) for label, folder, arguments in plans]
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; choose another --out")
-    with Bars(todo) as bars:
-        run_jobs(todo, at_once=at_once, threads=threads, watch=bars.show)
+    with Bars(planned) as bars:
+        run_jobs(planned, at_once=at_once, threads=threads, watch=bars.show)
     from rich.console import Console
 
     from maskcon.report.tables import methods_table
     from maskcon.run_folder import read_result
     from maskcon.summary import write_summary
 
-    results: list[Mapping[str, Any]] = [read_result(job.folder) for job in todo]
+    results: list[Mapping[str, Any]] = [read_result(job.folder) for job in planned]
     typer.echo(methods_table(results).text())
     with Console(stderr=True).status("writing the report (map, retrieval, curves)"):
         page = write_summary(
-            [job.folder for job in todo],
+            [job.folder for job in planned],
             target,
             machine=machine,
             command=shlex.join(["maskcon", *command]),

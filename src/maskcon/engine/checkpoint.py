@@ -10,7 +10,6 @@ At any moment of a save the older checkpoint is whole, so a kill costs the work 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from maskcon.durable import sync_folder, write_synced
 from maskcon.errors import CorruptFileError, MaskconError
 
 TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
@@ -110,14 +110,6 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint(tensors, values, folder)
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a file and wait until the disk has it."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file: a reader, or a kill, meets the old content or the new."""
     temporary = path.with_name(f".{path.name}.tmp")
@@ -128,16 +120,6 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise MaskconError(f"could not write {path}: {error.strerror or error}") from error
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename last: the folder's own entry must reach the disk too."""
-    with contextlib.suppress(OSError):  # some systems cannot sync folders
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def failpoint(name: str) -> None:

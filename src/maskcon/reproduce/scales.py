@@ -97,7 +97,7 @@ def ground_for(
     if absent is not None:
         warning = (
             f"STAND-IN: the embedded pictures of clothes are used in place of {source}. No number is a result on "
-            f"{source}, and differences from the paper mean nothing. Why: {absent}"
+            f"{source}, so no difference from the paper is given. Why: {absent}"
         )
     return Ground(source, used, scale, "cpu", {**_cpu_settings(used), **changes}, warning)
 

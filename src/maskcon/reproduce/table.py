@@ -150,7 +150,8 @@ def as_table(
             head = [Cell(section.ground.asked)] if full_names else []
             head += [Cell(line.name, muted=line.muted), _setting(line.w), _setting(line.tau)]
             head += [Cell(line.chosen_by or MISSING)] if chosen else []
-            cells = [cell for k in ks for cell in _recall_cells(line, k, best)]
+            same_data = section.ground.source == section.ground.asked
+            cells = [cell for k in ks for cell in _recall_cells(line, k, best, same_data)]
             rows.append([*head, *cells, str(len(line.results))])
     notes = [note for section in sections for note in section.notes]
     return Table([*columns, "n"], rows, title, list(dict.fromkeys(notes)))
@@ -194,8 +195,8 @@ def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str
     return best
 
 
-def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str]) -> list[Cell]:
-    """Ours, the paper's, and ours minus the paper's, in points."""
+def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], same_data: bool) -> list[Cell]:
+    """Ours, the paper's, and ours minus the paper's in points, which means nothing on a stand-in."""
     mean, spread = line.ours(k)
     text = f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
     bold = not line.muted and best.get((line.group, k)) == f"{mean:.2f}"
@@ -207,7 +208,7 @@ def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str]) -> li
     return [
         *cells,
         Cell(f"{paper:.2f}", muted=line.muted, value=paper),
-        Cell(f"{difference:+.2f}", muted=line.muted, value=difference),
+        Cell(f"{difference:+.2f}", muted=line.muted, value=difference) if same_data else Cell(MISSING),
     ]
 
 

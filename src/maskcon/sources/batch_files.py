@@ -14,6 +14,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon.durable import write_synced
 from maskcon.errors import CorruptFileError, DataError
 from maskcon.sources.archive import extract
 from maskcon.sources.safe_pickle import load_pickle
@@ -130,12 +131,6 @@ def file_digest(path: Path, algorithm: str) -> str:
         while block := file.read(HASH_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        _sync(file)
 
 
 def _sync(file: IO[bytes]) -> None:

@@ -1,8 +1,7 @@
-"""Folders of the cache: keys that change with the files, names that survive a power cut."""
+"""Names of folders in the cache: they change with the files they stand for."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
@@ -25,13 +24,3 @@ def files_key(root: Path, paths: Sequence[str], salt: str) -> str:
             stamp = "none"
         digest.update(os.fsencode(path) + f"\0{stamp};".encode())
     return digest.hexdigest()[:20]
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last, too."""
-    with contextlib.suppress(OSError):  # some systems cannot sync folders
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.download import Progress
+from maskcon.durable import sync_folder, write_synced
 from maskcon.errors import CorruptFileError, DataError
 from maskcon.sources.batch_files import (
     LABEL_DTYPE,
@@ -30,9 +31,8 @@ from maskcon.sources.batch_files import (
     PartWriter,
     file_digest,
     opened,
-    write_synced,
 )
-from maskcon.sources.cache_folder import place_key, sync_folder
+from maskcon.sources.cache_folder import place_key
 from maskcon.turns import one_at_a_time
 
 FORMAT_VERSION = 1

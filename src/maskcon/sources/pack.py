@@ -20,9 +20,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon.durable import sync_folder
 from maskcon.errors import DataError, UsageError
 from maskcon.locations import cache_root, has_folder
-from maskcon.sources.cache_folder import files_key, place_key, sync_folder
+from maskcon.sources.cache_folder import files_key, place_key
 from maskcon.sources.contract import Dataset
 from maskcon.sources.decode import UndecodableError, decode, picture_bombs_refused
 from maskcon.turns import one_at_a_time
