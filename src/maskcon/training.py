@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from maskcon import sources, views
 from maskcon.config import Machine, RunConfig
-from maskcon.encoder.backbones import LARGEST_SMALL_IMAGE
-from maskcon.encoder.contract import HUGGING_FACE_PREFIX
+from maskcon.encoder.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.engine.batches import SMALLEST_SHARE
 from maskcon.engine.checkpoint import load_latest, write_atomically
 from maskcon.engine.distributed import Processes, start
@@ -94,7 +93,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     canvas = max(data.train.images.shape[2:])
     size = config.image_size or (canvas if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas))
     stem = config.stem
-    if config.backbone.startswith(HUGGING_FACE_PREFIX) and stem == "fast":
+    if has_own_shape(config.backbone) and stem == "fast":
         stem = "auto"  # such a backbone brings its own first layers
     elif (
         stem == "fast"

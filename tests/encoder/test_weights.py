@@ -298,7 +298,8 @@ def test_architecture_without_published_weights_is_told_so() -> None:
 
 def test_published_names_carry_their_checksum() -> None:
     for entry in weights.PUBLISHED["imagenet"].values():
-        assert entry.file_name.endswith(f"-{entry.sha256_prefix}.pth")
+        checksum = entry.sha256_prefix if isinstance(entry, Published) else entry.sha256[:8]
+        assert Path(entry.file_name).stem.endswith(f"-{checksum}")
 
 
 def test_weights_are_kept_in_the_same_cache_as_the_data(

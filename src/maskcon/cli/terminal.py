@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from maskcon.encoder import has_own_shape
 from maskcon.methods import method_named
 from maskcon.observer import Announcer
 
@@ -52,8 +53,8 @@ class Terminal(Announcer):
         epochs = f"{config.epochs} epoch{'' if config.epochs == 1 else 's'}"
         self._say(
             f"{method.title} {values}on {data.name}: {len(data.train)} images, "
-            f"{len(data.coarse_names)} coarse classes, {config.image_size} px; {config.backbone} of width "
-            f"{config.width}, {epochs}, preset {config.preset}, seed {config.seed}"
+            f"{len(data.coarse_names)} coarse classes, {config.image_size} px; {_encoder(config)}, "
+            f"{epochs}, preset {config.preset}, seed {config.seed}"
         )
         self._start, self._images, self._first_seconds = done, 0, None
         if self.console.is_terminal:
@@ -93,6 +94,10 @@ class Terminal(Announcer):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _encoder(config: RunConfig) -> str:
+    return config.backbone if has_own_shape(config.backbone) else f"{config.backbone} of width {config.width}"
 
 
 def print_result(result: Mapping[str, Any], folder: Path) -> None:

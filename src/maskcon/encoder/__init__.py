@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from maskcon.encoder.backbones import backbone_names, build_backbone, shape_of
+from maskcon.encoder.backbones import backbone_names, build_backbone, has_own_shape, shape_of
 from maskcon.encoder.batchnorm import freeze_batchnorm, synchronize_batchnorm
 from maskcon.encoder.contract import Backbone
 from maskcon.encoder.heads import CoarseClassifier, Projector, unit_rows
+from maskcon.encoder.mobilenet import MobileNetV2
 from maskcon.encoder.pair import Model, MomentumPair, Output, build_model
 from maskcon.encoder.resnet import ResNet
 
 __all__ = [
     "Backbone",
     "CoarseClassifier",
+    "MobileNetV2",
     "Model",
     "MomentumPair",
     "Output",
@@ -21,6 +23,7 @@ __all__ = [
     "build_backbone",
     "build_model",
     "freeze_batchnorm",
+    "has_own_shape",
     "shape_of",
     "synchronize_batchnorm",
     "unit_rows",

