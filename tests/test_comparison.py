@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
+import maskcon.report.journal
 from maskcon.comparison import Job, run_jobs
 from maskcon.errors import MaskconError, UsageError
+from maskcon.report.journal import Journal, read_ends
 
 
 class Scripted(Job):
@@ -42,6 +44,27 @@ def test_a_run_that_ends_well_without_a_result_is_a_failure(tmp_path):
 def test_each_run_has_its_own_log_whatever_its_name(tmp_path):
     names = ("tau0.05", "tau0.1", "tau0")
     assert len({Job(name, tmp_path / name, []).log_path for name in names}) == 3
+
+
+def test_progress_is_read_off_a_long_journal_without_reading_all_of_it(tmp_path, monkeypatch):
+    job = Job("long", tmp_path, [])
+    job.look()
+    assert job.share == 0  # no journal yet
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.write("start", step=0, total_steps=4000)
+        for step in range(1, 1001):
+            journal.write("step" if step != 500 else "damage", step=step, loss=6.5)
+        journal.write("evaluation", step=1000, recall={"1": 0.5})
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'{"kind": "damage"', b"never read"))
+    monkeypatch.setattr(maskcon.report.journal, "TAIL_BYTES", 300)
+    job.look()
+    assert job.share == 0.25
+    assert len(read_ends(path)) < 10
+    with path.open("ab") as file:
+        file.write(b'{"kind": "step", "step": 2')  # being written, or torn by a kill
+    job.look()
+    assert job.share == 0.25
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):

@@ -13,7 +13,7 @@ from typing import IO
 
 from maskcon.engine.signals import Interrupted, StopRequest
 from maskcon.errors import MaskconError, UsageError
-from maskcon.report.journal import read_journal
+from maskcon.report.journal import read_ends
 from maskcon.run_folder import JOURNAL, RESULT
 
 POLL_SECONDS = 0.5
@@ -48,25 +48,31 @@ class Job:
                 f"cannot write to {self.folder.parent}: {error.strerror}; choose another --out"
             ) from None
         command = [sys.executable, "-m", "maskcon", "train", *self.arguments, "--out", str(self.folder)]
+        command += ["--stop-with-parent"]  # which is told by the end of its standard input
         environment = dict(os.environ)
         if threads is not None:
             command += ["--threads", str(threads)]
             environment["OMP_NUM_THREADS"] = str(threads)
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=self.log, stderr=subprocess.STDOUT, env=environment
+        )
 
     def look(self) -> None:
         """Update `share` from the journal the process writes."""
         if self.finished:
             self.share = 1.0
             return
-        try:
-            events = read_journal(self.folder / JOURNAL)
-        except MaskconError:
-            return  # not there yet
+        events = read_ends(self.folder / JOURNAL)  # several times a second, of every run
         total = next((event.get("total_steps") for event in events if event.get("kind") == "start"), None)
         steps = [event["step"] for event in events if event.get("kind") == "step"]
         if total and steps:
             self.share = min(1.0, steps[-1] / total)
+
+    def close(self) -> None:
+        """Let go of the files of a process that has ended; closing twice is harmless."""
+        for file in (self.log, None if self.process is None else self.process.stdin):
+            if file is not None:
+                file.close()
 
     def reason(self) -> str:
         """The last line the process printed: why it failed."""
@@ -108,8 +114,7 @@ def _ended(job: Job) -> bool:
     code = job.process.poll()
     if code is None:
         return False
-    if job.log is not None:
-        job.log.close()
+    job.close()
     if code == UsageError.exit_code:  # the same command again would be refused again
         raise UsageError(f"{job.label} failed: {job.reason()}")
     if code != 0 or not job.finished:
@@ -133,5 +138,4 @@ def _stop(jobs: Sequence[Job]) -> None:
             except subprocess.TimeoutExpired:
                 job.process.kill()
                 job.process.wait()
-        if job.log is not None:
-            job.log.close()
+        job.close()

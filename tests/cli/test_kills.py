@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from maskcon.engine.checkpoint import newest_step
+from maskcon.engine.lock import FolderLock
+from maskcon.errors import UsageError
 from maskcon.report.journal import read_journal
 from tests.cli.commands import LIMITED, SMALL, maskcon, start
 
@@ -83,6 +86,29 @@ def test_a_stopped_comparison_leaves_no_process_behind_and_saves_its_runs(tmp_pa
     assert "every run saved" in error
     assert not any(Path(f"/proc/{child}").exists() for child in children)
     assert any((tmp_path / "all" / "maskcon-seed0" / "checkpoints").iterdir())
+
+
+def test_the_runs_of_a_killed_comparison_save_and_stop_too(tmp_path):
+    arguments = ["compare", "embedded", "--methods", "selfcon", "--out", "all", *LIMITED]
+    process = start(*arguments, "--set", "epochs=1000", cwd=tmp_path)
+    folder = tmp_path / "all" / "selfcon-seed0"
+    wait_for_step(process, folder, more_than=0)
+    process.kill()
+    process.communicate()
+    end = time.monotonic() + 30
+    while not (free := lock_is_free(folder)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert free  # so that the same command can go on
+    assert newest_step(folder / "checkpoints") > 0
+    assert not (folder / "result.json").exists()
+
+
+def lock_is_free(folder: Path) -> bool:
+    try:
+        with FolderLock(folder):
+            return True
+    except UsageError:
+        return False
 
 
 @pytest.mark.slow

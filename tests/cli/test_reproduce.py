@@ -114,6 +114,8 @@ def test_a_dry_run_states_the_time_and_starts_nothing(here, tmp_path):
         (["cars196", "--scale", "full"], "Stanford Cars", "cars196"),
         (["cifar100", "--preset", "reference"], "reference", "--scale full"),
         (["cifar100", "--set", "epoch=3"], "'epoch'", "did you mean 'epochs'"),
+        (["cifar100", "--set", "seed=3"], "seed", "--seeds"),
+        (["cifar100", "--out", "/dev/null/x"], "/dev/null/x", "choose another --out"),
     ],
 )
 def test_bad_input_is_one_line_and_starts_nothing(here, tmp_path, arguments, named, way_out):
@@ -125,6 +127,7 @@ def test_bad_input_is_one_line_and_starts_nothing(here, tmp_path, arguments, nam
     assert named in text
     assert way_out in text
     assert here == []
+    assert "measuring" not in refused.stderr
     assert not (tmp_path / "runs").exists()
 
 

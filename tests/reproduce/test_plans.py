@@ -109,6 +109,12 @@ def test_a_misspelt_table_or_scale_names_the_nearest():
         ground_for("cifar100", scale="cpu", preset="reference")
 
 
+@pytest.mark.parametrize("key", ["w", "tau", "seed", "evaluate_on"])
+def test_what_a_plan_sets_cannot_be_changed_for_all_its_runs(key):
+    with pytest.raises(UsageError, match=f"--set {key} "):
+        ground_for("cifar100", changes={key: 1})
+
+
 def test_full_scale_refuses_missing_data_with_the_way_out(tmp_path):
     with pytest.raises(DataError) as refusal:
         ground_for("cifar100", scale="full", data_root=str(tmp_path / "here"))

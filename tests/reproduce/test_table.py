@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from maskcon.errors import UsageError
 from maskcon.report.published import appendix_rows, main_rows
 from maskcon.reproduce.plans import Trial, table_named, trials_for
 from maskcon.reproduce.runs import PlannedRun, runs_for
@@ -123,13 +124,16 @@ def test_an_appendix_table_has_the_papers_rows_in_its_order(tmp_path):
 def test_the_difference_is_ours_minus_the_papers_and_absent_on_a_stand_in(tmp_path):
     stand_in = section("cifar100", tmp_path, lambda _: 0.5)
     real = replace(stand_in, ground=replace(stand_in.ground, source="cifar100"))
-    for given, differences in ((real, ("9.5", "-16.66")), (stand_in, ("–", "–"))):  # noqa: RUF001
+    for given, differences, data in (
+        (real, ("9.5", "-16.66"), "cifar100"),
+        (stand_in, ("–", "–"), "cifar100 (STAND-IN: embedded)"),  # noqa: RUF001
+    ):
         rows = list(csv.DictReader(io.StringIO(as_table([given], full_names=True).csv())))
         selfcon = next(row for row in rows if row["Method"] == "SelfCon")
         assert float(selfcon["R@1"]) == pytest.approx(50)
         assert float(selfcon["R@1 paper"]) == pytest.approx(40.50)
         assert (selfcon["R@1 diff"], selfcon["R@10 diff"]) == differences
-        assert selfcon["Data"] == "cifar100"
+        assert selfcon["Data"] == data
 
 
 def test_seeds_give_a_mean_and_a_spread(tmp_path):
@@ -143,9 +147,18 @@ def test_notes_say_scale_stand_in_oracle_and_the_papers_slips(tmp_path):
     notes = "\n".join(section("cifar100", tmp_path, lambda _: 0.5).notes)
     for part in (
         "STAND-IN", "3,000 training and 1,000 test images", "resnet10 of width 16", "7 epochs", "oracle", "validation",
-        "MaskCon w=1 tau=0.05", "printed 18.17, should be 18.27", "87.01 in the main text, 47.25",
+        "rises from 0 over 1 epoch.", "MaskCon w=1 tau=0.05", "printed 18.17, should be 18.27",
+        "87.01 in the main text, 47.25",
     ):  # fmt: skip
         assert part in notes
+    assert "diff:" not in notes  # there is none on a stand-in
+
+
+def test_a_folder_that_cannot_be_written_is_refused_as_bad_input(tmp_path):
+    part = section("sop2", tmp_path / "runs", lambda _: 0.5)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="choose another --out"):
+        write_files(tmp_path / "file" / "tables", "x", [part])
 
 
 def test_the_best_of_coarse_labels_is_bold_and_the_ceiling_is_not(tmp_path):
@@ -165,6 +178,7 @@ def test_all_four_formats_are_written_and_hold_the_same_numbers(tmp_path):
         assert "65.52" in text  # the paper's MaskCon
         assert re.search(r"70\.0", text)  # ours, Grafit
         assert "oracle" in text
+        assert "STAND-IN: embedded" in text
     widest = max(len(line) for line in files[".txt"].splitlines() if line.startswith(("MaskCon", "Grafit")))
     assert widest <= 100
 
@@ -180,6 +194,8 @@ def test_two_data_sets_are_two_sections_and_one_csv(tmp_path):
                 finish(run, 0.5)
         sections.append(section_for(table, ground, runs, 1))
     rows = list(csv.DictReader(io.StringIO(as_table(sections, full_names=True).csv())))
-    assert {row["Data"] for row in rows} == {"cifartoy-good", "cifartoy-bad"}
+    assert {row["Data"] for row in rows} == {
+        f"cifartoy-{split} (STAND-IN: embedded)" for split in ("good", "bad")
+    }
     assert len(rows) == 2 * 19
     assert text_of(sections).count("cifartoy-bad (STAND-IN: embedded): recall") == 1

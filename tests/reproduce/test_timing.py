@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maskcon.config import Machine
+from maskcon.engine.signals import Interrupted
 from maskcon.errors import UsageError
 from maskcon.observer import Announcer
 from maskcon.presets import resolve
+from maskcon.report.journal import Journal
 from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.runs import PlannedRun, runs_for, unfinished
 from maskcon.reproduce.scales import ground_for
@@ -17,7 +24,12 @@ from maskcon.training import load_dataset, settle
 from tests.miniature import TINY
 
 PACE = Pace(start=3.0, key=0.001, contrast=0.01, classify=0.004, evaluation=2.0, end=1.0)
-SMALL = {**TINY, "epochs": 1, "train_limit": 64, "test_limit": 40, "eval_every_epochs": 0}
+SMALL = {key: value for key, value in TINY.items() if key != "tau"} | {
+    "epochs": 1,
+    "train_limit": 64,
+    "test_limit": 40,
+    "eval_every_epochs": 0,
+}
 
 
 def config(method: str, **settings: object):
@@ -36,6 +48,8 @@ def test_scorings_between_count_and_a_stopped_run_counts_for_what_is_left():
     often = config("supce", epochs=10, eval_every_epochs=3)  # after 3, 6, 9 and at the end
     assert run_seconds(PACE, often, 1000) == pytest.approx(3 + 40 + 4 * 2 + 1)
     assert run_seconds(PACE, often, 1000, done=0.5) == pytest.approx(3 + 20 + 2.5 * 2 + 1)
+    before = config("supce", epochs=10, eval_every_epochs=3, eval_when="before")  # ahead of the first, too
+    assert run_seconds(PACE, before, 1000) == pytest.approx(3 + 40 + 5 * 2 + 1)
 
 
 def test_jobs_fill_the_places_as_they_become_free():
@@ -53,12 +67,58 @@ def test_the_expectation_covers_all_runs(tmp_path):
     )
     images = {run.folder: 100 for run in runs.values()}
     one = run_seconds(PACE, next(iter(runs.values())).config, 100) + 0.25
-    assert expected_seconds(list(runs.values()), images, PACE, at_once=2) == pytest.approx(2 * one)
+    paces = {"embedded": PACE}
+    assert expected_seconds(list(runs.values()), images, paces, at_once=2) == pytest.approx(2 * one)
+
+
+def test_runs_on_two_data_sets_share_the_places_and_have_a_pace_each(tmp_path):
+    slow = replace(PACE, classify=0.04)
+    grounds = [ground_for("embedded", changes={"train_limit": 100, "epochs": 1})]
+    grounds.append(replace(grounds[0], source="other"))
+    runs = [PlannedRun(Trial("supce"), ground, tmp_path / ground.source) for ground in grounds]
+    images = {run.folder: 100 for run in runs}
+    paces = {"embedded": PACE, "other": slow}
+    each = [run_seconds(pace, runs[0].config, 100) + 0.25 for pace in paces.values()]
+    assert expected_seconds(runs, images, paces, at_once=2) == pytest.approx(max(each))
+    assert expected_seconds(runs, images, paces, at_once=1) == pytest.approx(sum(each))
+
+
+def test_a_killed_run_counts_from_its_checkpoint_not_from_its_journal(tmp_path):
+    ground = ground_for("embedded", changes={"train_limit": 100, "epochs": 1})
+    run = PlannedRun(Trial("supce"), ground, tmp_path / "run")
+
+    def expected() -> float:
+        return expected_seconds([run], {run.folder: 100}, {"embedded": PACE}, at_once=1)
+
+    whole = expected()
+    with Journal(run.folder / "journal.jsonl") as journal:
+        journal.write("start", step=0, total_steps=10)
+        journal.write("step", step=9)
+    assert expected() == whole  # killed before the first checkpoint: all of it again
+    (run.folder / "checkpoints" / "step-00000005").mkdir(parents=True)
+    assert expected() == pytest.approx(whole - 0.5 * 100 * PACE.classify)
+
+
+def test_a_stop_while_measuring_leaves_no_process_behind(tmp_path, monkeypatch):
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def sleeping(_: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        started.append(real([sys.executable, "-c", "import time; time.sleep(100)"], **options))
+        signal.raise_signal(signal.SIGTERM)
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", sleeping)
+    run = PlannedRun(Trial("selfcon"), ground_for("embedded", changes=SMALL), tmp_path / "run")
+    with pytest.raises(Interrupted) as stopped:
+        measure(run, Machine(device="cpu", threads=1), at_once=2)
+    assert stopped.value.exit_code == 143
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
 
 
 def test_this_machine_can_be_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("MASKCON_DATA", str(tmp_path))
-    ground = ground_for("embedded", changes={**SMALL, "tau": 0.1})
+    ground = ground_for("embedded", changes=SMALL)
     run = PlannedRun(Trial("selfcon"), ground, tmp_path / "run")
     pace = measure(run, Machine(device="cpu", threads=1), at_once=1)
     assert 0.5 < pace.start < 120

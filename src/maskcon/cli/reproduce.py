@@ -112,18 +112,19 @@ def train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *,
     from maskcon.cli.terminal import Terminal
     from maskcon.reproduce.runs import carry_out, unfinished
     from maskcon.reproduce.timing import expected_seconds, measure, spoken
+    from maskcon.run_folder import make_writable
 
     waiting, images = unfinished(runs, machine, Terminal())
-    say(f"{len(images)} runs, {len(images) - len(waiting)} of them finished already")
+    say(f"{_runs(len(images))}, {len(images) - len(waiting)} of them finished already")
     if waiting:
+        if not dry_run:
+            make_writable(waiting[0].folder.parent)  # or be refused now, not after the measurement
         at_once = min(at_once, len(waiting))
         say(f"measuring this machine with {at_once} process{'' if at_once == 1 else 'es'} ...")
-        expected = 0.0
-        for source in dict.fromkeys(run.ground.source for run in waiting):
-            part = [run for run in waiting if run.ground.source == source]
-            pace = measure(part[0], machine, at_once=at_once)
-            expected += expected_seconds(part, images, pace, at_once=at_once)
-        say(f"expected: {spoken(expected)} for {len(waiting)} runs, {at_once} at a time")
+        first = {run.ground.source: run for run in reversed(waiting)}  # one of each data set
+        paces = {source: measure(run, machine, at_once=at_once) for source, run in first.items()}
+        expected = expected_seconds(waiting, images, paces, at_once=at_once)
+        say(f"expected: {spoken(expected)} for {_runs(len(waiting))}, {at_once} at a time")
         if not dry_run:
             begun = time.monotonic()
             carry_out(waiting, machine, at_once=at_once, watch=Bars)
@@ -132,6 +133,10 @@ def train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *,
         for run in waiting:
             typer.echo(run.label)
     return not dry_run
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
 
 
 def say(text: str) -> None:

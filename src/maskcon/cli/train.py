@@ -46,6 +46,7 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print every setting and where it comes from; train nothing.")
     ] = False,
+    stop_with_parent: Annotated[bool, typer.Option("--stop-with-parent", hidden=True)] = False,
 ) -> None:
     """Train an encoder on coarse labels.
 
@@ -55,6 +56,10 @@ def train(
     """
     from maskcon.presets import resolve
 
+    if stop_with_parent:  # before anything that takes time
+        from maskcon.engine import signals
+
+        signals.stop_with_parent()
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
     chosen = method.lower()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -45,3 +46,17 @@ class StopRequest:
         if self.made and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_number = number
+
+
+def stop_with_parent() -> None:
+    """Ask this process to stop once its standard input ends: a pipe whose other end a parent holds until it dies.
+
+    The kernel closes that end also for a parent that was killed, so none of its runs goes on without it.
+    """
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="stop-with-parent", daemon=True).start()

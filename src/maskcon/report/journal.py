@@ -22,6 +22,8 @@ from typing import Any
 
 from maskcon.errors import CorruptFileError, UsageError
 
+TAIL_BYTES = 8_192  # holds the last dozens of lines
+
 
 class Journal:
     """Append-only writer of a run's events. Opening an existing file repairs a torn last line.
@@ -107,6 +109,22 @@ class Journal:
 def read_journal(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """All events of a journal, oldest first. A torn last line, left by a killed writer, is passed over."""
     return [event for _, event in _parsed_lines(Path(path))]
+
+
+def read_ends(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The first event and some of the last: where a run stands, however long its journal has grown.
+
+    None where there is no journal yet; a line that is not whole is passed over.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            first = file.readline()
+            begin = file.tell()
+            file.seek(max(begin, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = [first, *file.read().split(b"\n")]
+    except OSError:
+        return []
+    return [event for line in lines if (event := _decoded(line)) is not None]
 
 
 def _parsed_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:

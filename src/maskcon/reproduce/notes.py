@@ -17,7 +17,7 @@ Result = Mapping[str, Any]
 def notes_for(table: PaperTable, ground: Ground, config: RunConfig, result: Result, seeds: int) -> list[str]:
     """Notes of one data set's section, the most important first."""
     notes = [ground.warning] if ground.warning else []
-    notes += [_size(ground, config, result), _seeds(seeds)]
+    notes += [_size(ground, config, result), _seeds(seeds, ground)]
     if table.kind == "main":
         share = f"{config.validation_fraction:g}"
         notes.append(
@@ -38,17 +38,20 @@ def _size(ground: Ground, config: RunConfig, result: Result) -> str:
         f"{config.epochs} epochs in batches of {config.batch_size}",
         f"a bank of {config.bank_size:,}",
     ]
-    return ", ".join(lines) + "."
+    ramp = config.relation_warmup_epochs
+    rise = f" w of Grafit (so of SupCon too) and MaskCon rises from 0 over {ramp:g} epoch{'' if ramp == 1 else 's'}."
+    return ", ".join(lines) + "." + (rise if ramp else "")
 
 
 def _start(config: RunConfig) -> str:
     return "random weights" if config.weights is None else f"weights {config.weights!r}"
 
 
-def _seeds(seeds: int) -> str:
+def _seeds(seeds: int, ground: Ground) -> str:
+    told = f"Mean ± sample standard deviation over {seeds} seeds."
     if seeds == 1:
-        return "One seed: differences of a few points may be chance. diff: ours minus the paper's, in points."
-    return f"Mean ± sample standard deviation over {seeds} seeds. diff: ours minus the paper's, in points."
+        told = "One seed: differences of a few points may be chance."
+    return told if ground.stands_in else f"{told} diff: ours minus the paper's, in points."
 
 
 def _papers_choice(source: str) -> str:

@@ -37,6 +37,13 @@ CPU_PARTS = {
     "cars196": (1_960, 1_960, 12),
 }
 LARGE_PICTURES = ("sop-split1", "sop-split2", "cars196")
+# Settings that tell the trials of a plan apart, and who sets them.
+PLANNED = {
+    "w": "it is what a table or figure compares",
+    "tau": "it is what a table or figure compares",
+    "seed": "--seeds N takes the seeds 0 to N-1",
+    "evaluate_on": "both parts are scored where there is something to choose",
+}
 SMALL_SIDE = 32  # what large pictures are shrunk to at scale cpu
 
 
@@ -55,6 +62,16 @@ class Ground:
     preset: str
     settings: Mapping[str, Any]
     warning: str | None = None
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether other data than the paper's are used, so that no number can be compared with the paper's."""
+        return self.source != self.asked
+
+    @property
+    def title(self) -> str:
+        """The data set asked for, with the one in its place."""
+        return f"{self.asked} (STAND-IN: {self.source})" if self.stands_in else self.asked
 
     @property
     def folder(self) -> Path:
@@ -78,7 +95,7 @@ def ground_for(
         preset: ``"paper"`` (if not given) or ``"reference"``, for full scale only.
         data_root: folder of the data sets, if not the usual one.
         download: do not ask whether the data are here: they may be fetched.
-        changes: settings that differ from the scale's, by name.
+        changes: settings that differ from the scale's, by name; not those of `PLANNED`.
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
@@ -87,6 +104,9 @@ def ground_for(
     if preset not in (None, "paper", "reference"):
         raise unknown("preset", str(preset), ("paper", "reference"))
     changes = dict(changes or {})
+    for key in changes:
+        if key in PLANNED:
+            raise UsageError(f"--set {key} cannot be used here: {PLANNED[key]}")
     absent = None if download else _absent(source, data_root)
     if scale == "full":
         if absent is not None:

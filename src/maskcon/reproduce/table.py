@@ -15,6 +15,7 @@ from maskcon.reproduce.notes import notes_for
 from maskcon.reproduce.plans import PaperTable, Trial, candidates, on_validation, with_seeds
 from maskcon.reproduce.runs import PlannedRun, mean_recall
 from maskcon.reproduce.scales import Ground
+from maskcon.run_folder import make_writable
 
 KS = (1, 2, 5, 10)
 ORACLE, HONEST = "test (oracle)", "validation"
@@ -78,8 +79,7 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
     floor = Line("Raw pixels", None, None, "", ({"recall": some["raw_pixels"]},), None, muted=True)
     config = next(iter(runs.values())).config
     notes = notes_for(table, ground, config, some, seeds)
-    used = f" (STAND-IN: {ground.source})" if ground.source != ground.asked else ""
-    title = f"{table.title}, {ground.asked}{used}: recall@K in percent, ours and the paper's"
+    title = f"{table.title}, {ground.title}: recall@K in percent, ours and the paper's"
     return Section(ground, title, (floor, *lines), tuple(notes))
 
 
@@ -147,11 +147,11 @@ def as_table(
     for section in sections:
         best = _best(section.lines, ks)
         for line in section.lines:
-            head = [Cell(section.ground.asked)] if full_names else []
+            head = [Cell(section.ground.title)] if full_names else []
             head += [Cell(line.name, muted=line.muted), _setting(line.w), _setting(line.tau)]
             head += [Cell(line.chosen_by or MISSING)] if chosen else []
-            same_data = section.ground.source == section.ground.asked
-            cells = [cell for k in ks for cell in _recall_cells(line, k, best, same_data)]
+            comparable = not section.ground.stands_in
+            cells = [cell for k in ks for cell in _recall_cells(line, k, best, comparable)]
             rows.append([*head, *cells, str(len(line.results))])
     notes = [note for section in sections for note in section.notes]
     return Table([*columns, "n"], rows, title, list(dict.fromkeys(notes)))
@@ -176,7 +176,7 @@ def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Pa
         "tex": "\n\n".join(as_table([s], title=s.title).latex() for s in sections) + "\n",
         "csv": as_table(sections, full_names=True).csv(),
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    make_writable(folder)
     written = []
     for ending, content in contents.items():
         written.append(folder / f"{name}.{ending}")
@@ -195,7 +195,7 @@ def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str
     return best
 
 
-def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], same_data: bool) -> list[Cell]:
+def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], comparable: bool) -> list[Cell]:
     """Ours, the paper's, and ours minus the paper's in points, which means nothing on a stand-in."""
     mean, spread = line.ours(k)
     text = f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
@@ -208,7 +208,7 @@ def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], same_
     return [
         *cells,
         Cell(f"{paper:.2f}", muted=line.muted, value=paper),
-        Cell(f"{difference:+.2f}", muted=line.muted, value=difference) if same_data else Cell(MISSING),
+        Cell(f"{difference:+.2f}", muted=line.muted, value=difference) if comparable else Cell(MISSING),
     ]
 
 

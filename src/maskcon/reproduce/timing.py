@@ -8,18 +8,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 
 from maskcon.comparison import POLL_SECONDS
 from maskcon.config import Machine, RunConfig
+from maskcon.engine.checkpoint import newest_step
+from maskcon.engine.signals import Interrupted, StopRequest
 from maskcon.errors import MaskconError, UsageError
 from maskcon.methods import method_named
+from maskcon.report.journal import read_ends
 from maskcon.reproduce.runs import PlannedRun
+from maskcon.run_folder import CHECKPOINTS, JOURNAL
 
 STEPS = 12  # measured a kind of step
+LOOK_SECONDS = 0.05  # between two looks at whether a measurement has ended
 WARM_STEPS = 2  # left out: caches fill, memory is taken
 
 
@@ -49,7 +54,8 @@ def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -
     primed = min(config.bank_size, images) if contrasts and config.prime_bank and done == 0 else 0
     training = (1 - done) * config.epochs * images * each
     every = config.eval_every_epochs
-    between = (config.epochs - 1) // every if every else 0
+    first = config.eval_when == "before"  # a scoring ahead of the first epoch
+    between = (config.epochs - 1) // every + first if every else 0
     scorings = 1 + (1 - done) * between
     return pace.start + primed * pace.key + training + scorings * pace.evaluation + pace.end
 
@@ -68,17 +74,28 @@ def makespan(seconds: Sequence[float], at_once: int) -> float:
 
 
 def expected_seconds(
-    runs: Sequence[PlannedRun], images: dict[Path, int], pace: Pace, *, at_once: int
+    runs: Sequence[PlannedRun], images: Mapping[Path, int], paces: Mapping[str, Pace], *, at_once: int
 ) -> float:
-    """Expected wall time of `carry_out` over these runs. A run that was stopped counts for what is left of it."""
+    """Expected wall time of `carry_out` over these runs. A run that was stopped counts for what is left of it.
+
+    Args:
+        runs: those to train, in the order in which they will start.
+        images: how many images each trains on, by folder.
+        paces: what was measured, by the data set used.
+        at_once: processes side by side.
+    """
     durations = []
     for run in runs:
-        job = run.job(Machine())
-        job.look()
-        share = min(job.share, 1.0)
+        left = run_seconds(paces[run.ground.source], run.config, images[run.folder], _done(run.folder))
         # A free place is noticed at the next look: half a poll late on average.
-        durations.append(run_seconds(pace, run.config, images[run.folder], share) + POLL_SECONDS / 2)
+        durations.append(left + POLL_SECONDS / 2)
     return makespan(durations, at_once)
+
+
+def _done(folder: Path) -> float:
+    """Share of a run that its newest checkpoint holds; what the journal says beyond it was lost by a kill."""
+    begun = [event for event in read_ends(folder / JOURNAL) if event["kind"] == "start"]
+    return min(1.0, newest_step(folder / CHECKPOINTS) / begun[0]["total_steps"]) if begun else 0.0
 
 
 def measure(run: PlannedRun, machine: Machine, *, at_once: int) -> Pace:
@@ -89,20 +106,37 @@ def measure(run: PlannedRun, machine: Machine, *, at_once: int) -> Pace:
             environment["OMP_NUM_THREADS"] = str(machine.threads)
         processes: list[subprocess.Popen[bytes]] = []
         begun = time.time()
-        try:
-            for number in range(at_once):
-                order = _order(run, machine, Path(folder) / str(number))
-                command = [sys.executable, "-m", "maskcon.reproduce.calibration", order]
-                processes.append(
-                    subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-                )
-            found = [_pace(process, begun) for process in processes]
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
+        with StopRequest() as stop:
+            try:
+                for number in range(at_once):
+                    order = _order(run, machine, Path(folder) / str(number))
+                    command = [sys.executable, "-m", "maskcon.reproduce.calibration", order]
+                    processes.append(
+                        subprocess.Popen(
+                            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+                        )
+                    )
+                ended = _ends(processes, stop)
+            finally:
+                for process in processes:
+                    if process.poll() is None:
+                        process.kill()
+                    process.wait()
+        found = [_pace(process, begun, at) for process, at in zip(processes, ended, strict=True)]
     return Pace(**{field.name: fmean(getattr(pace, field.name) for pace in found) for field in fields(Pace)})
+
+
+def _ends(processes: Sequence[subprocess.Popen[bytes]], stop: StopRequest) -> list[float]:
+    """When each process ended. What they say is one line, which a pipe holds until it is read."""
+    ended: dict[int, float] = {}
+    while len(ended) < len(processes):
+        if stop.signal_number is not None:
+            raise Interrupted("stopped while measuring; no run was started", stop.signal_number)
+        time.sleep(LOOK_SECONDS)
+        for process in processes:
+            if process.pid not in ended and process.poll() is not None:
+                ended[process.pid] = time.time()
+    return [ended[process.pid] for process in processes]
 
 
 def _order(run: PlannedRun, machine: Machine, folder: Path) -> str:
@@ -127,10 +161,9 @@ def _order(run: PlannedRun, machine: Machine, folder: Path) -> str:
     )
 
 
-def _pace(process: subprocess.Popen[bytes], begun: float) -> Pace:
+def _pace(process: subprocess.Popen[bytes], begun: float, gone: float) -> Pace:
     """What one process measured, with what only the outside sees: its start and its exit."""
     output, errors = process.communicate()
-    gone = time.time()
     if process.returncode != 0:
         lines = errors.decode(errors="replace").strip().splitlines()
         kind = UsageError if process.returncode == UsageError.exit_code else MaskconError
