@@ -306,6 +306,15 @@ def test_full_disk_is_named_and_what_arrived_can_be_resumed(
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_full_disk_is_named_for_a_file_smaller_than_a_buffer(server: Server, tmp_path: Path) -> None:
+    server.content = CONTENT[:1000]
+    (tmp_path / "file.bin.part").symlink_to("/dev/full")
+    with pytest.raises(CorruptFileError, match=r"file\.bin\.part.*disk is full"):
+        fetch(server.url, tmp_path / "file.bin", sha256=SHA256)
+    assert len(server.ranges) == 1
+
+
 def test_unwritable_place_is_a_data_error(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"cannot read or write .*below\.bin"):

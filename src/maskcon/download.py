@@ -5,15 +5,17 @@ from __future__ import annotations
 import errno
 import hashlib
 import http.client
+import io
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Literal
 from urllib.parse import urlsplit
 
+from maskcon.durable import write_all
 from maskcon.errors import CorruptFileError, DataError, MaskconError, UsageError
 from maskcon.turns import one_at_a_time
 
@@ -43,7 +45,7 @@ class _Expected:
             return f"it has {path.stat().st_size} bytes instead of {self.size}"
         for name, expected in (("sha256", self.sha256), ("md5", self.md5)):
             if expected is not None:
-                actual = _checksum(path, name)
+                actual = file_digest(path, name)
                 if actual != expected.lower():
                     return f"its {name} is {actual} instead of {expected}"
         return None
@@ -186,16 +188,15 @@ class _Transfer:
         if total is not None and done < total:
             raise _InterruptedError(f"the connection closed after {done} of {total} bytes")
 
-    def _open_part(self, mode: str) -> BinaryIO:
+    def _open_part(self, mode: Literal["ab", "wb"]) -> io.FileIO:
         try:
-            return self.part.open(mode)  # type: ignore[return-value]
+            return self.part.open(mode, buffering=0)
         except OSError as error:
             raise DataError(f"cannot write {self.part}: {error.strerror or error}") from error
 
-    def _write(self, file: BinaryIO, block: bytes) -> None:
+    def _write(self, file: io.FileIO, block: bytes) -> None:
         try:
-            file.write(block)
-            file.flush()  # so that a full disk shows here, not on closing
+            write_all(file, block)
         except OSError as error:
             reason = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
             raise CorruptFileError(
@@ -248,9 +249,7 @@ def _announced_total(response: http.client.HTTPResponse, offset: int) -> int | N
     return offset + int(length) if length.isdecimal() else None
 
 
-def _checksum(path: Path, algorithm: str) -> str:
-    digest = hashlib.new(algorithm, usedforsecurity=False)
+def file_digest(path: Path, algorithm: str) -> str:
+    """The checksum of a whole file, in hexadecimal digits."""
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

@@ -1,18 +1,38 @@
-"""Files that are still there after a power cut: contents and names waited for until the disk has them."""
+"""Files that are still there after a power cut: contents and names waited for until the disk has them.
+
+Also writing without a buffer, where a full disk must be noticed while it is known which file it concerns.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from pathlib import Path
+from typing import IO
 
 
 def write_synced(path: Path, data: bytes) -> None:
     """Write a file and wait until the disk has it."""
     with path.open("wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        sync_file(file)
+
+
+def sync_file(file: IO[bytes]) -> None:
+    """Wait until the disk has all that was written to this open file."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def write_all(file: io.FileIO, data: bytes) -> None:
+    """Write all of it to a file opened with buffering=0.
+
+    What a buffer could not write it would try to write once more on closing, and that error would hide the first.
+    """
+    left = memoryview(data)
+    while left:  # the system may take only a part of it
+        left = left[file.write(left) :]
 
 
 def sync_folder(folder: Path) -> None:

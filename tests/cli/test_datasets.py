@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ from maskcon import views
 from maskcon.cli import app
 from maskcon.errors import MaskconError
 from maskcon.sources import load
-from tests.cli.commands import maskcon
+from tests.cli.commands import environment, maskcon
 from tests.sources.miniature_photos import SIZES, write_sop
 from tests.sources.miniatures import write_cifar10
 
@@ -177,6 +181,15 @@ def test_a_damaged_list_of_products_does_not_hide_the_rest(data_folder: Path) ->
     assert "Ebay_info.txt" in found["coarse_of_reason"]
 
 
+def test_a_list_that_is_here_is_not_called_absent_where_pictures_are(data_folder: Path) -> None:
+    folder = write_sop(data_folder, SIZES, pictures=False)
+    (folder / "sofa_final").rmdir()
+    found = shown("sop-split1")
+    assert found["missing"] == [f"sofa_final in {folder}"]
+    assert "not here" not in found["coarse_of_reason"]
+    assert "once the set is complete" in found["coarse_of_reason"]
+
+
 @pytest.mark.parametrize(
     ("name", "file", "line"),
     [
@@ -214,3 +227,31 @@ def test_a_refusal_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("maskcon: unknown data set 'sop'")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names are not bytes there")
+@pytest.mark.parametrize("arguments", [["datasets"], ["datasets", "show", "cars196"]])
+def test_a_data_folder_whose_name_is_no_text_is_shown(tmp_path: Path, arguments: list[str]) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    done = maskcon(*arguments, "--data-root", str(root), cwd=tmp_path, PYTHONIOENCODING="utf-8:strict")
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path}/caf\\udce9" in done.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such terminals")
+def test_a_terminal_gets_lines_that_fit_it_and_a_pipe_whole_ones(tmp_path: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "maskcon", "datasets", "show", "cifar100"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment() | {"COLUMNS": "80"}, stdout=theirs)
+    os.close(theirs)
+    text = ""
+    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        while block := os.read(ours, 1 << 16):
+            text += block.decode()
+    os.close(ours)
+    assert process.wait() == 0
+    assert "tractor" in text
+    assert max(len(line) for line in text.splitlines() if str(tmp_path) not in line) <= 80
+    assert max(len(line) for line in output("datasets", "show", "cifar100").splitlines()) > 80

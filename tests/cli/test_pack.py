@@ -11,9 +11,9 @@ from maskcon.cli import app
 from maskcon.errors import MaskconError
 from maskcon.sources import load, pack
 from tests.cli.commands import maskcon
+from tests.sources.miniature_imagenet32 import write_imagenet32
 from tests.sources.miniature_photos import SIZES, write_cars_folders, write_sop
 from tests.sources.miniatures import write_picture
-from tests.sources.test_imagenet32 import write_imagenet32
 
 
 @pytest.fixture(autouse=True)
@@ -131,8 +131,22 @@ def test_unreadable_pictures_are_counted_named_and_stop_it_if_strict(
         error = refusal(source, "--image-size", "32", "--strict")
         assert error.exit_code == 2
         assert name in str(error)
-    with pytest.raises(MaskconError, match="2 such files in all"):
+    with pytest.raises(
+        MaskconError, match=r"111085122877_1.JPG \(no such file\) cannot be read; 1 such files found"
+    ):
         load("sop-split1", image_size=32, strict=True)
+
+
+def test_strict_names_an_absent_picture_before_anything_is_decoded(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_sop(tmp_path / "data", SIZES)
+    (folder / "kettle_final" / "111085122877_1.JPG").unlink()
+    no_decoding(monkeypatch)
+    error = refusal("sop-split1", "--strict")
+    assert error.exit_code == 2
+    assert "111085122877_1.JPG (no such file) cannot be read; 1 such files found" in str(error)
+    assert not cache.exists()
 
 
 def test_imagenet_is_converted(tmp_path: Path) -> None:

@@ -263,3 +263,17 @@ def test_full_disk_is_not_called_a_damaged_archive(tmp_path: Path, monkeypatch: 
     with pytest.raises(DataError, match="No space left"):
         extract(archive, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+
+
+def test_disk_that_fills_within_a_small_file_is_not_called_a_damaged_archive(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    archive = plain_tar(tmp_path / "archive", ("small", b"x" * 3000))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python ignores the signal of this limit, so that an OSError comes, as from a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(DataError, match=r"cannot write .*small: File too large"):
+            extract(archive, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["archive"]

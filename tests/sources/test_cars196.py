@@ -140,6 +140,21 @@ def test_unknown_model_folder_is_named_with_the_nearest(tmp_path: Path) -> None:
         load_cars196(tmp_path)
 
 
+def test_two_folders_of_one_model_are_refused(tmp_path: Path) -> None:
+    write_cars_folders(tmp_path / "cars196", {"train": [1, 2], "test": [1, 2]})
+    train = tmp_path / "cars196" / "train"
+    shutil.copytree(train / FINE_NAMES[1], train / "acura_rl_sedan_2012")
+    with pytest.raises(DataError, match=r"'Acura RL Sedan 2012' and 'acura_rl_sedan_2012' are one model"):
+        load_cars196(tmp_path, image_size=32)
+
+
+def test_part_of_empty_folders_is_an_error_that_blames_no_picture(tmp_path: Path) -> None:
+    write_cars_folders(tmp_path / "cars196", {"train": [1, 2], "test": [1]})
+    next((tmp_path / "cars196" / "test").rglob("*.jpg")).unlink()
+    with pytest.raises(DataError, match=r"picture of the test part; all 2 listed are of the other$"):
+        load_cars196(tmp_path, image_size=32)
+
+
 def test_variant_moves_one_model(tmp_path: Path) -> None:
     write_cars_pair(tmp_path, LABELS)
     paper, reference = (

@@ -35,6 +35,12 @@ def write_archive(folder: Path, target: Path) -> None:
         tar.add(folder, arcname=folder.name)
 
 
+def expect_archive(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
+    """Let this miniature be the official archive of CIFAR-10."""
+    md5 = hashlib.md5(archive.read_bytes()).hexdigest()
+    monkeypatch.setattr(cifar, "CIFAR10", replace(cifar.CIFAR10, md5=md5))
+
+
 def test_cifar10_pixels_and_labels_come_in_file_order(tmp_path: Path) -> None:
     write_cifar10(tmp_path / "cifar-10-batches-py")
     data = load("cifar10", root=tmp_path)
@@ -108,23 +114,59 @@ def test_cifar100_names_are_numbered_as_in_the_official_files() -> None:
     assert CIFAR100_GROUPS["people"] == ("baby", "boy", "girl", "man", "woman")
 
 
-def test_archive_in_the_root_is_unpacked_and_read(tmp_path: Path) -> None:
+def test_archive_in_the_root_is_unpacked_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_cifar10(tmp_path / "made" / "cifar-10-batches-py")
     root = tmp_path / "root"
     root.mkdir()
     write_archive(tmp_path / "made" / "cifar-10-batches-py", root / "cifar-10-python.tar.gz")
+    expect_archive(monkeypatch, root / "cifar-10-python.tar.gz")
     first = load("cifar10", root=root)
     (root / "cifar-10-python.tar.gz").unlink()
     assert load("cifar10", root=root).fingerprint() == first.fingerprint()
 
 
-def test_hostile_archive_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_archive_with_a_wrong_checksum_is_refused_by_name(tmp_path: Path) -> None:
+    write_cifar10(tmp_path / "made" / "cifar-10-batches-py")
+    root = tmp_path / "root"
+    root.mkdir()
+    write_archive(tmp_path / "made" / "cifar-10-batches-py", root / "cifar-10-python.tar.gz")
+    with pytest.raises(CorruptFileError, match=r"cifar-10-python\.tar\.gz is not the file of .* its md5 is"):
+        load("cifar10", root=root)
+    assert [path.name for path in root.iterdir()] == ["cifar-10-python.tar.gz"]
+
+
+@pytest.mark.parametrize("with_archive", [False, True])
+def test_folder_that_lacks_a_file_is_named_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_archive: bool
+) -> None:
+    folder = tmp_path / "cifar-10-batches-py"
+    write_cifar10(folder)
+    if with_archive:
+        write_archive(folder, tmp_path / "cifar-10-python.tar.gz")
+    (folder / "data_batch_3").unlink()
+    monkeypatch.setattr(cifar, "fetch", lambda *_, **__: pytest.fail("fetched for nothing"))
+    assert cifar.missing(cifar.CIFAR10, tmp_path) == (f"data_batch_3 in {folder}",)
+    with pytest.raises(DataError, match=r"is not complete: data_batch_3 not found.*delete the folder"):
+        load("cifar10", root=tmp_path, download=True)
+
+
+def test_loose_files_that_lack_one_say_which(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write_cifar10(root)
+    (root / "test_batch").unlink()
+    assert cifar.missing(cifar.CIFAR10, root) == (f"test_batch in {root}",)
+    with pytest.raises(DataError, match=r"not found whole \(missing: test_batch\)"):
+        load("cifar10", root=root)
+
+
+def test_hostile_archive_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "root"
     root.mkdir()
     with tarfile.open(root / "cifar-10-python.tar.gz", "w:gz") as tar:
         member = tarfile.TarInfo("../escaped")
         member.size = 3
         tar.addfile(member, io.BytesIO(b"bad"))
+    expect_archive(monkeypatch, root / "cifar-10-python.tar.gz")
     with pytest.raises(CorruptFileError, match="outside"):
         load("cifar10", root=root)
     assert [path.name for path in tmp_path.rglob("*")] == ["root", "cifar-10-python.tar.gz"]
@@ -201,6 +243,8 @@ def test_folder_that_another_process_unpacks_meanwhile_is_used(
     root = tmp_path / "root"
     root.mkdir()
     write_archive(tmp_path / "made" / "cifar-10-batches-py", root / "cifar-10-python.tar.gz")
+
+    expect_archive(monkeypatch, root / "cifar-10-python.tar.gz")
 
     def late(archive: Path, destination: Path, **options: Any) -> Path:
         extract(archive, destination, **options)  # the other process

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,35 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "deep.mat", {"deep": value})
     with pytest.raises(CorruptFileError, match="nested"):
         read_mat(tmp_path / "deep.mat", ["deep"])
+
+
+def written_by_hand(order: str, sides: tuple[int, ...], text: str) -> bytes:
+    """A file with one variable `x` of text; order: of the bytes, as in `struct`."""
+
+    def element(kind: int, content: bytes) -> bytes:
+        return struct.pack(f"{order}II", kind, len(content)) + content + bytes(-len(content) % 8)
+
+    matrix = (
+        element(6, struct.pack(f"{order}II", 4, 0))
+        + element(5, struct.pack(f"{order}{len(sides)}i", *sides))
+        + struct.pack(f"{order}I", 1 << 16 | 1)  # a small element: its size and type in one word
+        + b"x\0\0\0"
+        + element(4, struct.pack(f"{order}{len(text)}H", *map(ord, text)))
+    )
+    mark = struct.pack(f"{order}HH", 0x100, int.from_bytes(b"MI"))
+    return b"MATLAB 5.0 MAT-file".ljust(124) + mark + element(14, matrix)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_files_of_both_byte_orders_are_read_as_scipy_reads_them(tmp_path: Path, order: str) -> None:
+    path = tmp_path / "some.mat"
+    path.write_bytes(written_by_hand(order, (1, 5), "plain"))
+    assert scipy.io.loadmat(path)["x"].tolist() == ["plain"]
+    assert read_mat(path, ["x"]) == {"x": "plain"}
+
+
+def test_array_of_very_many_dimensions_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "some.mat"
+    path.write_bytes(written_by_hand("<", (2**31 - 1,) * 200_000, ""))
+    with pytest.raises(CorruptFileError, match="200000 dimensions"):
+        read_mat(path, ["x"])

@@ -304,6 +304,32 @@ def test_small_file_cannot_ask_for_much_memory(tmp_path: Path, monkeypatch: pyte
             load_pickle(path)
 
 
+LONG_BYTES = b"B" + struct.pack("<I", 10_000) + b"a" * 10_000 + b"q\x01"  # put into the memo
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"}U\x01k](" + LONG_BYTES + b"h\x01" * 20 + b"es.",  # one byte string many times in a list
+        b"}(U\x00" + LONG_BYTES + b"".join(b"U\x01%ch\x01" % key for key in range(97, 117)) + b"u.",
+        b"cnumpy\ndtype\nq\x02" + LONG_BYTES + b"\x85q\x03R" + b"h\x02h\x03R" * 20 + b".",
+        b"}(U\x00]("
+        + b"K\x01" * 2_000
+        + b"eq\x01"
+        + b"".join(b"U\x01%ch\x01" % key for key in range(97, 117))
+        + b"u.",
+    ],
+    ids=["bytes in a list", "bytes under many keys", "bytes as types", "list under many keys"],
+)
+def test_value_that_a_small_file_asks_for_again_and_again_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, payload: bytes
+) -> None:
+    monkeypatch.setattr(safe_pickle, "MAX_FILE_BYTES", 100_000)
+    (tmp_path / "batch").write_bytes(b"\x80\x03" + payload)
+    with pytest.raises(CorruptFileError, match="more than 100000 bytes once read"):
+        load_pickle(tmp_path / "batch")
+
+
 def test_array_of_very_many_dimensions_is_refused_at_once(tmp_path: Path) -> None:
     shape = (b"\x8a\xff" + b"\x01" * 255) * 2_000  # multiplying these out would take very long
     data = python2_pickle({"data": np.zeros((2, 3), dtype=np.uint8)}).replace(

@@ -137,6 +137,21 @@ def test_partial_set_names_what_is_lacking(tmp_path: Path) -> None:
         load_sop("split1", tmp_path)
 
 
+def test_folder_in_the_way_of_unpacking_is_named_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / sop.FOLDER).mkdir()
+    (tmp_path / sop.ARCHIVE).write_bytes(b"the archive")
+
+    def no_fetch(*_: object, **__: object) -> None:
+        raise AssertionError("fetched")
+
+    monkeypatch.setattr(sop, "fetch", no_fetch)
+    assert missing(tmp_path)[0] == f"Ebay_info.txt in {tmp_path / sop.FOLDER}"
+    with pytest.raises(DataError, match=r"not complete: Ebay_info.*or delete the folder and try again"):
+        load_sop("split1", tmp_path, download=True)
+
+
 def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES)
     paths = [picture.path for picture in split1(pictures_of(SIZES)).train]

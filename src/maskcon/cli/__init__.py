@@ -5,6 +5,7 @@ Commands import what they need when they run, so that `maskcon --help` answers a
 
 from __future__ import annotations
 
+import io
 import sys
 from itertools import pairwise
 from typing import NoReturn
@@ -57,6 +58,8 @@ def main() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every name of a file can be encoded
     try:
         code = app(args=arguments or ["--help"], prog_name="maskcon", standalone_mode=False)
     except Exception as error:

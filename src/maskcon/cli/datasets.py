@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -20,6 +23,7 @@ LISTED = (
     *("name", "title", "summary", "classes", "counts", "image", "licence", "origin_url", "how_to_get"),
     "available",
 )
+LABEL_WIDTH = 12
 NAMED_AT_MOST = 100  # fine classes that are still named, not only counted
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -89,7 +93,20 @@ def show(
         typer.echo(json.dumps(_as_json(found)))
         return
     for line in _lines(found):
-        typer.echo(line)
+        typer.echo(_wrapped(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
+
+
+def _wrapped(line: str, width: int) -> str:
+    """The line broken between words, with what follows below the text that it belongs to; paths stay whole.
+
+    >>> print(_wrapped("licence      none stated; cite the paper", 30))
+    licence      none stated; cite
+                 the paper
+    """
+    indent = " " * (LABEL_WIDTH + 1)
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _as_json(found: Description) -> dict[str, Any]:
@@ -128,7 +145,10 @@ def _lines(found: Description) -> list[str]:
         "data folder": str(found.folder),
         "here": "yes" if info.available else "no; missing:",
     }
-    lines = [f"{info.name}: {info.title}", *(f"{label:<12} {text}" for label, text in facts.items())]
+    lines = [
+        f"{info.name}: {info.title}",
+        *(f"{label:<{LABEL_WIDTH}} {text}" for label, text in facts.items()),
+    ]
     lines += [f"  {line}" for line in found.missing]
     if info.files:
         width = max(len(file.name) for file in info.files)

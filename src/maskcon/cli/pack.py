@@ -15,7 +15,10 @@ def pack(
     source: options.Source,
     image_size: Annotated[
         int | None,
-        typer.Option(help="Side of a view in pixels, as `--set image_size` in training; by default 224."),
+        typer.Option(
+            help="Side of a view in pixels, by default 224. Training must have the same image_size: "
+            "`maskcon train SOURCE --dry-run` tells it, `--set image_size=224` changes it."
+        ),
     ] = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
@@ -23,7 +26,9 @@ def pack(
 ) -> None:
     """Decode pictures once into a memory-mapped array, so that training reads them without decoding.
 
-    Training finds the pack by itself, as long as the files and the image size stay the same.
+    Training finds the pack by itself, as long as the files and the image size stay the same. For ImageNet32 the
+    batch files are converted instead; the same command again reads the converted images through and compares them
+    with their checksums.
 
     Example: `maskcon pack cars196 --image-size 224`
     """

@@ -22,6 +22,7 @@ import zlib
 from pathlib import Path
 from typing import IO
 
+from maskcon.durable import write_all
 from maskcon.errors import CorruptFileError, DataError, MaskconError
 from maskcon.turns import one_at_a_time
 
@@ -232,19 +233,18 @@ class _Unpacker:
         return CorruptFileError(f"{self.archive}: {why}; nothing was unpacked")
 
 
-def _create(target: Path, name: str, unpacker: _Unpacker) -> IO[bytes]:
+def _create(target: Path, name: str, unpacker: _Unpacker) -> io.FileIO:
     try:
-        return target.open("xb")
+        return target.open("xb", buffering=0)
     except (FileExistsError, IsADirectoryError) as error:
         raise unpacker._refused(f"the name {name!r} occurs twice") from error
     except OSError as error:
         raise DataError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _write(out: IO[bytes], block: bytes, target: Path) -> None:
+def _write(out: io.FileIO, block: bytes, target: Path) -> None:
     try:
-        out.write(block)
-        out.flush()
+        write_all(out, block)
     except OSError as error:
         raise DataError(f"cannot write {target}: {error.strerror or error}") from error
 

@@ -6,22 +6,23 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.durable import write_synced
+from maskcon.download import file_digest
+from maskcon.durable import sync_file, write_synced
 from maskcon.errors import CorruptFileError, DataError
 from maskcon.sources.archive import extract
 from maskcon.sources.safe_pickle import load_pickle
 
+PICTURE_SHAPE = (3, 32, 32)
 PICTURE_BYTES = 3 * 32 * 32
 LABEL_DTYPE = "<i2"
-HASH_BLOCK_BYTES = 1 << 20
 UNPACKED_LIMIT = 6_000_000_000  # the larger archive unpacks to 4 GB
 
 
@@ -92,7 +93,7 @@ class PartWriter:
 
     def facts(self) -> dict[str, Any]:
         """What the manifest says of this part, once the disk has both files."""
-        _sync(self.images)
+        sync_file(self.images)
         labels = np.concatenate(self.labels).tobytes()  # 2 bytes a picture
         write_synced(self.labels_path, labels)
         return {
@@ -105,34 +106,33 @@ class PartWriter:
 def _read_batch(path: Path, class_count: int) -> tuple[NDArray[np.uint8], NDArray[np.int16]]:
     """Pixels [N, 3072] and labels [N] (1..class_count) of one file."""
     batch = load_pickle(path)
+    pixels = checked_pixels(path, batch)
+    labels = checked_labels(path, batch, "labels", len(pixels), range(1, class_count + 1))
+    return np.ascontiguousarray(pixels), np.array(labels, dtype=LABEL_DTYPE)
+
+
+def checked_pixels(path: Path, batch: Mapping[str, Any]) -> NDArray[np.uint8]:
+    """The pictures of a batch, [N, 3072] with N > 0; path is for the message."""
     pixels = batch.get("data")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PICTURE_BYTES,):
         got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
         raise CorruptFileError(
             f"{path}: 'data' should be bytes [N, {PICTURE_BYTES}] (32x32 pictures), got {got}; nothing was used"
         )
-    labels, count = batch.get("labels"), len(pixels)
+    if not len(pixels):
+        raise CorruptFileError(f"{path}: 'data' holds no picture; nothing was used")
+    return pixels
+
+
+def checked_labels(path: Path, batch: Mapping[str, Any], key: str, count: int, allowed: range) -> list[int]:
+    """The labels of a batch under this key, one for each of its pictures."""
+    labels = batch.get(key)
     if (
         not isinstance(labels, list)
         or len(labels) != count
         or any(type(label) is not int for label in labels)
     ):
-        raise CorruptFileError(
-            f"{path}: 'labels' should be a list of {count} whole numbers; nothing was used"
-        )
-    if not labels or min(labels) < 1 or max(labels) > class_count:
-        raise CorruptFileError(f"{path}: 'labels' should lie in 1..{class_count}; nothing was used")
-    return np.ascontiguousarray(pixels), np.array(labels, dtype=LABEL_DTYPE)
-
-
-def file_digest(path: Path, algorithm: str) -> str:
-    digest = hashlib.new(algorithm, usedforsecurity=False)
-    with path.open("rb") as file:
-        while block := file.read(HASH_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _sync(file: IO[bytes]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+        raise CorruptFileError(f"{path}: {key!r} should be a list of {count} whole numbers; nothing was used")
+    if any(label not in allowed for label in labels):
+        raise CorruptFileError(f"{path}: {key!r} should lie in {allowed[0]}..{allowed[-1]}; nothing was used")
+    return labels

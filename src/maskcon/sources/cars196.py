@@ -202,6 +202,7 @@ def _listed(row: Annotation, path: str, official: str) -> Listed:
 def _read_folders(place: _Place) -> Parts:
     layout = read_layout(place.folder)
     parts: dict[bool, list[Listed]] = {False: [], True: []}
+    folder_of: dict[tuple[bool, int], str] = {}
     for found in layout.files:
         if found.fine is not None:
             raise DataError(f"{show(found.path)} lies too deep; expected train/<model>/picture.jpg")
@@ -211,6 +212,12 @@ def _read_folders(place: _Place) -> Parts:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise DataError(
                 f"{place.folder}: {show(found.coarse)!r} is none of the {len(FINE_NAMES)} models of Stanford Cars{hint}"
+            )
+        first = folder_of.setdefault((found.is_test, fine), found.coarse)
+        if first != found.coarse:
+            raise DataError(
+                f"{place.folder}: {show(first)!r} and {show(found.coarse)!r} are one model, {FINE_NAMES[fine]!r}; "
+                "keep one of the two folders"
             )
         part = "test" if found.is_test else "train"
         official = f"{part}/{FINE_NAMES[fine]}/{found.path.rpartition('/')[2]}"

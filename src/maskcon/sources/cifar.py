@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from maskcon.download import Progress, fetch
 from maskcon.errors import CorruptFileError, DataError
 from maskcon.locations import has_file, has_folder
 from maskcon.sources.archive import extract
+from maskcon.sources.batch_files import PICTURE_SHAPE, checked_labels, checked_pixels
 from maskcon.sources.cifar_names import (
     CIFAR10_NAMES,
     CIFAR100_COARSE_NAMES,
@@ -147,12 +148,16 @@ def load_cifar100(root: Path, *, download: bool = False, progress: Progress | No
 
 def missing(release: _Release, root: Path) -> tuple[str, ...]:
     """What is not here, one line each; empty if the release is here, unpacked or as its archive."""
-    if _find_folder(release, root) is not None or _find_archive(release, root) is not None:
+    own = root / release.folder
+    if _find_folder(release, root) is not None:
         return ()
-    for folder in (root / release.folder, root):
-        absent = [name for name in release.files if not has_file(folder / name)]
-        if len(absent) < len(release.files):  # some of it is there
-            return tuple(f"{name} in {folder}" for name in absent)
+    if has_folder(own):  # an archive is not unpacked over it
+        return tuple(f"{name} in {own}" for name in _absent(release, own))
+    if has_file(root / release.archive):
+        return ()
+    absent = _absent(release, root)
+    if len(absent) < len(release.files):  # some of it is there
+        return tuple(f"{name} in {root}" for name in absent)
     return (f"{release.archive} (from {release.urls[0]}) in {root}",)
 
 
@@ -194,41 +199,48 @@ def _only_grouped(part: ImageSet, coarse_by_label: NDArray[np.int64]) -> ImageSe
 
 def _folder_of(release: _Release, root: Path, download: bool, progress: Progress | None) -> Path:
     """The unpacked folder, unpacking or downloading the archive if need be."""
-    folder = _find_folder(release, root)
+    folder, own = _find_folder(release, root), root / release.folder
     if folder is not None:
         return folder
-    archive = _find_archive(release, root)
-    if archive is None and download:
-        archive = _download(release, root / release.archive, progress)
-    if archive is None:
-        absent = missing(release, root)
-        partial = f" whole (missing: {', '.join(absent)})" if has_folder(root / release.folder) else ""
+    if has_folder(own):
+        _refuse_partial(release, own)
+        return own  # another process unpacked it meanwhile
+    if not download and not has_file(root / release.archive):
+        absent = _absent(release, root)
+        partial = f" whole (missing: {', '.join(absent)})" if len(absent) < len(release.files) else ""
         raise DataError(
             f"{release.title} was not found{partial} in {root}; download it with --download, "
             f"or put {release.archive} (from {release.urls[0]}) there"
         )
+    archive = _fetch(release, root / release.archive, progress)
     try:
-        return extract(archive, root / release.folder, inside=release.folder, max_bytes=UNPACKED_LIMIT)
+        return extract(archive, own, inside=release.folder, max_bytes=UNPACKED_LIMIT)
     except DataError:
-        folder = _find_folder(release, root)
-        if folder is None:
+        if not has_folder(own):
             raise
-        return folder  # another process unpacked it meanwhile
+        _refuse_partial(release, own)
+        return own  # as above
+
+
+def _refuse_partial(release: _Release, folder: Path) -> None:
+    absent = _absent(release, folder)
+    if absent:
+        raise DataError(
+            f"{release.title} in {folder} is not complete: {', '.join(absent)} not found; take them from "
+            f"{release.archive} ({release.urls[0]}), or delete the folder and try again"
+        )
 
 
 def _find_folder(release: _Release, root: Path) -> Path | None:
-    for folder in (root / release.folder, root):
-        if all(has_file(folder / name) for name in release.files):
-            return folder
-    return None
+    return next((folder for folder in (root / release.folder, root) if not _absent(release, folder)), None)
 
 
-def _find_archive(release: _Release, root: Path) -> Path | None:
-    archive = root / release.archive
-    return archive if has_file(archive) else None
+def _absent(release: _Release, folder: Path) -> list[str]:
+    return [name for name in release.files if not has_file(folder / name)]
 
 
-def _download(release: _Release, target: Path, progress: Progress | None) -> Path:
+def _fetch(release: _Release, target: Path, progress: Progress | None) -> Path:
+    """The archive, from the first address that has it; one that is there is only checked."""
     failures = []
     for url in release.urls:
         try:
@@ -261,29 +273,20 @@ def _read_batch(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images [N, 3, 32, 32] and fine labels [N] of one file."""
     batch = load_pickle(path)
-    data = batch.get("data")
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3 * 32 * 32,):
-        got = f"{data.dtype} {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
-        raise CorruptFileError(f"{path}: 'data' should be bytes [N, 3072], got {got}")
-    fine = _labels(path, batch, release.label_key, class_count, len(data))
+    pixels = checked_pixels(path, batch)
+    fine = _labels(path, batch, release.label_key, len(pixels), class_count)
     if release is CIFAR100:
-        coarse = _labels(path, batch, "coarse_labels", len(CIFAR100_COARSE_NAMES), len(data))
+        coarse = _labels(path, batch, "coarse_labels", len(pixels), len(CIFAR100_COARSE_NAMES))
         if not np.array_equal(coarse, np.array(CIFAR100_COARSE_OF_FINE)[fine]):
             raise CorruptFileError(f"{path}: the coarse labels are not those of CIFAR-100")
-    return np.array(data, order="C").reshape(-1, 3, 32, 32), fine  # a copy: what was read is not writable
+    images = np.array(pixels, order="C")  # a copy: what was read is not writable
+    return images.reshape(-1, *PICTURE_SHAPE), fine
 
 
-def _labels(path: Path, batch: dict[str, Any], key: str, class_count: int, count: int) -> NDArray[np.int64]:
-    labels = batch.get(key)
-    if (
-        not isinstance(labels, list)
-        or len(labels) != count
-        or not all(type(label) is int for label in labels)
-    ):
-        raise CorruptFileError(f"{path}: {key!r} should be a list of {count} whole numbers")
-    if any(not 0 <= label < class_count for label in labels):
-        raise CorruptFileError(f"{path}: {key!r} should lie in 0..{class_count - 1}")
-    return np.array(labels, dtype=np.int64)
+def _labels(
+    path: Path, batch: Mapping[str, Any], key: str, count: int, class_count: int
+) -> NDArray[np.int64]:
+    return np.array(checked_labels(path, batch, key, count, range(class_count)), dtype=np.int64)
 
 
 def _count_notes(release: _Release, train: ImageSet, test: ImageSet) -> tuple[str, ...]:

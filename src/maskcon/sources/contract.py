@@ -101,6 +101,19 @@ class ImageSet:
             paths=None if self.paths is None else tuple(self.paths[row] for row in chosen.tolist()),
         )
 
+    def picture(self, row: int) -> NDArray[np.uint8]:
+        """One image [C, H, W] without the empty rest of its canvas.
+
+        >>> sizes = np.array([[2, 3]], np.int32)
+        >>> ImageSet(np.zeros((1, 3, 8, 8), np.uint8), *[np.zeros(1, np.int64)] * 3, sizes).picture(0).shape
+        (3, 2, 3)
+        """
+        image = np.asarray(self.images[row])
+        if self.sizes is None:
+            return image
+        height, width = self.sizes[row].tolist()
+        return image[:, :height, :width]
+
     @property
     def finest(self) -> NDArray[np.int64]:
         """[N] the fine labels where known, else the coarse ones: what a balanced choice is balanced by."""

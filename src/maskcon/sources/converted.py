@@ -8,9 +8,7 @@ conversion goes.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -21,23 +19,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.download import Progress
+from maskcon.download import Progress, file_digest
 from maskcon.durable import sync_folder, write_synced
 from maskcon.errors import CorruptFileError, DataError
 from maskcon.sources.batch_files import (
     LABEL_DTYPE,
     PICTURE_BYTES,
+    PICTURE_SHAPE,
     Batches,
     PartWriter,
-    file_digest,
     opened,
 )
-from maskcon.sources.cache_folder import place_key
+from maskcon.sources.cache_folder import files_key, place_key
 from maskcon.turns import one_at_a_time
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-PICTURE_SHAPE = (3, 32, 32)
 ARCHIVE_SPACE = 2.4  # unpacked and converted, against the zip: photographs hardly shrink
 
 
@@ -96,26 +93,18 @@ def convert_once(
     return found
 
 
-def check_converted(converted: Converted) -> None:
-    """Read every converted picture and compare with the checksums of the manifest."""
-    for part, facts in _manifest(converted.folder)["parts"].items():
-        path = converted.folder / f"{part}.images"
+def check_converted(folder: Path) -> None:
+    """Read every picture converted into this folder and compare with the checksums of the manifest."""
+    for part, facts in _manifest(folder)["parts"].items():
+        path = folder / f"{part}.images"
         if file_digest(path, "sha256") != facts["images_sha256"]:
-            raise CorruptFileError(
-                f"{path} does not match its checksum; delete {converted.folder}, it is made anew"
-            )
+            raise CorruptFileError(f"{path} does not match its checksum; delete {folder}, it is made anew")
 
 
 def _fingerprint(sources: Sequence[Batches]) -> str:
     """Changes when a source file is replaced, touched or moved."""
-    digest = hashlib.sha256(f"{FORMAT_VERSION};".encode())
-    for path in (path for source in sources for path in source.stamped_files()):
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-        digest.update(os.fsencode(path.resolve()) + f"\0{status.st_size};{status.st_mtime_ns};".encode())
-    return digest.hexdigest()[:16]
+    paths = [str(path.resolve()) for source in sources for path in source.stamped_files()]
+    return files_key(Path(), paths, f"{FORMAT_VERSION};")
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

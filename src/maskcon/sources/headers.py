@@ -10,7 +10,7 @@ from pathlib import Path
 
 from maskcon.sources.cache_folder import files_key, place_key
 from maskcon.sources.decode import Header, UndecodableError, read_header
-from maskcon.sources.pack import map_files
+from maskcon.sources.pack import SCRATCH, map_files
 
 REMEMBER_FROM = 1000  # fewer are read again in no time
 FORMAT_VERSION = 1
@@ -55,7 +55,7 @@ def _remember(file: Path, key: str, headers: Sequence[Header | str]) -> None:
     rows = [row if isinstance(row, str) else (row.longest_side, int(row.is_grey)) for row in headers]
     with contextlib.suppress(OSError):  # only a help: a cache that cannot be written to costs time, no more
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="packing-", dir=file.parent) as scratch:
+        with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=file.parent) as scratch:
             written = Path(scratch) / file.name
             written.write_text(json.dumps({"key": key, "headers": rows}), encoding="utf-8")
             written.replace(file)

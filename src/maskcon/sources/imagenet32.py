@@ -17,7 +17,7 @@ from maskcon.errors import CorruptFileError, DataError
 from maskcon.locations import cache_root, has_file
 from maskcon.sources.batch_files import Batches
 from maskcon.sources.contract import Dataset, ImageSet, Variant
-from maskcon.sources.converted import Converted, ConvertedPart, check_converted, convert_once
+from maskcon.sources.converted import Converted, ConvertedPart, convert_once
 from maskcon.sources.imagenet_groups import GROUPS
 
 PAGE = "https://image-net.org/download-images"
@@ -153,11 +153,6 @@ def load_imagenet32(
         coarse_of_fine=coarse_of(variant),
         notes=_notes(converted, train, test),
     )
-
-
-def verify(root: Path) -> None:
-    """Read all converted pictures through and compare with their checksums; raises if one differs."""
-    check_converted(_convert(root, download=False, progress=None))
 
 
 def _convert(root: Path, download: bool, progress: Progress | None) -> Converted:

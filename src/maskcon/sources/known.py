@@ -66,7 +66,7 @@ def _cars(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
 def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
     """Which products a split has is in the set's own lists only."""
     if not sop.is_unpacked(root):
-        return "which products belong to it stands in Ebay_info.txt, which is not here (unpacked) yet"
+        return "which products belong to it stands in Ebay_info.txt; told once the set is complete and unpacked here"
     try:
         listing = sop.sop_listing(split, root, variant=variant)
     except MaskconError as error:

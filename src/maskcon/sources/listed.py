@@ -71,20 +71,15 @@ class ListedPlan:
     def dataset(self, packed: Packed) -> Dataset:
         listing = self.listing
         listed = (*listing.train, *listing.test)
-        left_out = dict.fromkeys(set(range(len(listed))) - set(self.rows), "no such file")
+        left_out = _absent(listing, self.rows)
         left_out |= {self.rows[place]: why for place, why in packed.failures.items()}
-        named = [f"{listed[row].path} ({left_out[row]})" for row in sorted(left_out)]
-        if self.strict and named:
-            raise DataError(
-                f"{listing.title} in {listing.folder}: {named[0]} cannot be read; {len(named)} such files in all. "
-                "Repair or replace them, or go on without them by leaving strict off"
-            )
         kept = [self.rows[place] for place in packed.kept.tolist()]
-        train_count = _count_train(listing, kept, left_out)
+        train_count = _checked_train_count(listing, kept, left_out, self.strict)
         parts = [
             _part(listing, [listed[row] for row in kept[span]], packed.images[span], packed.sizes[span])
             for span in (slice(0, train_count), slice(train_count, None))
         ]
+        named = _named(listing, left_out)
         note = f"{len(named)} images could not be read and were left out: {some(named)}"
         return Dataset(
             name=listing.name,
@@ -104,8 +99,7 @@ def plan_listing(listing: Listing, *, image_size: int | None = None, strict: boo
     listed = (*listing.train, *listing.test)
     there = _present_paths(listing.folder, listed)
     rows = tuple(row for row, picture in enumerate(listed) if picture.path in there)
-    absent = dict.fromkeys(set(range(len(listed))) - set(rows), "no such file")
-    _count_train(listing, rows, absent)  # before anything is decoded
+    _checked_train_count(listing, rows, _absent(listing, rows), strict)  # before anything is decoded
     job = PackJob(
         name=listing.name,
         root=listing.folder,
@@ -117,16 +111,34 @@ def plan_listing(listing: Listing, *, image_size: int | None = None, strict: boo
     return ListedPlan(listing, rows, strict, job)
 
 
-def _count_train(listing: Listing, kept: Sequence[int], left_out: Mapping[int, str]) -> int:
-    """How many of the kept rows are to train on; there must be some, and some to test on."""
-    count = sum(row < len(listing.train) for row in kept)
+def _absent(listing: Listing, rows: Sequence[int]) -> dict[int, str]:
+    every = range(len(listing.train) + len(listing.test))
+    return dict.fromkeys(set(every) - set(rows), "no such file")
+
+
+def _named(listing: Listing, left_out: Mapping[int, str]) -> list[str]:
     listed = (*listing.train, *listing.test)
+    return [f"{listed[row].path} ({left_out[row]})" for row in sorted(left_out)]
+
+
+def _checked_train_count(
+    listing: Listing, kept: Sequence[int], left_out: Mapping[int, str], strict: bool
+) -> int:
+    """How many of the kept rows are to train on; there must be some, and some to test on, and all if `strict`."""
+    named = _named(listing, left_out)
+    if strict and named:
+        raise DataError(
+            f"{listing.title} in {listing.folder}: {named[0]} cannot be read; {len(named)} such files found. "
+            "Repair or replace them, or go on without them by leaving strict off"
+        )
+    count = sum(row < len(listing.train) for row in kept)
     for part, size in (("train", count), ("test", len(kept) - count)):
         if not size:
-            named = [f"{listed[row].path} ({left_out[row]})" for row in sorted(left_out)]
+            total = len(listing.train) + len(listing.test)
+            lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
             raise DataError(
                 f"{listing.title}: {listing.folder} holds no readable picture of the {part} part; "
-                f"{len(named)} of {len(listed)} are missing or damaged: {some(named, limit=1)}"
+                f"{lost if named else f'all {total} listed are of the other'}"
             )
     return count
 

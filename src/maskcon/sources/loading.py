@@ -14,6 +14,7 @@ from maskcon.download import Progress as DownloadProgress
 from maskcon.errors import UsageError, unknown
 from maskcon.locations import data_root
 from maskcon.sources.contract import Dataset, Variant
+from maskcon.sources.converted import check_converted
 from maskcon.sources.folder import plan_folder
 from maskcon.sources.known import SOURCES
 from maskcon.sources.listed import plan_listing
@@ -130,6 +131,8 @@ def _converted(source: ArraySource, root: Path | None, download: bool, decoding:
     images = data.train.images
     place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
     made = calls > 0  # a conversion reports each file it has read
+    if place is not None and not made:
+        check_converted(place)  # who asks again wants to be sure of it
     return Prepared(data, place, _size(place), 0, was_there=not made, seconds=seconds)
 
 

@@ -21,6 +21,7 @@ Value = str | list["Value"] | list[dict[str, "Value"]] | list[float]
 MAX_BYTES = 16 << 20  # of the file
 MAX_UNPACKED_BYTES = 64 << 20  # of one compressed variable
 MAX_DEPTH = 8
+MAX_DIMENSIONS = 8
 HEADER_BYTES = 128
 MATRIX, COMPRESSED = 14, 15
 CELL, STRUCT, CHAR = 1, 2, 4
@@ -160,6 +161,8 @@ class _Matrix:
         name = _plain_text(content)
         if len(flags) != 2 or not sides or min(sides) < 0:
             raise _DamagedError("an array without class or size")
+        if len(sides) > MAX_DIMENSIONS:  # to multiply out millions of them would take hours
+            raise _DamagedError(f"an array of {len(sides)} dimensions")
         return cls(flags[0] & 0xFF, bool(flags[0] & COMPLEX_FLAG), prod(sides), name, content)
 
     def value(self, depth: int) -> Value:

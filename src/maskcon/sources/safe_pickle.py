@@ -21,6 +21,7 @@ from maskcon.errors import CorruptFileError, DataError
 
 MAX_FILE_BYTES = 1 << 30
 MAX_DIMENSIONS = 8
+POINTER_BYTES = 8  # what an item costs in a list
 MAX_TEXT = 200  # of a name quoted in a message
 
 # what the four allowed names mean to this reader; they are never imported
@@ -32,6 +33,9 @@ ALLOWED_NAMES = {
     ("numpy", "dtype"): DTYPE,
     ("_codecs", "encode"): ENCODE,
 }
+
+
+ENCODINGS = ("latin1", "latin-1")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class _RefusedError(Exception):
 def load_pickle(path: Path) -> dict[str, Any]:
     """The dictionary in a CIFAR-style pickle; keys as text, arrays as numpy, byte strings as Latin-1 text.
 
-    An array is a view of the bytes as they were read, so a file costs its own size in memory, once.
+    An array is a view of the bytes as they were read (Python 2 wrote them as text, which is made bytes first). What
+    else is made of the file's own bytes may not grow beyond MAX_FILE_BYTES, however often the file asks for it.
 
     >>> load_pickle(Path("cifar-10-batches-py/data_batch_1"))["data"].shape  # doctest: +SKIP
     (10000, 3072)
@@ -116,7 +121,7 @@ def _load(source: _Reader) -> dict[str, Any]:
         ) from error
     if not isinstance(result, dict):
         raise _RefusedError(f"holds a {type(result).__name__} instead of a dictionary")
-    return {_as_text(key): _finished(value) for key, value in result.items()}
+    return {key: _finished(machine, value) for key, value in result.items()}
 
 
 class _Machine:
@@ -127,12 +132,23 @@ class _Machine:
         self.memo: dict[int, Any] = {}
         self.bytes_made = 0
 
-    def to_bytes(self, text: str) -> bytes:
-        """Latin-1 text as bytes; a short file that asks for the same long text again and again is refused."""
-        self.bytes_made += len(text)
+    def count(self, size: int) -> None:
+        """Called before a copy is made: a short file can ask for the same long value again and again."""
+        self.bytes_made += size
         if self.bytes_made > MAX_FILE_BYTES:
             raise _RefusedError(f"more than {MAX_FILE_BYTES} bytes once read")
+
+    def to_bytes(self, text: str) -> bytes:
+        self.count(len(text))
         return text.encode("latin-1")
+
+    def to_text(self, value: Any) -> str:
+        if type(value) is bytes:
+            self.count(len(value))
+            return value.decode("latin-1")
+        if type(value) is not str:
+            raise _RefusedError(f"a {type(value).__name__.strip('_')} where text is expected")
+        return value
 
     def since_mark(self) -> list[Any]:
         position = len(self.stack) - 1
@@ -196,13 +212,13 @@ def _appends(machine: _Machine, _: Any) -> None:
 
 def _set_item(machine: _Machine, _: Any) -> None:
     key, value = machine.pop(2)
-    _top(machine, dict)[_as_text(key)] = value
+    _top(machine, dict)[machine.to_text(key)] = value
 
 
 def _set_items(machine: _Machine, _: Any) -> None:
     values = machine.since_mark()
     for key, value in zip(values[::2], values[1::2], strict=True):
-        _top(machine, dict)[_as_text(key)] = value
+        _top(machine, dict)[machine.to_text(key)] = value
 
 
 def _global(machine: _Machine, argument: Any) -> None:
@@ -231,9 +247,9 @@ def _reduce(machine: _Machine, _: Any) -> None:
     if called.meaning == RECONSTRUCT and len(arguments) == 3 and arguments[0] == _Name(NDARRAY):
         machine.stack.append(_Array())
     elif called.meaning == DTYPE and arguments:
-        machine.stack.append(_Dtype(_as_text(arguments[0])))
-    elif called.meaning == ENCODE and len(arguments) == 2 and _as_text(arguments[1]) in ("latin1", "latin-1"):
-        machine.stack.append(machine.to_bytes(_as_text(arguments[0])))
+        machine.stack.append(_Dtype(machine.to_text(arguments[0])))
+    elif called.meaning == ENCODE and len(arguments) == 2 and arguments[1] in ENCODINGS:
+        machine.stack.append(machine.to_bytes(machine.to_text(arguments[0])))
     else:
         raise _RefusedError(f"it calls {called.meaning} in a way that numpy does not write")
 
@@ -271,27 +287,20 @@ def _top(machine: _Machine, kind: type) -> Any:
     return machine.stack[-1]
 
 
-def _as_text(value: Any) -> str:
-    if type(value) is bytes:
-        return value.decode("latin-1")
-    if type(value) is not str:
-        raise _RefusedError(f"a {type(value).__name__.strip('_')} where text is expected")
-    return value
-
-
-def _finished(value: Any) -> Any:
+def _finished(machine: _Machine, value: Any) -> Any:
     if isinstance(value, _Array):
         if value.value is None:
             raise _RefusedError("an array that is never filled")
         return value.value
     if type(value) is list:
-        return [_plain(item) for item in value]
-    return _plain(value)
+        machine.count(POINTER_BYTES * len(value))
+        return [_plain(machine, item) for item in value]
+    return _plain(machine, value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(machine: _Machine, value: Any) -> Any:
     if type(value) is bytes:
-        return _as_text(value)
+        return machine.to_text(value)
     if type(value) in (str, int, float, bool, type(None)):
         return value
     raise _RefusedError(f"a {type(value).__name__.strip('_')} where text or a number is expected")

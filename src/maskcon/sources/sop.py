@@ -124,9 +124,9 @@ def is_unpacked(root: Path) -> bool:
     return folder is not None and not _lacking(folder)
 
 
-def product_sizes(root: Path) -> dict[int, int]:
+def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> dict[int, int]:
     """How many images each product of the whole set has, by class_id; opens no picture."""
-    folder = _folder_of(root, download=False, progress=None)
+    folder = _folder_of(root, download, progress)
     return {product: len(rows) for product, rows in by_product(read_info(_info_files(folder))).items()}
 
 
@@ -163,11 +163,11 @@ def _unpacked(archive: Path, root: Path) -> Path:
 
 
 def _find_folder(root: Path) -> Path | None:
-    """Where any of the set is."""
+    """Where any of the set is, or a folder of its name, over which an archive is not unpacked."""
     for folder in (root / FOLDER, root):
         if _info_files(folder) or any(has_folder(folder / name) for name in _folders()):
             return folder
-    return None
+    return root / FOLDER if has_folder(root / FOLDER) else None
 
 
 def _folders() -> list[str]:

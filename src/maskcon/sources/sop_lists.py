@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maskcon.errors import CorruptFileError, DataError
+from maskcon.locations import has_file
 from maskcon.sources.listed import plain_path
 
 COARSE_NAMES = (
@@ -106,7 +107,7 @@ def read_split(folder: Path, pictures: Iterable[Picture], *, shared_products: bo
     files = {
         (part, kind): folder / f"{part}_{kind}.json" for part in ("train", "test") for kind in LIST_KINDS
     }
-    absent = [path.name for path in files.values() if not path.is_file()]
+    absent = [path.name for path in files.values() if not has_file(path)]
     if absent:
         raise DataError(
             f"{folder} lacks {', '.join(absent)}; add what is missing, or remove the folder to split by rule"

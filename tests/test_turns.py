@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maskcon import turns
+from maskcon.turns import one_at_a_time
+
+pytestmark = pytest.mark.skipif(turns.fcntl is None, reason="folders are not locked there")
+
+
+def test_turn_of_a_killed_process_ends(tmp_path: Path) -> None:
+    code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(1, flush=True)"
+    command = [sys.executable, "-c", code + "; sys.stdin.read()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        other.kill()
+        with one_at_a_time(tmp_path) as certain:
+            assert certain
+
+
+def test_folder_that_cannot_be_locked_is_entered_without_certainty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(turns.fcntl, "flock", refuse)
+    with one_at_a_time(tmp_path) as certain:
+        assert not certain
+
+
+def test_error_inside_ends_the_turn(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), one_at_a_time(tmp_path):
+        raise KeyError
+    with one_at_a_time(tmp_path) as certain:
+        assert certain
