@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from maskcon.config import Machine
 from maskcon.evaluate import nearest
@@ -73,7 +72,7 @@ def _sample(runs: Mapping[str, Run], machine: Machine) -> Sample:
     queries = _spread_over_classes(test.finest, QUERIES)
     rows = torch.from_numpy(queries)
     return Sample(
-        images=test.images if test.sizes is None else _without_margins(test.images, test.sizes),
+        images=test.images if test.sizes is None else [test.picture(row) for row in range(len(test))],
         coarse=test.coarse,
         coarse_names=data.coarse_names,
         embeddings={label: values.numpy() for label, values in embeddings.items()},
@@ -84,11 +83,6 @@ def _sample(runs: Mapping[str, Run], machine: Machine) -> Sample:
         fine=test.fine,
         fine_names=data.fine_names,
     )
-
-
-def _without_margins(images: NDArray[np.uint8], sizes: NDArray[np.int32]) -> list[NDArray[np.uint8]]:
-    """Each picture alone, without the rest of the canvas it is kept on."""
-    return [image[:, :height, :width] for image, (height, width) in zip(images, sizes.tolist(), strict=True)]
 
 
 def _spread_over_classes(labels: np.ndarray, count: int) -> np.ndarray:

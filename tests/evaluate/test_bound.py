@@ -239,6 +239,17 @@ def test_blocks_do_not_change_the_result_and_bound_the_relations_held_at_once(mo
     assert max(seen) <= 100
 
 
+def test_d_z_needs_no_doubles_which_some_devices_lack(monkeypatch):
+    tensors, numbers = case(seed=10)
+    expected = oracle("maskcon", tensors, numbers, 1.0, 0.1)
+
+    def refused(self):
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+
+    monkeypatch.setattr(torch.Tensor, "double", refused)
+    assert bound_distance("maskcon", *tensors, **numbers) == pytest.approx(expected, abs=1e-6)
+
+
 def test_several_recipes_at_once_are_the_same_as_one_by_one():
     tensors, numbers = case(seed=11)
     recipes = {"a": Recipe("maskcon", 0.5, 0.05), "b": Recipe("grafit", 0.5), "c": Recipe("nnclr")}
@@ -323,6 +334,8 @@ def test_shapes_that_do_not_fit_are_refused():
         bound_distance("maskcon", tensors[0], tensors[1], tensors[2][:-1], *tensors[3:])
     with pytest.raises(ValueError, match="of the bank differ in length"):
         bound_distance("maskcon", *tensors[:5], tensors[5][:-1])
+    with pytest.raises(ValueError, match="unit='own_key' must be one of"):
+        bound_distance("maskcon", *tensors, unit="own_key")
     with pytest.raises(ValueError, match="at least one"):
         bound_distance("maskcon", *case(seed=1, rows=0)[0])
     with pytest.raises(ValueError, match="two relations"):

@@ -44,14 +44,18 @@ def test_ties_go_to_the_smaller_tau():
 @pytest.mark.parametrize(
     ("taus", "words"),
     [
-        ((0.1, 0.1), "both choose"),
-        ((0.1, 0.5), "the first"),
-        ((0.5, 0.1), "the second"),
-        ((0.5, 0.2), "neither"),
+        ((0.1, 0.1, None), "all of these"),
+        ((0.1, 0.5, None), "the first alone"),
+        ((0.5, 0.1, None), "the second alone"),
+        ((0.5, 0.2, None), "none of these"),
+        ((0.5, 0.2, 0.1), "the third alone"),
+        ((0.1, 0.2, 0.1), "the first and the third alone"),
+        ((0.1, 0.1, 0.1), "all of these"),
+        ((0.5, 0.2, 0.3), "none of these"),
     ],
 )
-def test_the_sentence_says_which_of_them_chooses_what_recall_chooses(taus, words):
-    assert words in BestTaus(*taus, None, 0.1).sentence()
+def test_the_sentence_says_which_of_them_choose_what_recall_chooses(taus, words):
+    assert BestTaus(*taus, 0.1).sentence().endswith(f"by recall@1: 0.1, the choice of {words}")
 
 
 def test_the_sentence_names_every_best_tau():
@@ -67,7 +71,7 @@ def stars(axes):
 
 
 def test_the_figure_shows_the_curves_the_lines_and_the_stars_where_they_belong():
-    upper, middle, lower = draw(ROWS, RECALLS, OWN, title="embedded").axes
+    upper, middle, lower = draw(ROWS, RECALLS, OWN).axes
     assert [label.get_text() for label in lower.get_xticklabels()] == ["0", "0.01", "0.1", "0.5", "∞"]
     for number, (axes, others) in enumerate([(upper, {0.18, 0.97}), (middle, {10.0, 9.5})]):
         assert axes.lines[0].get_xydata().tolist() == [[i, b[number]] for i, b in enumerate(CURVE.values())]
@@ -78,6 +82,22 @@ def test_the_figure_shows_the_curves_the_lines_and_the_stars_where_they_belong()
     rings = [line for line in upper.lines if line.get_markerfacecolor() == "none"]
     assert sorted(line.get_xdata()[0] for line in rings) == [1, 2, 3]
     assert [text.get_text() for text in lower.texts] == ["smallest d_z"]
+
+
+def test_a_caption_stands_below_all_panels():
+    plain, told = draw(ROWS, RECALLS), draw(ROWS, RECALLS, caption="STAND-IN: " + "words " * 60)
+    first, *_, last = told.texts
+    assert first.get_text().startswith("STAND-IN: words")
+    assert last.get_position()[1] > 0
+    name = told.axes[-1].xaxis.label
+    told.draw_without_rendering()
+    below = name.get_window_extent().y0 / told.bbox.height
+    assert below > first.get_position()[1]
+    sizes = [
+        axes.get_position().height * figure.get_size_inches()[1]
+        for figure, axes in ((plain, plain.axes[0]), (told, told.axes[0]))
+    ]
+    assert sizes[0] == pytest.approx(sizes[1])  # the caption takes nothing from the panels
 
 
 def test_the_recall_panel_names_what_d_z_would_have_chosen_instead():

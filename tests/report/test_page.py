@@ -22,7 +22,7 @@ from maskcon.report.published import published_recall
 from maskcon.report.run_settings import curve_names, settings_tables
 from maskcon.report.tables import Table
 from maskcon.report.write import ReportInputs, Sample, write_report
-from maskcon.summary import _without_margins
+from maskcon.sources import ImageSet
 
 EVIL = "</script><script>document.documentElement.dataset.errors='9'</script><img src=x onerror=alert(1)>\"'&$title"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -206,7 +206,9 @@ def test_tiny_samples_and_missing_fine_labels_have_a_page(n: int, tmp_path: Path
 def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path: Path) -> None:
     canvas = np.zeros((30, 3, 8, 8), dtype=np.uint8)
     canvas[:, :, :4, :8] = 200
-    pictures = _without_margins(canvas, np.array([[4, 8]] * 29 + [[8, 8]], dtype=np.int32))
+    labels, sizes = np.zeros(30, dtype=np.int64), np.array([[4, 8]] * 29 + [[8, 8]], dtype=np.int32)
+    part = ImageSet(canvas, labels, None, np.arange(30), sizes)
+    pictures = [part.picture(row) for row in range(len(part))]
     assert [picture.shape for picture in pictures[-2:]] == [(3, 4, 8), (3, 8, 8)]
     path = write_report(inputs(sample=dataclasses.replace(sample(), images=pictures)), tmp_path)
     (grid,) = (path.parent / "figures").glob("retrieval_*.png")

@@ -112,6 +112,8 @@ def test_letters_stay_readable_on_every_cell():
 def test_seeds_show_their_spread_and_a_wrong_shape_is_refused():
     grid = Grid("g", np.array([[10.0, 20.0]]), np.array([[0.4, 0.6]]))
     assert "20.0\n± 0.6" in words_of(settings_heatmap([grid], (1.0,), (0.0, 0.1)))
+    alone = words_of(settings_heatmap([grid], (0.0,), (0.0, 0.1)))
+    assert "10.0 ± 0.4  (SelfCon: the same for every τ)" in alone
     with pytest.raises(UsageError, match=r"\[2, 2\], not \[1, 2\]"):
         settings_heatmap([grid], (0.5, 1.0), (0.0, 0.1))
     with pytest.raises(UsageError, match="no number"):

@@ -11,13 +11,7 @@ import maskcon
 from maskcon.config import Machine
 from maskcon.errors import DataError, UsageError
 from maskcon.report.journal import read_journal
-from maskcon.reproduce.bound import (
-    TAUS,
-    bound_of_run,
-    bound_over_tau,
-    figure_bound,
-    own_distance,
-)
+from maskcon.reproduce.bound import TAUS, bound_and_recalls, bound_over_tau, own_distance
 from maskcon.run import Run
 from tests.miniature import TINY, miniature
 
@@ -53,7 +47,7 @@ def test_a_finished_run_gives_the_d_z_that_its_journal_holds(runs):
 
 
 def test_rows_are_ascending_in_tau_and_end_in_grafit(runs):
-    rows = bound_of_run(runs["maskcon"], [math.inf, 0.1, 0.0, 0.1], data=miniature())
+    rows = bound_over_tau(runs["maskcon"], miniature(), [math.inf, 0.1, 0.0, 0.1])
     assert [row.tau for row in rows] == [0.0, 0.1, math.inf, None, None, None]
     assert rows[2].d_z == rows[3].d_z  # tau = inf is Grafit with the same w
     assert {row.w for row in rows[:4]} == {0.7}
@@ -85,8 +79,6 @@ def test_what_cannot_work_is_refused_with_the_way_out(runs, tmp_path):
         bound_over_tau(runs["supce"], miniature(), [0.1])
     with pytest.raises(DataError, match="fine labels"):
         bound_over_tau(run, miniature(fine=False), [0.1])
-    with pytest.raises(UsageError, match="not the data"):
-        bound_of_run(run, [0.1], data=miniature(seed=5))
     bare = tmp_path / "bare"
     shutil.copytree(run.folder, bare)
     shutil.rmtree(bare / "checkpoints")
@@ -105,31 +97,23 @@ def test_a_damaged_checkpoint_is_not_used(runs, tmp_path):
         bound_over_tau(Run.open(copy), miniature(), [0.1])
 
 
-def test_the_figure_writes_three_files_with_recall_and_d_z_of_the_runs(runs, tmp_path):
+def test_recall_and_d_z_of_the_runs_stand_beside_the_curve_of_the_reference(runs):
     by_tau = {
-        TINY["tau"]: runs["maskcon"],
+        TINY["tau"]: [runs["maskcon"]],
         0.5: [runs["other tau"], runs["other seed"]],
-        math.inf: runs["grafit"],
-        9.0: [],
+        math.inf: [runs["grafit"]],
     }
-    paths = figure_bound(tmp_path / "figures", by_tau, runs["selfcon"], data=miniature(), title="miniature")
-    assert [path.name for path in paths] == ["bound.png", "bound.svg", "bound.csv"]
-    assert all(path.stat().st_size > 300 for path in paths)
-    lines = [line.split(",") for line in paths[2].read_text().splitlines()]
-    by_name = {(line[0], line[2]): line for line in lines[1:]}
-    assert len(by_name) == len(TAUS) + 3
-    assert by_name["maskcon", "0.5"][-1] == "2"
-    recall = (runs["other tau"].recall[1] + runs["other seed"].recall[1]) / 2
-    assert float(by_name["maskcon", "0.5"][6]) == pytest.approx(recall, abs=1e-6)
-    own = own_distance(runs["grafit"], miniature(), math.inf)
-    assert float(by_name["maskcon", "inf"][5]) == pytest.approx(own, abs=1e-6)
-    # the curve itself is on the reference run's keys
-    expected = bound_over_tau(runs["selfcon"], miniature(), [0.5], w=0.7)[0].d_z
-    assert float(by_name["maskcon", "0.5"][3]) == pytest.approx(expected, abs=1e-6)
+    rows, recalls, own = bound_and_recalls(by_tau, runs["selfcon"], miniature())
+    assert [row.tau for row in rows[:-3]] == sorted({*TAUS, TINY["tau"]})
+    assert recalls[0.5] == [runs["other tau"].recall[1], runs["other seed"].recall[1]]
+    assert own[math.inf] == [own_distance(runs["grafit"], miniature(), math.inf)]
+    # the curve itself is on the reference run's keys, with the w that the runs share
+    expected = bound_over_tau(runs["selfcon"], miniature(), [0.5], w=0.7)[0]
+    assert expected in rows
 
 
-def test_the_figure_needs_no_trained_taus_and_refuses_runs_of_different_weight(runs, tmp_path):
-    assert len(figure_bound(tmp_path, {}, runs["maskcon"], data=miniature(), taus=[0.1], name="alone")) == 3
-    mixed = {0.1: runs["maskcon"], 0.5: runs["selfcon"]}
+def test_no_trained_taus_are_needed_and_runs_of_different_weight_are_refused(runs):
+    assert bound_and_recalls({}, runs["maskcon"], miniature())[1:] == ({}, {})
+    mixed = {0.1: [runs["maskcon"]], 0.5: [runs["selfcon"]]}
     with pytest.raises(UsageError, match=r"share one w, these have \[0\.7, 1\.0\]"):
-        figure_bound(tmp_path, mixed, runs["maskcon"], data=miniature())
+        bound_and_recalls(mixed, runs["maskcon"], miniature())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from maskcon.reproduce.plans import TABLES, Trial, trials_for
 from maskcon.reproduce.relations import as_square, small_batch
 from maskcon.reproduce.runs import runs_for
 from maskcon.reproduce.scales import ground_for
+from maskcon.sources import sop
 from maskcon.sources.cars196 import cars_listing
 from tests.reproduce.test_table import finish
 from tests.sources.miniature_photos import SIZES, colour_of, write_cars_pair, write_sop
@@ -55,7 +58,8 @@ def test_seeds_are_refused_where_single_runs_are_shown():
         if figure.takes_seeds:
             check_seeds(figure, 3)
         else:
-            with pytest.raises(UsageError, match="--seeds 3"):
+            reason = "needs no run" if figure.source is None else "images of single runs"
+            with pytest.raises(UsageError, match=f"--seeds 3 .*{figure.name} .*{reason}"):
                 check_seeds(figure, 3)
 
 
@@ -85,8 +89,36 @@ def test_the_heatmap_shows_the_mean_of_each_setting(tmp_path, seeds):
     assert rows["1", "0.05"]["sd"] == ("" if seeds == 1 else "1.41")
     assert rows["1", "0.05"]["paper_recall_at_1"] == "65.52"
     assert rows["0.2", "0.1"]["paper_recall_at_1"] == ""
+    assert rows["1", "0.05"]["data"] == "cifar100 (STAND-IN: embedded)"
     assert "w = 1, tau = 0.05" in said
     assert "oracle" in said
+
+
+def test_settings_say_which_methods_are_the_same_run():
+    """On Cars196 the paper's best Grafit and CoIns have w = 1."""
+    retrieval = figure_named("retrieval")
+    told = Setup(retrieval, ground_for("cars196"), {}, 1, Path(), Machine()).settings()
+    assert told == (
+        "Settings of the paper's table: Grafit w = 1 (that is SupCon); CoIns w = 1 (that is SupCE); "
+        "MaskCon w = 1, τ = 0.1."
+    )
+    tsne = Setup(figure_named("tsne"), ground_for("cifartoy-good"), {}, 1, Path(), Machine())
+    assert "that is" not in tsne.settings()
+
+
+@pytest.mark.parametrize("name", ["bound", "tsne"])
+def test_runs_on_other_data_than_the_rest_are_refused(tmp_path, name):
+    figure = figure_named(name)
+    assert figure.source is not None
+    ground = ground_for(figure.source)
+    runs = runs_for(trials_of(figure), ground, out=tmp_path)
+    for number, run in enumerate(runs.values()):
+        finish(run, 0.5)
+        file = run.folder / "result.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "data": f"print {number}"}))
+    with pytest.raises(DataError, match="was trained on other data than"):
+        make(Setup(figure, ground, runs, 1, tmp_path / "figures", Machine()))
+    assert not (tmp_path / "figures").exists()
 
 
 def test_a_small_batch_has_two_coarse_classes_three_kinds_and_three_images_of_each():
@@ -139,6 +171,22 @@ def test_without_the_set_the_small_scale_says_so_and_the_full_one_refuses(tmp_pa
         make_facts(name, tmp_path / "nothing", tmp_path / "other", scale="full")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "other").exists()
+
+
+def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, monkeypatch):
+    fetched = []
+
+    def fetch(url, target, **_):
+        fetched.append(url)
+        raise DataError("no network")
+
+    monkeypatch.setattr(sop, "fetch", fetch)
+    with pytest.raises(DataError, match="no network"):
+        make_facts("sop-statistics", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+    assert fetched == [sop.URL]
+    with pytest.raises(DataError, match="cannot be downloaded"):
+        make_facts("coarse-cars", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+    assert not (tmp_path / "figures").exists()
 
 
 def test_the_table_of_cars_has_every_model_with_its_coarse_class(tmp_path):

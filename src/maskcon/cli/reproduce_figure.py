@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.pack import Meter
 from maskcon.cli.reproduce import (
     OUT,
     DryRun,
@@ -49,13 +50,16 @@ def figure(
 
     Example: `maskcon reproduce figure heatmap --scale cpu`
     """
+    from maskcon.errors import UsageError
     from maskcon.reproduce.figures import check_seeds, figure_named, trials_of
     from maskcon.reproduce.scales import ground_for
 
     wanted = figure_named(name)
     check_seeds(wanted, seeds)
     if wanted.source is None:
-        _facts(name, scale, out, data_root, dry_run=dry_run)
+        if settings or preset is not None:
+            raise UsageError(f"{name} needs no run, so --set and --preset have nothing to change")
+        _facts(name, scale, out, data_root, download=download, dry_run=dry_run)
         return
     ground = ground_for(
         wanted.source,
@@ -81,7 +85,7 @@ def figure(
     _tell(*make(setup), begun)
 
 
-def _facts(name: str, scale: str, out: Path, data_root: str | None, *, dry_run: bool) -> None:
+def _facts(name: str, scale: str, out: Path, data_root: str | None, *, download: bool, dry_run: bool) -> None:
     """A figure without runs."""
     from maskcon.errors import unknown
     from maskcon.reproduce.facts import make_facts
@@ -95,7 +99,10 @@ def _facts(name: str, scale: str, out: Path, data_root: str | None, *, dry_run: 
         return
     root = folder_of(None if data_root is None else Path(data_root))
     begun = time.monotonic()
-    _tell(*make_facts(name, root, out / scale / "figures", scale=scale), begun)
+    folder = out / scale / "figures"
+    with Meter("fetching", "MB", 1e6) as fetching:
+        files, said = make_facts(name, root, folder, scale=scale, download=download, progress=fetching.show)
+    _tell(files, said, begun)
 
 
 def _tell(files: list[Path], said: str, begun: float) -> None:

@@ -6,7 +6,7 @@ optimal_i is the hidden best relation, which the theorem only supposes to exist.
 labels give: own key and every bank entry of the same fine class, alike (`optimal_relation`). Relations are compared
 as the loss sees them, rows divided by their sums (`unit="row"`), since the theorem is about that loss. `unit="own key"`
 compares them as eq. 6, 7 and 14 write them, own key 1 and rows undivided, mixed by w as in eq. 9 and 15; that can turn
-the order of methods round.
+the order of methods round. (ASCL, which weighs by an entropy of its own, is only rescaled.)
 
 What the theorem says. With probability 1 - delta,
 
@@ -36,7 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -167,6 +167,8 @@ def bound_distances(
     """d_z of several recipes on the same samples; arguments as for `bound_distance`."""
     if (index is None) != (bank_index is None):
         raise ValueError("index and bank_index go together: give both, or neither")
+    if unit not in get_args(Unit):
+        raise ValueError(f"{unit=} must be one of {get_args(Unit)}")
     _check_shapes((keys, coarse, fine, index), (bank_keys, bank_coarse, bank_fine, bank_index))
     methods = {name: _contrastive(recipe.method) for name, recipe in recipes.items()}
     totals = dict.fromkeys(recipes, 0.0)
@@ -190,7 +192,8 @@ def bound_distances(
                 tau=recipe.tau,
             )
             relation = _relation(methods[name], inputs, unit)
-            totals[name] += float(relation_distance(relation, optimal).double().sum())
+            # added on the host: not every device has doubles
+            totals[name] += math.fsum(relation_distance(relation, optimal).tolist())
     return {name: total / len(keys) for name, total in totals.items()}
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from maskcon.errors import UsageError
 from maskcon.report.axes import FONT_POINTS, HEIGHT_INCHES, WIDTH_INCHES, dress, label_ends
 from maskcon.report.palette import INK, PALE, series_looks
+from maskcon.report.plates import Plate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,20 +50,21 @@ class BestTaus:
         """What was found, in one line.
 
         >>> BestTaus(0.5, 0.2, None, 0.05).sentence()
-        'best tau by d_z: 0.5, in units of the own key 0.2; by recall@1: 0.05, which neither chooses'
+        'best tau by d_z: 0.5, in units of the own key 0.2; by recall@1: 0.05, the choice of none of these'
         """
         text = f"best tau by d_z: {self.by_d_z:g}, in units of the own key {self.by_d_z_own_key:g}"
+        choices = {"first": self.by_d_z, "second": self.by_d_z_own_key}
         if self.by_d_z_of_runs is not None:
             text += f", of each run on its own keys {self.by_d_z_of_runs:g}"
+            choices["third"] = self.by_d_z_of_runs
         if self.by_recall is None:
             return text
-        chosen = {
-            (True, True): "which both choose",
-            (True, False): "which the first chooses",
-            (False, True): "which the second chooses",
-            (False, False): "which neither chooses",
-        }[self.by_d_z == self.by_recall, self.by_d_z_own_key == self.by_recall]
-        return f"{text}; by recall@1: {self.by_recall:g}, {chosen}"
+        agreeing = [which for which, tau in choices.items() if tau == self.by_recall]
+        if agreeing in ([], list(choices)):
+            chosen = f"{'all' if agreeing else 'none'} of these"
+        else:
+            chosen = f"the {' and the '.join(agreeing)} alone"
+        return f"{text}; by recall@1: {self.by_recall:g}, the choice of {chosen}"
 
 
 def best_taus(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> BestTaus:
@@ -79,7 +81,7 @@ def best_taus(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values =
 
 
 def draw(
-    rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS, *, title: str = ""
+    rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS, *, caption: str = ""
 ) -> Figure:
     """d_z of MaskCon over tau with Grafit and SelfCon as lines across, in both units; below, recall@1 over tau.
 
@@ -89,23 +91,19 @@ def draw(
         rows: from `maskcon.reproduce.bound.bound_over_tau`.
         recalls: recall@1 (fractions) of runs trained at each tau; empty leaves the lowest panel out.
         own: d_z of those runs, each on its own keys; drawn as rings.
+        caption: words below the figure.
 
     The steps of the horizontal axis are equal, whatever the taus: 0 and infinity have no place on a scale.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     taus = sorted({*_curve(rows), *recalls, *own})
     panels = 3 if recalls else 2
     height = HEIGHT_INCHES * 0.72 * panels
-    figure = Figure(figsize=(WIDTH_INCHES, height))
-    FigureCanvasAgg(figure)
-    upper, middle, *lower = figure.subplots(panels, 1, sharex=True)
-    figure.subplots_adjust(
-        left=0.12, top=1 - (0.3 if title else 0.1) / height, bottom=0.45 / height, hspace=0.1
-    )
+    plate = Plate(width=WIDTH_INCHES, height=height, caption=caption)
+    upper, middle, *lower = plate.figure.subplots(panels, 1, sharex=True)
+    bottom = 1 - (height - 0.45) / plate.height  # above the caption, with room for the name of the axis
+    plate.figure.subplots_adjust(left=0.12, top=1 - 0.1 / plate.height, bottom=bottom, hspace=0.1)
     best = best_taus(rows, recalls, own)
-    dress(upper, title, "", "d_z")
+    dress(upper, "", "", "d_z")
     _draw_distances(upper, rows, taus, best.by_d_z, "d_z")
     if own:
         _draw_rings(upper, own, taus)
@@ -118,7 +116,7 @@ def draw(
     last.set_xlabel("tau", fontsize=FONT_POINTS, color=INK)
     last.set_xticks(range(len(taus)), [_shown_tau(tau) for tau in taus])
     last.set_xlim(-0.35, len(taus) - 0.65)
-    return figure
+    return plate.figure
 
 
 def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> str:

@@ -45,7 +45,7 @@ class Grid:
 def settings_heatmap(
     grids: Sequence[Grid], ws: Sequence[float], taus: Sequence[float], *, caption: str = ""
 ) -> Figure:
-    """One map a grid, side by side, the best cell framed. w = 0 is a single run: its row is one wide cell."""
+    """One map a grid, side by side, the best cell framed. w = 0 does not know tau: its row is one wide cell."""
     shape = (len(ws), len(taus))
     for grid in grids:
         if grid.percent.shape != shape:
@@ -101,7 +101,7 @@ def _cells(axes: Axes, grid: Grid, ws: Sequence[float]) -> None:
             text = f"{value:.1f}" if known else MISSING
             if known and grid.spread is not None:
                 text += f"{' ' if alone else chr(10)}± {float(grid.spread[row, column]):.1f}"
-            text += "  (SelfCon: one run for every τ)" if alone else ""
+            text += "  (SelfCon: the same for every τ)" if alone else ""
             axes.text(
                 column + width / 2, row + 0.5, text, ha="center", va="center", color=colour,
                 fontsize=SMALL_POINTS, linespacing=1.0, weight="bold" if (row, column) == best else "normal",

@@ -13,34 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import torch
 
 from maskcon.bank import MemoryBank
-from maskcon.config import Machine
 from maskcon.engine.checkpoint import load_latest
 from maskcon.errors import DataError, UsageError
 from maskcon.evaluate.bound import Recipe, SampleLabels, Unit, bank_distances
 from maskcon.methods import method_named
-from maskcon.report.bound import BoundRow, best_taus, csv_text, draw
-from maskcon.report.figures import save
-from maskcon.run import Run, data_of
+from maskcon.report.bound import BoundRow
+from maskcon.run import Run
 from maskcon.run_folder import CHECKPOINTS
 from maskcon.sources import Dataset
-
-__all__ = [
-    "TAUS",
-    "BoundRow",
-    "bank_of_run",
-    "best_taus",
-    "bound_and_recalls",
-    "bound_of_run",
-    "bound_over_tau",
-    "draw",
-    "figure_bound",
-    "own_distance",
-]
 
 TAUS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, math.inf)
 
@@ -83,19 +67,6 @@ def bound_over_tau(
     return [BoundRow(*row, by_row[str(i)], by_own_key[str(i)]) for i, row in enumerate(wanted)]
 
 
-def bound_of_run(
-    run: Run,
-    taus: Sequence[float] = TAUS,
-    *,
-    w: float | None = None,
-    grafit_w: float | None = None,
-    data: Dataset | None = None,
-    machine: Machine | None = None,
-) -> list[BoundRow]:
-    """`bound_over_tau` with the run's own data, found by its settings (or checked, where given)."""
-    return bound_over_tau(run, data_of(run, machine or Machine(), data), taus, w=w, grafit_w=grafit_w)
-
-
 def own_distance(run: Run, data: Dataset, tau: float) -> float:
     """d_z of MaskCon's relation at `tau` on the run's own keys, with the w it was trained with.
 
@@ -104,76 +75,24 @@ def own_distance(run: Run, data: Dataset, tau: float) -> float:
     return _distances(run, data, {"": Recipe("maskcon", _weight(run), tau)})[""]
 
 
-def figure_bound(
-    out: Path,
-    runs_by_tau: Mapping[float, Run | Sequence[Run]],
-    reference_run: Run,
-    *,
-    taus: Sequence[float] = TAUS,
-    grafit_w: float | None = None,
-    data: Dataset | None = None,
-    machine: Machine | None = None,
-    name: str = "bound",
-    title: str = "",
-) -> list[Path]:
-    """Draw d_z over tau, in both units, above recall@1 over tau; writes ``<out>/<name>.png``, ``.svg`` and ``.csv``.
+def bound_and_recalls(
+    runs_by_tau: Mapping[float, Sequence[Run]], reference_run: Run, data: Dataset
+) -> tuple[list[BoundRow], dict[float, list[float]], dict[float, list[float]]]:
+    """What `maskcon.report.bound` draws: rows over tau, recall@1 of the runs by tau, and their d_z on their own keys.
 
     Args:
-        out: folder of the three files.
         runs_by_tau: finished MaskCon runs by their tau, one or several seeds each; they must share w. May be empty:
             then there is no recall to compare with.
-        reference_run: whose keys the curve is drawn on; often the run at a middle tau, or a SelfCon run.
-        taus: of the curve; those of the runs are added.
-        grafit_w: weight of the Grafit line; by default MaskCon's.
-        data: what the runs were trained on, where it is not found by name.
-        machine: where data are.
-        name, title: of the files and the figure.
+        reference_run: whose keys the rows are of; often the run at a middle tau, or a SelfCon run.
+        data: what all of them were trained on, with fine labels.
     """
-    rows, recalls, own = bound_and_recalls(
-        runs_by_tau, reference_run, taus=taus, grafit_w=grafit_w, data=data, machine=machine
-    )
-    written = save(draw(rows, recalls, own, title=title), out / name)
-    table = out / f"{name}.csv"
-    table.write_text(csv_text(rows, recalls, own), encoding="utf-8")
-    return [*written, table]
-
-
-def bound_and_recalls(
-    runs_by_tau: Mapping[float, Run | Sequence[Run]],
-    reference_run: Run,
-    *,
-    taus: Sequence[float] = TAUS,
-    grafit_w: float | None = None,
-    data: Dataset | None = None,
-    machine: Machine | None = None,
-) -> tuple[list[BoundRow], dict[float, list[float]], dict[float, list[float]]]:
-    """The numbers of `figure_bound`: rows over tau, recall@1 of the runs by tau, and their d_z on their own keys."""
-    seeds = {
-        float(tau): [given] if isinstance(given, Run) else list(given) for tau, given in runs_by_tau.items()
-    }
-    seeds = {tau: runs for tau, runs in seeds.items() if runs}
-    weights = {_weight(run) for runs in seeds.values() for run in runs}
+    weights = {_weight(run) for runs in runs_by_tau.values() for run in runs}
     if len(weights) > 1:
         raise UsageError(f"runs to compare over tau must share one w, these have {sorted(weights)}")
-    place = machine or Machine()
-    known = {
-        str(reference_run.result["data"]): data_of(reference_run, place, data)
-    }  # by fingerprint: read once
-    own: dict[float, list[float]] = {}
-    for tau, runs in seeds.items():
-        for run in runs:
-            print_of_data = str(run.result["data"])
-            if print_of_data not in known:
-                known[print_of_data] = data_of(run, place, data)
-            own.setdefault(tau, []).append(own_distance(run, known[print_of_data], tau))
-    rows = bound_over_tau(
-        reference_run,
-        known[str(reference_run.result["data"])],
-        [*taus, *seeds],
-        w=weights.pop() if weights else None,
-        grafit_w=grafit_w,
-    )
-    recalls = {tau: [run.recall[1] for run in runs] for tau, runs in seeds.items()}
+    shared_w = weights.pop() if weights else None
+    rows = bound_over_tau(reference_run, data, [*TAUS, *runs_by_tau], w=shared_w)
+    recalls = {tau: [run.recall[1] for run in runs] for tau, runs in runs_by_tau.items()}
+    own = {tau: [own_distance(run, data, tau) for run in runs] for tau, runs in runs_by_tau.items()}
     return rows, recalls, own
 
 

@@ -12,11 +12,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon.download import Progress
 from maskcon.engine.checkpoint import write_atomically
 from maskcon.errors import DataError
 from maskcon.report.class_sheets import class_columns, example_sheet
 from maskcon.report.figures import save
-from maskcon.report.product_sizes import PAPER_SPLIT1, PAPER_SPLIT2, kind_of, paper_numbers, size_histogram
+from maskcon.report.product_sizes import (
+    PAPER_SPLIT1,
+    PAPER_SPLIT2,
+    SPLIT2_IMAGES,
+    kind_of,
+    paper_numbers,
+    size_histogram,
+)
 from maskcon.sources import cars196, sop
 from maskcon.sources.car_types import FINE_NAMES
 from maskcon.sources.decode import UndecodableError, decode, picture_bombs_refused
@@ -25,21 +33,34 @@ from maskcon.sources.listed import Listing
 EXAMPLE_SIDE = 160  # pixels of a picture on the sheet of cars
 
 
-def make_facts(name: str, root: Path, folder: Path, *, scale: str) -> tuple[list[Path], str]:
+def make_facts(
+    name: str,
+    root: Path,
+    folder: Path,
+    *,
+    scale: str,
+    download: bool = False,
+    progress: Progress | None = None,
+) -> tuple[list[Path], str]:
     """Draw `sop-statistics` or `coarse-cars`; the files written, and one line of what is to be seen.
 
     Without the data set, scale `full` is an error that says what is missing; scale `cpu` draws what is known without
-    it, and says so in the figure.
+    it, and says so in the figure. With `download` it is fetched, telling `progress` the bytes so far and in all; one
+    that cannot be fetched is an error.
     """
-    absent = (sop if name == "sop-statistics" else cars196).missing(root)
+    absent = () if download else (sop if name == "sop-statistics" else cars196).missing(root)
     if absent and scale == "full":
         raise DataError(
             f"{name} at scale full needs the data set itself; missing: {'; '.join(absent)}; another folder: --data-root"
         )
-    return (_sop if name == "sop-statistics" else _cars)(root, folder, absent)
+    if name == "sop-statistics":
+        return _sop(root, folder, absent, download, progress)
+    return _cars(root, folder, absent, download)
 
 
-def _sop(root: Path, folder: Path, absent: tuple[str, ...]) -> tuple[list[Path], str]:
+def _sop(
+    root: Path, folder: Path, absent: tuple[str, ...], download: bool, progress: Progress | None
+) -> tuple[list[Path], str]:
     stem = folder / "sop-statistics"
     if absent:
         caption = (
@@ -50,13 +71,13 @@ def _sop(root: Path, folder: Path, absent: tuple[str, ...]) -> tuple[list[Path],
         paths = save(paper_numbers(caption=caption), stem)
         said = f"SOP is not here; drawn are the paper's own numbers. Missing: {'; '.join(absent)}"
         return [*paths, _write(stem, ("images_of_a_product", "products", "images", "from"), rows)], said
-    products = Counter(sop.product_sizes(root).values())
+    products = Counter(sop.product_sizes(root, download=download, progress=progress).values())
     split1 = {size: count for size, count in products.items() if kind_of(size) != "not used"}
     totals = [
         sum(split1.values()),
         sum(size * count for size, count in split1.items()),
-        products[12],
-        12 * products[12],
+        products[SPLIT2_IMAGES],
+        SPLIT2_IMAGES * products[SPLIT2_IMAGES],
     ]
     told = (
         f"8 images or more: {totals[0]:,} products, {totals[1]:,} images; exactly 12: {totals[2]:,} products, "
@@ -75,7 +96,7 @@ def _sop(root: Path, folder: Path, absent: tuple[str, ...]) -> tuple[list[Path],
     ], f"{told} ({paper})"
 
 
-def _cars(root: Path, folder: Path, absent: tuple[str, ...]) -> tuple[list[Path], str]:
+def _cars(root: Path, folder: Path, absent: tuple[str, ...], download: bool) -> tuple[list[Path], str]:
     stem = folder / "coarse-cars"
     coarse_of, names = cars196.coarse_of("paper"), cars196.COARSE_NAMES
     counts = [coarse_of.count(coarse) for coarse in range(len(names))]
@@ -91,7 +112,7 @@ def _cars(root: Path, folder: Path, absent: tuple[str, ...]) -> tuple[list[Path]
         paths = save(class_columns(FINE_NAMES, coarse_of, names, title=title, caption=caption), stem)
         said = f"Cars196 is not here; drawn are its names ({told}). Missing: {'; '.join(absent)}"
         return [*paths, _write(stem, heads, rows)], said
-    pictures = example_pictures(cars196.cars_listing(root))
+    pictures = example_pictures(cars196.cars_listing(root, download=download))
     caption = f"The first training picture of each model, captioned model / coarse class. Models: {told}."
     paths = save(example_sheet(pictures, FINE_NAMES, coarse_of, names, title=title, caption=caption), stem)
     return [*paths, _write(stem, heads, rows)], told

@@ -65,9 +65,8 @@ def check_seeds(figure: PaperFigure, seeds: int) -> None:
     """Refuse several seeds where a figure shows one run a method, or none."""
     if seeds > 1 and not figure.takes_seeds:
         several = ", ".join(one.name for one in FIGURES.values() if one.takes_seeds)
-        raise UsageError(
-            f"--seeds {seeds} is for figures of numbers ({several}); {figure.name} shows the images of single runs"
-        )
+        shows = "needs no run" if figure.source is None else "shows the images of single runs"
+        raise UsageError(f"--seeds {seeds} is for figures of numbers ({several}); {figure.name} {shows}")
 
 
 def trials_of(figure: PaperFigure, seeds: int = 1) -> tuple[Trial, ...]:

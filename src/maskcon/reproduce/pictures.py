@@ -43,7 +43,7 @@ from maskcon.reproduce.relations import relations_figure
 from maskcon.reproduce.runs import PlannedRun
 from maskcon.reproduce.scales import Ground
 from maskcon.run import Run, data_of
-from maskcon.sources import Dataset, ImageSet
+from maskcon.sources import Dataset
 
 QUERIES = 3
 NEIGHBOURS = 10
@@ -83,6 +83,7 @@ class Setup:
         told = [
             f"{METHOD_NAMES[trial.method]} w = {trial.w:g}"
             + ("" if trial.tau is None else f", τ = {trial.tau:g}")
+            + _same_as(trial)
             for trial in trials
             if trial.w is not None
         ]
@@ -96,6 +97,16 @@ class Setup:
         paths = [*save(figure, self.stem), self.stem.with_suffix(f".{ending}")]
         write_atomically(paths[-1], numbers.encode())
         return paths
+
+
+def _same_as(trial: Trial) -> str:
+    """Which method without a w this is the very run of, in words; none for most.
+
+    >>> _same_as(Trial("coins", 1.0)), _same_as(Trial("coins", 0.8))
+    (' (that is SupCE)', '')
+    """
+    same = [name for name in ("selfcon", "supcon", "supce") if Trial(name).canonical() == trial.canonical()]
+    return f" (that is {METHOD_NAMES[same[0]]})" if same else ""
 
 
 def make(setup: Setup) -> tuple[list[Path], str]:
@@ -147,12 +158,13 @@ def _heatmap(setup: Setup) -> tuple[list[Path], str]:
     figure = settings_heatmap(grids, W_AXIS, TAU_AXIS, caption=setup.caption(run, words))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["w", "tau", "recall_at_1", "sd", "runs", "paper_recall_at_1"])
+    writer.writerow(["data", "w", "tau", "recall_at_1", "sd", "runs", "paper_recall_at_1"])
     for row, w in enumerate(W_AXIS):
         for column, tau in enumerate(TAU_AXIS):
             spread = "" if spreads is None else f"{spreads[row, column]:.2f}"
             printed = "" if math.isnan(paper[row, column]) else f"{paper[row, column]:.2f}"
-            writer.writerow([f"{w:g}", f"{tau:g}", f"{means[row, column]:.2f}", spread, setup.seeds, printed])
+            mean = f"{means[row, column]:.2f}"
+            writer.writerow([setup.ground.title, f"{w:g}", f"{tau:g}", mean, spread, setup.seeds, printed])
     row, column = grids[0].best
     best = f"w = {W_AXIS[row]:g}, tau = {TAU_AXIS[column]:g}: {means[row, column]:.2f} %"
     said = f"best on the test images (oracle): {best}"
@@ -202,20 +214,26 @@ def _retrieval(setup: Setup) -> tuple[list[Path], str]:
     runs = setup.methods()
     data, fine = _test_part(setup, list(runs.values()))
     asked = queries_from(data.test.coarse, fine, QUERIES)
+    if not len(asked):
+        raise DataError(
+            f"no two of the {len(fine)} test images share a fine class: there is nothing to be found"
+        )
     rows = torch.from_numpy(asked)
     found: dict[str, NDArray[np.int64]] = {}
     for title, run in runs.items():
         features = run.encode_set(data.test, device=setup.machine.device)
         found[title] = nearest(features, rows, NEIGHBOURS)[0].numpy()
+    depth = min(NEIGHBOURS, len(fine) - 1)
+    right = {title: fine[near] == fine[asked][:, None] for title, near in found.items()}  # [Q, depth]
     names = data.fine_names or ()
     queries = [
         Query(
-            _picture(data.test, int(row)),
+            data.test.picture(row),
             f"{names[fine[row]]} / {data.coarse_names[data.test.coarse[row]]}",
             {
                 title: (
-                    [_picture(data.test, other) for other in near[place].tolist()],
-                    (fine[near[place]] == fine[row]).tolist(),
+                    [data.test.picture(other) for other in near[place].tolist()],
+                    right[title][place].tolist(),
                 )
                 for title, near in found.items()
             },
@@ -223,7 +241,7 @@ def _retrieval(setup: Setup) -> tuple[list[Path], str]:
         for place, row in enumerate(asked.tolist())
     ]
     words = (
-        f"The {NEIGHBOURS} nearest of {len(fine):,} test images by each method. Tick: of the query's fine class. "
+        f"The {depth} nearest of {len(fine):,} test images by each method. Tick: of the query's fine class. "
         f"Queries are drawn at random (seed {QUERY_SEED}), each from another coarse class; none was picked by hand. "
         f"{setup.settings()}"
     )
@@ -235,15 +253,14 @@ def _retrieval(setup: Setup) -> tuple[list[Path], str]:
                 "sample": int(part.index[row]),
                 "fine": int(fine[row]),
                 "neighbours": {title: part.index[near[place]].tolist() for title, near in found.items()},
-                "right": {
-                    title: int((fine[near[place]] == fine[row]).sum()) for title, near in found.items()
-                },
+                "right": {title: int(hits[place].sum()) for title, hits in right.items()},
             }
             for place, row in enumerate(asked.tolist())
         ]
     }
-    totals = {title: sum(query["right"][title] for query in numbers["queries"]) for title in found}  # type: ignore[index]
-    said = f"right of {NEIGHBOURS * len(asked)}: " + ", ".join(f"{title} {n}" for title, n in totals.items())
+    said = f"right of {depth * len(asked)}: " + ", ".join(
+        f"{title} {int(hits.sum())}" for title, hits in right.items()
+    )
     return setup.with_numbers(figure, "json", json.dumps(numbers, indent=1) + "\n"), said
 
 
@@ -267,30 +284,32 @@ def _bound(setup: Setup) -> tuple[list[Path], str]:
         tau: [setup.opened(one) for one in with_seeds(Trial("maskcon", BOUND_W, tau), setup.seeds)]
         for tau in TAU_AXIS
     }
-    rows, recalls, own = bound_and_recalls(runs_by_tau, runs_by_tau[REFERENCE_TAU][0], machine=setup.machine)
-    title = f"STAND-IN, not {setup.ground.asked}" if setup.ground.warning else ""
-    figure = draw(rows, recalls, own, title=title)
+    reference = runs_by_tau[REFERENCE_TAU][0]
+    data = _shared_data(setup, [reference, *(run for runs in runs_by_tau.values() for run in runs)])
+    rows, recalls, own = bound_and_recalls(runs_by_tau, reference, data)
+    words = (
+        f"d_z over τ at w = {BOUND_W:g}, on the keys of the run of τ = {REFERENCE_TAU:g}: of relations as the loss "
+        "sees them, rows divided by their sums (top), and as the equations write them (middle). Bottom: recall@1 on "
+        "the test images. Stars: the best τ among those trained."
+    )
+    figure = draw(rows, recalls, own, caption=setup.caption(reference, words))
     paths = setup.with_numbers(figure, "csv", csv_text(rows, recalls, own))
     return paths, best_taus(rows, recalls, own).sentence()
 
 
 def _test_part(setup: Setup, runs: Sequence[Run]) -> tuple[Dataset, NDArray[np.int64]]:
     """The data whose test images all runs were scored on, and the fine labels of those."""
-    data = data_of(runs[0], setup.machine)
-    strangers = [run.folder for run in runs if run.result["data"] != runs[0].result["data"]]
-    if strangers:
-        raise DataError(
-            f"{strangers[0]} was trained on other data than {runs[0].folder}; delete the older of the two folders"
-        )
+    data = _shared_data(setup, runs)
     if data.test.fine is None:
         raise DataError(f"{data.name} has no fine labels to colour or judge by")
     return data, data.test.fine
 
 
-def _picture(part: ImageSet, row: int) -> NDArray[np.uint8]:
-    """An image [C, H, W] without the empty rest of its canvas."""
-    image = np.asarray(part.images[row])
-    if part.sizes is None:
-        return image
-    height, width = part.sizes[row].tolist()
-    return image[:, :height, :width]
+def _shared_data(setup: Setup, runs: Sequence[Run]) -> Dataset:
+    """The data that all these runs were trained and scored on."""
+    strangers = [run.folder for run in runs if run.result["data"] != runs[0].result["data"]]
+    if strangers:
+        raise DataError(
+            f"{strangers[0]} was trained on other data than {runs[0].folder}; delete the older of the two folders"
+        )
+    return data_of(runs[0], setup.machine)
