@@ -1,4 +1,4 @@
-"""The script that makes the tables of methods refuses in one line what it cannot do."""
+"""The scripts that make the tables refuse in one line what they cannot do."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def refused(*arguments: str, cwd: Path) -> str:
+def refused(*arguments: str, cwd: Path, script: str = "method_table.py") -> str:
     """The one line that it says."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "method_table.py"), *arguments],
+        [sys.executable, str(ROOT / "benchmarks" / script), *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -49,3 +49,8 @@ def test_settings_that_were_not_chosen_yet_are_named(tmp_path: Path) -> None:
     (tmp_path / "chosen.json").write_text("{}")
     line = refused("embedded", "train", "--methods", "maskcon,coins", "--out", ".", cwd=tmp_path)
     assert "no settings for maskcon, coins" in line
+
+
+def test_both_starts_need_pictures(tmp_path: Path) -> None:
+    line = refused("--images", "nowhere", cwd=tmp_path, script="both_starts.py")
+    assert "has 0 pictures; 500 are needed" in line

@@ -107,8 +107,13 @@ def warn(grounds: Sequence[Ground]) -> None:
             typer.secho(ground.warning, err=True, bold=True, fg="red")
 
 
-def train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *, dry_run: bool) -> bool:
-    """State how long the missing runs will take, then train them; False for a dry run, which trains nothing."""
+def train_missing(
+    runs: Sequence[PlannedRun], machine: Machine, at_once: int, *, dry_run: bool, afterwards: str = ""
+) -> bool:
+    """State how long the missing runs will take, then train them; False for a dry run, which trains nothing.
+
+    afterwards: what is still to come then, to be stated with it, such as ", then 24 seconds to draw".
+    """
     from maskcon.cli.terminal import Terminal
     from maskcon.reproduce.runs import carry_out, unfinished
     from maskcon.reproduce.timing import expected_seconds, measure, spoken
@@ -124,7 +129,7 @@ def train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *,
         first = {run.ground.source: run for run in reversed(waiting)}  # one of each data set
         paces = {source: measure(run, machine, at_once=at_once) for source, run in first.items()}
         expected = expected_seconds(waiting, images, paces, at_once=at_once)
-        say(f"expected: {spoken(expected)} for {_runs(len(waiting))}, {at_once} at a time")
+        say(f"expected: {spoken(expected)} for {_runs(len(waiting))}, {at_once} at a time{afterwards}")
         if not dry_run:
             begun = time.monotonic()
             carry_out(waiting, machine, at_once=at_once, watch=Bars)

@@ -51,8 +51,9 @@ def figure(
     Example: `maskcon reproduce figure heatmap --scale cpu`
     """
     from maskcon.errors import UsageError
-    from maskcon.reproduce.figures import check_seeds, figure_named, trials_of
+    from maskcon.reproduce.figures import check_seeds, drawing_seconds, figure_named, trials_of
     from maskcon.reproduce.scales import ground_for
+    from maskcon.reproduce.timing import spoken
 
     wanted = figure_named(name)
     check_seeds(wanted, seeds)
@@ -75,11 +76,14 @@ def figure(
     at_once, threads = sharing(jobs, device, len({run.folder for run in runs.values()}))
     machine = options.machine(data_root=data_root, device=device, threads=threads, download=download)
     warn([ground])
-    if not train_missing(list(runs.values()), machine, at_once, dry_run=dry_run):
+    drawing = spoken(drawing_seconds(wanted, ground))
+    if not train_missing(
+        list(runs.values()), machine, at_once, dry_run=dry_run, afterwards=f", then {drawing} to draw"
+    ):
         return
     from maskcon.reproduce.pictures import Setup, make
 
-    say(f"drawing {wanted.title} ...")
+    say(f"drawing {wanted.title}, about {drawing} ...")
     begun = time.monotonic()
     setup = Setup(wanted, ground, runs, seeds, out / ground.folder.parent / "figures", machine)
     _tell(*make(setup), begun)

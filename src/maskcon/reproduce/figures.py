@@ -12,6 +12,7 @@ from maskcon.errors import UsageError, unknown
 from maskcon.report.published import main_rows
 from maskcon.reproduce.plans import Trial, with_seeds
 from maskcon.reproduce.scales import Ground
+from maskcon.sources.known import SOURCES
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ FIGURES: dict[str, PaperFigure] = {
 W_AXIS = (0.0, 0.2, 0.5, 0.8, 1.0)  # of figure 2, section 4.1
 TAU_AXIS = (0.0, 0.01, 0.05, 0.1, 0.5, math.inf)
 BOUND_W = 1.0  # where the relation is all that is learnt from
+PLAIN_SECONDS = 4.0  # to read runs and draw
+MAP_SECONDS_A_POINT = 0.0035  # of t-SNE, on two cores
 REFERENCE_TAU = 0.1  # the run on whose keys d_z is drawn over tau: the paper's advice is tau = tau0
 
 
@@ -78,6 +81,19 @@ def trials_of(figure: PaperFigure, seeds: int = 1) -> tuple[Trial, ...]:
     return tuple(
         dict.fromkeys(one.canonical() for trial in _wanted(figure) for one in with_seeds(trial, seeds))
     )
+
+
+def drawing_seconds(figure: PaperFigure, ground: Ground) -> float:
+    """About how long it takes to draw, once all runs are there: the maps of t-SNE by their points, others a moment.
+
+    >>> from maskcon.reproduce.scales import ground_for
+    >>> drawing_seconds(figure_named("retrieval"), ground_for("cars196"))
+    4.0
+    """
+    if figure.name != "tsne":
+        return PLAIN_SECONDS
+    points = ground.settings.get("test_limit") or SOURCES[ground.source].info.counts[1]
+    return PLAIN_SECONDS + MAP_SECONDS_A_POINT * points * len(figure.methods)
 
 
 def paper_trial(source: str, method: str) -> Trial:
