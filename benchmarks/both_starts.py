@@ -34,7 +34,7 @@ from method_table import lay_out, show, train_arguments, write_json
 
 PER_CLASS = {"train": 500, "test": 250}
 STARTS = {"scratch": "none", "ImageNet": "imagenet"}
-RATES = (0.02, 0.08)
+RATES = (0.002, 0.01, 0.05)
 SETTINGS: Mapping[str, Any] = {
     "backbone": "mobilenet_v2",
     "image_size": 64,
@@ -42,6 +42,8 @@ SETTINGS: Mapping[str, Any] = {
     "tau": 0.05,
     "batch_size": 64,
     "bank_size": 2048,
+    "warmup_epochs": 0.5,
+    "relation_warmup_epochs": 0.5,
 }
 
 
