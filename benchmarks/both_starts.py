@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,11 @@ from maskcon.comparison import Job, run_jobs
 from maskcon.config import Machine
 from maskcon.encoder.weights import load_weights
 from maskcon.engine.feed import Feed
-from maskcon.errors import MaskconError
 from maskcon.evaluate import embed, recall_at_k
 from maskcon.model_file import read_encoder
 from maskcon.run import Run, data_of
 from maskcon.run_folder import ENCODER, make_writable, read_result
-from method_table import lay_out, show, train_arguments, write_json
+from method_table import answer, lay_out, show, train_arguments, write_json
 
 PER_CLASS = {"train": 500, "test": 250}
 STARTS = {"scratch": "none", "ImageNet": "imagenet"}
@@ -102,12 +100,7 @@ def main() -> None:
     parser.add_argument("--search-epochs", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args()
-    try:
-        carry_out(options)
-    except MaskconError as error:
-        print(f"\n{error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    answer(parser, carry_out)
 
 
 def carry_out(options: argparse.Namespace) -> None:

@@ -20,8 +20,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +94,14 @@ class Study:
     epochs: int
     search_epochs: int
     eval_every: int
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
     taus: Sequence[float] = ()  # MaskCon is also trained at each of these, with its chosen w and rate
 
 
 PER_CLASS = {"train": 1500, "test": 250}  # pictures of CIFARtoy, of each of the 8 classes
 STUDIES = {
     "embedded": Study("embedded", EMBEDDED_TRIALS, epochs=30, search_epochs=15, eval_every=3),
-    "cifartoy-good": Study("good", PAPER_TRIALS, 12, 6, 4, {}, TAUS),
-    "cifartoy-bad": Study("bad", REGROUPED, 12, 6, 4),
+    "cifartoy-good": Study("good", PAPER_TRIALS, epochs=12, search_epochs=6, eval_every=4, taus=TAUS),
+    "cifartoy-bad": Study("bad", REGROUPED, epochs=12, search_epochs=6, eval_every=4),
 }
 
 
@@ -145,7 +144,7 @@ def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once
     jobs: dict[tuple[str, int], Job] = {}
     for method in methods:
         for number, trial in enumerate(study.trials[method]):
-            settings = {**study.fixed, **trial, "epochs": study.search_epochs}
+            settings: dict[str, Any] = {**trial, "epochs": study.search_epochs}
             settings |= {"evaluate_on": "validation", "eval_every_epochs": 0}
             folder = out / "search" / f"{method}-{number}"
             jobs[method, number] = Job(
@@ -178,7 +177,7 @@ def train(
             f"{out}/chosen.json has no settings for {', '.join(unchosen)}; run the stage search first"
         )
     taus = study.taus if "maskcon" in methods else ()
-    whole = {**study.fixed, "epochs": study.epochs, "eval_every_epochs": study.eval_every}
+    whole = {"epochs": study.epochs, "eval_every_epochs": study.eval_every}
     table = [
         Job(
             f"{method} {seed}",
@@ -229,9 +228,14 @@ def main() -> None:
     parser.add_argument("--methods", default="all", help="comma-separated; all by default")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    answer(parser, carry_out)
+
+
+def answer(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], None]) -> None:
+    """Do what was asked for; what cannot be done is one line and an exit code."""
     options = parser.parse_args()
     try:
-        carry_out(options)
+        work(options)
     except MaskconError as error:
         print(f"\n{error}", file=sys.stderr)
         sys.exit(error.exit_code)
