@@ -21,7 +21,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,8 @@ class Study:
     search_epochs: int
     eval_every: int
     taus: Sequence[float] = ()  # MaskCon is also trained at each of these, with its chosen w and rate
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
+    search_on: str = "validation"  # or "test", where the source of the search has none of the test images
 
 
 PER_CLASS = {"train": 1500, "test": 250}  # pictures of CIFARtoy, of each of the 8 classes
@@ -105,31 +107,46 @@ STUDIES = {
 }
 
 
-def lay_out(images: Path, split: str, target: Path, per_class: Mapping[str, int] = PER_CLASS) -> Path:
+def lay_out(
+    images: Path, split: str, target: Path, per_class: Mapping[str, int] = PER_CLASS, *, held_out: int = 0
+) -> Path:
     """A folder of links part/coarse/fine/picture to a part of CIFAR-10, grouped as in the paper's text.
 
     The pictures are chosen by a hash of their names, so everyone gets the same ones.
+
+    held_out: for a choice of settings, so many further training pictures a class stand in for the test pictures.
     """
-    for part, count in per_class.items():
+    shares = {part: (part, 0, count) for part, count in per_class.items()}
+    if held_out:
+        shares["test"] = ("train", per_class["train"], per_class["train"] + held_out)
+    for part, (taken_from, first, end) in shares.items():
         for name, classes in zip(("class A", "class B"), TOY_GROUPS["paper", split], strict=True):
             for fine in classes:
-                files = sorted((images / part / fine).glob("*.*"), key=lambda file: _hash(file.name))
-                if len(files) < count:
-                    raise UsageError(f"{images / part / fine} has {len(files)} pictures; {count} are needed")
+                files = chosen_pictures(images / taken_from / fine, first, end)
                 folder = target / part / name / fine
                 folder.mkdir(parents=True, exist_ok=True)
-                for file in files[:count]:
+                for file in files:
                     if not (folder / file.name).is_symlink():
                         (folder / file.name).symlink_to(file.resolve())
     return target
 
 
-def _hash(name: str) -> str:
+def chosen_pictures(folder: Path, first: int, end: int) -> list[Path]:
+    """The pictures from `first` to `end` of a folder, ordered by a hash of their names."""
+    files = sorted(folder.glob("*.*"), key=lambda file: picture_hash(file.name))
+    if len(files) < end:
+        raise UsageError(f"{folder} has {len(files)} pictures; {end} are needed")
+    return files[first:end]
+
+
+def picture_hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
 def train_arguments(source: str, method: str, seed: int, settings: Mapping[str, Any]) -> list[str]:
-    """Arguments of `maskcon train`."""
+    """Arguments of `maskcon train`; "maskcon+ce" is MaskCon with cross-entropy on the coarse labels beside it."""
+    method, _, more = method.partition("+")
+    settings = {**({"coarse_weight": 1.0} if more == "ce" else {}), **settings}
     pairs = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
     return [source, "--method", method, "--seed", str(seed), *pairs]
 
@@ -144,8 +161,8 @@ def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once
     jobs: dict[tuple[str, int], Job] = {}
     for method in methods:
         for number, trial in enumerate(study.trials[method]):
-            settings: dict[str, Any] = {**trial, "epochs": study.search_epochs}
-            settings |= {"evaluate_on": "validation", "eval_every_epochs": 0}
+            settings: dict[str, Any] = {**study.fixed, **trial, "epochs": study.search_epochs}
+            settings |= {"evaluate_on": study.search_on, "eval_every_epochs": 0}
             folder = out / "search" / f"{method}-{number}"
             jobs[method, number] = Job(
                 f"{method} {trial}", folder, train_arguments(source, method, 0, settings)
@@ -177,7 +194,7 @@ def train(
             f"{out}/chosen.json has no settings for {', '.join(unchosen)}; run the stage search first"
         )
     taus = study.taus if "maskcon" in methods else ()
-    whole = {"epochs": study.epochs, "eval_every_epochs": study.eval_every}
+    whole = {**study.fixed, "epochs": study.epochs, "eval_every_epochs": study.eval_every}
     table = [
         Job(
             f"{method} {seed}",

@@ -32,8 +32,8 @@ from maskcon.losses import relation_loss
 from maskcon.methods import method_named
 from maskcon.presets import resolve
 from maskcon.relations import masked_relation
+from maskcon.settling import encoder_facts, settle
 from maskcon.sources import load
-from maskcon.training import encoder_facts, settle
 
 
 def median_seconds(work: Callable[[], object], repeats: int = 15) -> float:

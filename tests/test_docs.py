@@ -97,9 +97,24 @@ def test_every_command_is_in_the_readme():
     assert [name for name in group.commands if f"`maskcon {name}" not in text] == []
 
 
+def test_every_command_is_in_the_changelog():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app)
+    assert [name for name in group.commands if not re.search(rf"`(maskcon )?{name}\b", text)] == []
+
+
+def project() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return table
+
+
+def test_every_extra_for_users_is_in_the_readme():
+    spans = inline_code((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert set(project()["optional-dependencies"]) - {"dev"} <= set(spans)
+
+
 def test_the_version_is_the_same_everywhere():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["version"] == maskcon.__version__
+    assert project()["version"] == maskcon.__version__
     assert f"## {maskcon.__version__} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
@@ -168,6 +183,13 @@ def test_every_test_and_file_named_in_a_document_exists(document):
         assert path.exists(), span
         if match.group(2):
             assert f"def {match.group(2)}(" in path.read_text(encoding="utf-8"), span
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_file_leads_to_one(document):
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    targets = [target for target in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in target]
+    assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from maskcon.durable import sync_folder, write_all, write_synced
+from maskcon.durable import reserve, sync_folder, write_all, write_synced
 
 
 def test_file_is_complete_when_the_disk_is_waited_for(
@@ -36,3 +36,23 @@ def test_system_that_cannot_sync_folders_is_no_error(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", refuse)
     sync_folder(tmp_path)
+
+
+def test_room_is_claimed_and_a_file_system_that_cannot_do_that_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        reserve(file, 4096)
+        assert path.stat().st_size == (4096 if hasattr(os, "posix_fallocate") else 0)
+        for number, fails in ((errno.EOPNOTSUPP, False), (errno.EINVAL, False), (errno.ENOSPC, True)):
+
+            def refuse(*_: int, number: int = number) -> None:
+                raise OSError(number, os.strerror(number))
+
+            monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+            if fails:
+                with pytest.raises(OSError, match="No space left"):
+                    reserve(file, 8192)
+            else:
+                reserve(file, 8192)

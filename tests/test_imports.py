@@ -23,12 +23,21 @@ ALONE = (
     "maskcon.evaluate.recall",
     "maskcon.evaluate.spread",
     "maskcon.engine.schedule",
+    "maskcon.search.exact",
 )
 FORBIDDEN: dict[str, tuple[str, ...]] = {
     "maskcon.sources": ("maskcon.views", "torch"),
+    "maskcon.pictures": (
+        "torch",
+        "maskcon.search",
+        "maskcon.embeddings",
+        "maskcon.encoder",
+        "maskcon.engine",
+    ),
     "maskcon.report": ("torch",),
     "maskcon.views": ("maskcon.sources", "maskcon.engine", "maskcon.cli"),
     "maskcon.encoder": ("maskcon.engine", "maskcon.sources", "maskcon.cli", "maskcon.report"),
+    "maskcon.search": ("torch", "maskcon.encoder", "maskcon.engine", "maskcon.views", "maskcon.run"),
     "maskcon.engine": ("maskcon.evaluate", "maskcon.report", "maskcon.sources", "maskcon.cli"),
 }
 MAY_IMPORT_CLI = ("maskcon.cli", "maskcon.__main__")
@@ -125,7 +134,17 @@ def run_python(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["maskcon", "maskcon.cli", "maskcon.sources", "maskcon.report.write"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "maskcon",
+        "maskcon.cli",
+        "maskcon.sources",
+        "maskcon.pictures",
+        "maskcon.report.write",
+        "maskcon.search",
+    ],
+)
 def test_import_does_not_load_torch_directly_or_through_others(module):
     assert run_python(f"import sys, {module}; print('torch' in sys.modules)") == "False"
 

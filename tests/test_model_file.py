@@ -67,6 +67,16 @@ def test_the_file_is_plain_weights_for_other_programs(tmp_path: Path) -> None:
         ({"maskcon": "{}"}, "another version"),
         ({"maskcon": json.dumps({**asdict(FACTS), "colour": 1})}, "another version"),
         ({"maskcon": json.dumps({**asdict(FACTS), "width": 8})}, "does not fit its own description"),
+        (
+            {"maskcon": json.dumps({**asdict(FACTS), "head_features": 8})},
+            "does not fit its own description",
+        ),
+        ({"maskcon": json.dumps({**asdict(FACTS), "width": "4"})}, "another version"),
+        (
+            {"maskcon": json.dumps({**asdict(FACTS), "head_features": 2.5})},
+            "another version",
+        ),
+        ({"maskcon": json.dumps({**asdict(FACTS), "mean": "0.3"})}, "another version"),
     ],
 )
 def test_a_header_that_does_not_describe_the_encoder_is_refused(
@@ -84,3 +94,12 @@ def test_a_damaged_or_absent_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(encoder_bytes(trained(), FACTS)[:-100])
     with pytest.raises(CorruptFileError, match="not a readable safetensors file"):
         read_encoder(path)
+
+
+def test_reading_an_encoder_draws_none_of_the_callers_random_numbers(tmp_path):
+    path = tmp_path / "encoder.safetensors"
+    net = build_backbone("resnet6", image_size=16, in_channels=1, width=4, stem="small")
+    path.write_bytes(encoder_bytes(net, FACTS))
+    before = torch.get_rng_state()
+    read_encoder(path)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -12,8 +12,8 @@ from maskcon.config import Machine
 from maskcon.observer import Announcer
 from maskcon.presets import resolve
 from maskcon.run import data_of
+from maskcon.settling import load_dataset, settle
 from maskcon.sources import load, prepare
-from maskcon.training import load_dataset, settle
 from tests.miniature import TINY
 from tests.sources.miniature_photos import SIZES, write_cars_folders, write_sop
 from tests.sources.miniatures import write_cifar10, write_picture

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,19 @@ def test_error_inside_ends_the_turn(tmp_path: Path) -> None:
         raise KeyError
     with one_at_a_time(tmp_path) as certain:
         assert certain
+
+
+def test_who_has_to_wait_is_told_once_and_nobody_else(tmp_path: Path) -> None:
+    told: list[str] = []
+    other = os.open(tmp_path, os.O_RDONLY)
+
+    def waiting() -> None:
+        told.append("waits")
+        os.close(other)  # the other one ends
+
+    turns.fcntl.flock(other, turns.fcntl.LOCK_EX)
+    with one_at_a_time(tmp_path, waiting) as certain:
+        assert certain
+    with one_at_a_time(tmp_path, waiting) as certain:
+        assert certain
+    assert told == ["waits"]

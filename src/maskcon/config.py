@@ -23,7 +23,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # What is learnt
-    source: str = Field(description="data set by name, or a folder of images")
+    source: str = Field(description="data set by name, a folder of images, a manifest, or hf:NAME")
     method: str = Field("maskcon", description="training method, see `maskcon methods`")
     preset: str = Field("cpu", description="where the other values came from")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
@@ -69,7 +69,29 @@ class RunConfig(BaseModel):
     projection_dim: int = Field(128, ge=2, description="size of a key or query")  # D
     projector_norm: Literal["none", "batch"] = Field("none", description="normalisation in the projector")
 
+    # Frozen: a pretrained backbone that stays as it is, and a head that learns
+    freeze: bool = Field(
+        False, description="embed each image once with the pretrained backbone, train a head on what it saw"
+    )
+    freeze_views: int = Field(
+        3,
+        ge=1,
+        le=64,
+        description="cached views an image, for query and key each; one of a view that draws nothing",
+    )
+    freeze_seed: int = Field(
+        0, ge=0, lt=2**31, description="seed of the cached views: runs of any seed share them"
+    )
+    head_features: int = Field(
+        256, ge=1, le=8192, description="leading axes of the backbone's features that the head learns on"
+    )
+
     # Contrast
+    coarse_weight: float = Field(
+        0.0,
+        ge=0,
+        description="cross-entropy on the coarse labels beside the method's own loss, by this weight",
+    )
     contrast_temperature: float = Field(0.1, gt=0, description="temperature of the logits")  # tau0
     bank_size: int = Field(8192, ge=1, description="keys kept in the memory bank")  # K
     prime_bank: bool = Field(True, description="fill the bank with real keys before step 1")

@@ -6,10 +6,13 @@ Also writing without a buffer, where a full disk must be noticed while it is kno
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 from pathlib import Path
 from typing import IO
+
+_NO_RESERVING = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # of file systems that cannot set room aside
 
 
 def write_synced(path: Path, data: bytes) -> None:
@@ -33,6 +36,16 @@ def write_all(file: io.FileIO, data: bytes) -> None:
     left = memoryview(data)
     while left:  # the system may take only a part of it
         left = left[file.write(left) :]
+
+
+def reserve(file: IO[bytes], size: int) -> None:
+    """Claim the room of an open file now, so that a full disk is noticed before the work; nothing where none can be."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno not in _NO_RESERVING:
+                raise
 
 
 def sync_folder(folder: Path) -> None:

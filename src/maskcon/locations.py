@@ -33,6 +33,14 @@ def cache_root() -> Path:
         raise UsageError(f"no home folder is known; set {DATA_VARIABLE} and XDG_CACHE_HOME") from error
 
 
+def resolved(path: Path) -> Path:
+    """The full path without links; with them, where they lead in a circle: whoever opens it says so."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()
+
+
 def has_file(path: Path | os.DirEntry[str]) -> bool:
     """Is there a file? Not for us, where its folder may not be entered or the name is too long."""
     try:

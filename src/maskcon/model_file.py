@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from maskcon import views
-from maskcon.encoder import Backbone, build_backbone, shape_of
+from maskcon.encoder import Backbone, FeatureHead, FrozenEncoder, build_backbone, shape_of
 from maskcon.errors import CorruptFileError, UsageError
 from maskcon.sources.canvas import canvas_for
 
@@ -36,6 +36,9 @@ class EncoderFacts:
     test_resize: Literal["shorter", "both"]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    head_features: int = (
+        0  # of the head on a frozen backbone, see `FrozenEncoder`; 0: the backbone is the encoder
+    )
 
     @property
     def canvas(self) -> int:
@@ -67,12 +70,16 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
             f"{path} was not written by maskcon: its header does not say how to build the encoder"
         )
     facts = _facts(header, path)
-    backbone = build_backbone(
-        facts.backbone,
-        image_size=facts.image_size,
-        in_channels=facts.in_channels,
-        **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
-    )
+    # a new net draws weights, which are then overwritten: reading must not shift the caller's random numbers
+    with torch.random.fork_rng(devices=[]):
+        backbone = build_backbone(
+            facts.backbone,
+            image_size=facts.image_size,
+            in_channels=facts.in_channels,
+            **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
+        )
+        if facts.head_features:
+            backbone = FrozenEncoder(backbone, FeatureHead(facts.head_features))
     try:
         backbone.load_state_dict(tensors)
     except RuntimeError as error:
@@ -86,7 +93,13 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
 def _facts(header: str, path: Path) -> EncoderFacts:
     try:
         values: dict[str, Any] = json.loads(header)
-        return EncoderFacts(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
+        facts = EncoderFacts(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
+        sizes = (facts.width, facts.in_channels, facts.image_size, facts.head_features)
+        if not all(type(size) is int for size in sizes) or not isinstance(facts.backbone, str):
+            raise TypeError
+        if not all(isinstance(value, int | float) for value in (*facts.mean, *facts.std)):
+            raise TypeError
+        return facts
     except json.JSONDecodeError as error:
         raise CorruptFileError(f"the header of {path} is damaged ({error})") from None
     except (TypeError, KeyError):

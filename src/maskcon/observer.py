@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from maskcon.config import Machine, RunConfig
 from maskcon.engine.checkpoint import write_atomically
@@ -18,10 +19,11 @@ from maskcon.engine.learner import Learner
 from maskcon.engine.loop import Progress
 from maskcon.errors import MaskconError, TrainingError, UsageError
 from maskcon.evaluate import effective_rank, embed, raw_pixels, recall_at_k
+from maskcon.frozen import FrozenFeatures
 from maskcon.model_file import EncoderFacts, encoder_bytes
 from maskcon.report.journal import Journal
 from maskcon.run_folder import ENCODER, JOURNAL, RESULT, json_bytes
-from maskcon.sources import Dataset, ImageSet
+from maskcon.sources import Dataset, ImageSet, absolute
 
 KS = (1, 2, 5, 10)
 FLOOR_SIZE = 32  # raw pixels are compared at this size at most
@@ -32,7 +34,11 @@ class Announcer:
 
     def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None: ...
 
+    def on_choice(self, line: str) -> None: ...
+
     def loading(self, done: int, total: int) -> None: ...
+
+    def extracting(self, done: int, total: int, views_per_second: float) -> None: ...
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
 
@@ -55,9 +61,11 @@ class Observer:
         folder: Path | None,
         machine: Machine,
         bound: Callable[[], Mapping[str, float | None] | None] | None = None,
+        frozen: FrozenFeatures | None = None,
     ) -> None:
         self.learner, self.facts, self.announce, self.folder = learner, facts, announce, folder
         self.bound = bound  # d_z of the bank as it is now, where the run keeps track of it
+        self.frozen = frozen  # what a frozen backbone saw, where only a head is trained
         self.feed = Feed(test.images, test.sizes, learner.processes.device)
         self.labels = torch.from_numpy(test.finest).to(learner.processes.device)
         self.label_kind = "coarse" if test.fine is None else "fine"
@@ -94,15 +102,7 @@ class Observer:
         """Recall of the query encoder's features; each process embeds its share, the first one scores."""
         processes = self.learner.processes
         rows = torch.arange(len(self.labels))
-        features = embed(
-            self.learner.model.backbone,
-            self.feed,
-            rows[processes.share(len(rows))],
-            size=self.facts.image_size,
-            resize=self.facts.test_resize,
-            normalise=self.facts.normalise,
-            should_stop=should_stop,
-        )
+        features = self._embed(rows[processes.share(len(rows))], should_stop)
         if features is None:
             return None
         features = processes.gather(features, len(rows))
@@ -121,12 +121,28 @@ class Observer:
             values["d_z"] = self.bound()
         return values
 
+    def _embed(self, rows: Tensor, should_stop: Callable[[], bool]) -> Tensor | None:
+        """The query encoder's features of these test images; None when asked to stop half-way."""
+        backbone = self.learner.model.backbone
+        if self.frozen is not None:
+            return self.frozen.embed_test(backbone, rows)
+        return embed(
+            backbone,
+            self.feed,
+            rows,
+            size=self.facts.image_size,
+            resize=self.facts.test_resize,
+            normalise=self.facts.normalise,
+            should_stop=should_stop,
+        )
+
     def finish(self, config: RunConfig, data: Dataset, progress: Progress) -> None:
         """Write the encoder, then the result: a folder with a result is a finished run."""
         if self.folder is None:
             return
         backbone = self.learner.model.backbone
-        write_atomically(self.folder / ENCODER, encoder_bytes(backbone, self.facts))
+        encoder = backbone if self.frozen is None else self.frozen.encoder(backbone)
+        write_atomically(self.folder / ENCODER, encoder_bytes(encoder, self.facts))
         floor = raw_pixels(
             self.feed,
             torch.arange(len(self.labels)),
@@ -143,8 +159,10 @@ class Observer:
             "method": config.method,
             "w": config.w,
             "tau": config.tau if math.isfinite(config.tau) else "inf",
+            "coarse_weight": config.coarse_weight,
             "seed": config.seed,
             "source": config.source,
+            "source_path": absolute(config.source),  # to be found again from another directory
             "preset": config.preset,
             "epochs": config.epochs,
             "labels": self.learner.method.labels,  # seen in training
@@ -156,6 +174,8 @@ class Observer:
             "processes": self.learner.processes.count,
             "data": data.fingerprint(),
         }
+        if self.frozen is not None:  # what the head is there to improve on
+            result["frozen_backbone"] = by_name(recall_at_k(self.frozen.whole_test, self.labels, KS))
         self.record("end", {"step": progress.step, "recall": result["recall"]})
         write_atomically(self.folder / RESULT, json_bytes(result))
 

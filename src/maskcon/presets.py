@@ -23,6 +23,7 @@ _SILENT = "published code; the paper does not say"
 
 _ANY = "ours, where the method has no value of its own"
 _WHOLE = "ours: all of the data"
+_FROZEN = "ours, for a frozen backbone"
 
 PAPER: Settings = {
     "seed": (0, "ours: the paper does not say"),
@@ -42,9 +43,14 @@ PAPER: Settings = {
     "schedule": ("cosine", _TEXT),
     "warmup_epochs": (0.0, _TEXT),
     "bank_size": (8192, _TEXT),
+    "freeze": (False, "paper, section 4: the whole encoder learns"),
+    "freeze_views": (3, _FROZEN),
+    "freeze_seed": (0, _FROZEN),
+    "head_features": (256, _FROZEN),
     "projector_hidden": (512, _TEXT),
     "projection_dim": (128, _TEXT),
     "projector_norm": ("none", _SILENT),
+    "coarse_weight": (0.0, "paper, section 3: its methods add none"),
     "contrast_temperature": (0.1, _TEXT),
     "exclude_own_keys": (True, "paper, eq. 11: i != j"),
     "key_momentum": (0.99, _SILENT),
@@ -168,6 +174,41 @@ _CHOSEN_IN = {  # where the paper names w and tau of a data set's main table
 }
 
 
+# What freeze=yes changes, on top of preset, data set and method: the encoder, and how its head is trained.
+FREEZE: Settings = {
+    "backbone": (
+        "mobilenet_v2",
+        "ours, for a frozen backbone: the fastest whose weights can be had anywhere",
+    ),
+    "weights": ("imagenet", _FROZEN),
+    "normalise": ("imagenet", "ours, for a frozen backbone: as its weights were made"),
+    "image_size": (None, "ours, for a frozen backbone: 96 px for small images, up to 160 for large ones"),
+    "width": (64, _FROZEN),
+    "stem": ("auto", _FROZEN),
+    "norm": ("batch", _FROZEN),
+    "query_view": (
+        None,
+        "ours, for a frozen backbone: the weak view of the data's kind, which it can still read",
+    ),
+    "key_view": (None, "ours, for a frozen backbone: the plain view, whose neighbours are best"),
+    "epochs": (30, _FROZEN),
+    "batch_size": (128, _FROZEN),
+    "bank_size": (2048, _FROZEN),
+    "learning_rate": (0.05, _FROZEN),
+    "weight_decay": (5e-4, _FROZEN),
+    "warmup_epochs": (1.0, _FROZEN),
+    "relation_warmup_epochs": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
+    "projector_hidden": (512, _FROZEN),
+    "projection_dim": (128, _FROZEN),
+    "eval_every_epochs": (5, _FROZEN),
+}
+FREEZE_METHODS: dict[str, dict[str, float]] = {
+    "grafit": {"w": 0.8},
+    "coins": {"w": 0.8},
+    "maskcon": {"w": 1.0, "tau": 0.05},
+}
+
+
 @dataclass(frozen=True)
 class Resolved:
     """Settings, and where each value that is not a plain default came from."""
@@ -176,8 +217,17 @@ class Resolved:
     reasons: Mapping[str, str]
 
 
-def resolve(source: str, *, method: str, preset: str, overrides: Mapping[str, Any]) -> Resolved:
-    """Preset, then the data set's values, then the method's, then what the user says; `overrides` wins.
+def resolve(
+    source: str,
+    *,
+    method: str,
+    preset: str,
+    overrides: Mapping[str, Any],
+    chosen: Settings | None = None,
+) -> Resolved:
+    """Preset, then the data set's values, then the method's, then those of freeze=yes; `overrides` wins.
+
+    chosen: what was chosen for these very pictures (see `maskcon.choosing`), with its reasons; below `overrides`.
 
     >>> resolve("embedded", method="grafit", preset="cpu", overrides={"epochs": 3}).config.epochs
     3
@@ -187,16 +237,37 @@ def resolve(source: str, *, method: str, preset: str, overrides: Mapping[str, An
     for key in ("source", "method", "preset"):
         if key in overrides:
             raise UsageError(f"{key} is not a setting to change: it has an argument of its own")
+    freeze = overrides["freeze"] if "freeze" in overrides else (chosen or {}).get("freeze", (False,))[0]
     settled: Settings = {
         **PRESETS[preset],
         **SOURCE_SETTINGS[preset].get(source, {}),
         **method_settings(source, method=method, preset=preset),
+        **(frozen_settings(method) if freeze is True else {}),
+        **(chosen or {}),
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
+    if freeze is True and "weights" not in overrides and _brings_its_weights(str(settled["backbone"][0])):
+        settled["weights"] = (None, "the backbone brings its own")
     values = {key: value for key, (value, _) in settled.items()}
     reasons = {key: reason for key, (_, reason) in settled.items()}
     return Resolved(RunConfig.build(values), reasons)
+
+
+def _brings_its_weights(backbone: str) -> bool:
+    from maskcon.encoder.contract import HUGGING_FACE_PREFIX  # imports torch
+
+    return backbone.startswith(HUGGING_FACE_PREFIX)
+
+
+def frozen_settings(method: str) -> Settings:
+    """What freeze=yes sets for a method.
+
+    >>> frozen_settings("grafit")["w"]
+    (0.8, 'for grafit: ours, for a frozen backbone')
+    """
+    own = FREEZE_METHODS.get(method, {})
+    return FREEZE | {key: (value, f"for {method}: {_FROZEN}") for key, value in own.items()}
 
 
 def method_settings(source: str, *, method: str, preset: str) -> Settings:

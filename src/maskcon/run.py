@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -12,18 +14,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskcon.choices import Facts
+from maskcon.choosing import Decided, announce_choices, base_config, decide, within_budget
 from maskcon.config import Machine, RunConfig
 from maskcon.encoder import Backbone
 from maskcon.engine.distributed import usable_device
 from maskcon.engine.feed import Feed
 from maskcon.errors import UsageError
 from maskcon.evaluate import embed, raw_pixels, recall_at_k
+from maskcon.frozen import chosen_size, require_weights
 from maskcon.model_file import EncoderFacts, read_encoder
 from maskcon.observer import FLOOR_SIZE, KS, Announcer, by_name
 from maskcon.presets import resolve
-from maskcon.run_folder import CONFIG, ENCODER, default_folder, read_result
-from maskcon.sources import Dataset, ImageSet
-from maskcon.training import load_dataset, settle, train
+from maskcon.run_folder import (
+    CONFIG,
+    ENCODER,
+    RESULT,
+    check_place,
+    default_folder,
+    is_new,
+    read_result,
+    source_of,
+)
+from maskcon.settling import load_dataset, settle
+from maskcon.sources import Dataset, ImageSet, takes_image_size
+from maskcon.training import train
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,16 @@ class Run:
         """Recall@K on the test images, shares in 0..1: ``{1: .., 2: .., 5: .., 10: ..}``."""
         return {int(k): float(share) for k, share in self.result["recall"].items()}
 
+    @property
+    def source(self) -> str:
+        """What to load its data from, whatever directory this is."""
+        return source_of(self.folder, self.config.source, self.result)
+
+    def encoder_digest(self) -> str:
+        """sha256 (hex) of the encoder's file: weights and all that a picture goes through before them."""
+        with (self.folder / ENCODER).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
     def encode(self, images: NDArray[np.uint8] | Tensor | Sequence[Any], *, device: str = "cpu") -> Tensor:
         """Embeddings of images, float32 ``[N, F]``, not normalised; compare them by cosine.
 
@@ -55,12 +80,21 @@ class Run:
         """
         backbone, facts = read_encoder(self.folder / ENCODER)
         array, sizes = _as_arrays(images, facts)
-        return _features(backbone, facts, array, sizes, device)
+        return features_of(backbone, facts, array, sizes, device)
 
-    def encode_set(self, part: ImageSet, *, device: str = "cpu") -> Tensor:
-        """Embeddings of a source's train or test part, float32 ``[N, F]``."""
+    def encode_set(
+        self,
+        part: ImageSet,
+        *,
+        device: str = "cpu",
+        progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+    ) -> Tensor:
+        """Embeddings of a source's train or test part, float32 ``[N, F]``.
+
+        progress: called on the way, as progress(done, in all).
+        """
         backbone, facts = read_encoder(self.folder / ENCODER)
-        return _features(backbone, facts, part.images, part.sizes, device)
+        return features_of(backbone, facts, part.images, part.sizes, device, progress)
 
 
 def fit(
@@ -68,6 +102,9 @@ def fit(
     *,
     method: str = "maskcon",
     preset: str = "cpu",
+    choose: bool | Facts = False,
+    budget: float | None = None,
+    begun: float | None = None,
     w: float | None = None,
     tau: float | None = None,
     epochs: int | None = None,
@@ -80,9 +117,15 @@ def fit(
     """Train one method on one source, or go on where an earlier call with the same settings stopped.
 
     Args:
-        source: a data set by name (``"embedded"``), a folder of images, or a `Dataset` of arrays.
+        source: a data set by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
+            or a `Dataset`, which `maskcon.sources.from_arrays` makes of images in memory.
         method: see `maskcon.methods`.
         preset: ``"paper"``, ``"reference"`` or ``"cpu"``.
+        choose: fit image size, encoder, batch, bank and epochs to these pictures and this machine, as
+            ``maskcon train FOLDER`` does; what is given here by name stays as it is. Sources by name keep theirs.
+            `Facts` instead of True: by what was found out before, for several runs that are to be alike.
+        budget: seconds; as many epochs as fit, by the pace measured on this machine, loading included.
+        begun: ``time.monotonic()`` from which the budget counts; by default now.
         w, tau, epochs, seed: the settings most often changed; None keeps the preset's.
         out: run folder; by default ``runs/<source>-<method>-seed<seed>``.
         settings: any other setting of `RunConfig` by name.
@@ -98,22 +141,71 @@ def fit(
     overrides.update({key: value for key, value in given.items() if value is not None})
     machine = machine or Machine()
     announce = announce or Announcer()
-    name = source.name if isinstance(source, Dataset) else str(source)
-    resolved = resolve(name, method=method.lower(), preset=preset, overrides=overrides)
-    data = load_dataset(source, resolved.config, machine, announce)
-    config = settle(resolved.config, data)
-    folder = Path(out) if out is not None else default_folder(config)
-    train(config, data, folder, machine, announce)
+    name, method = source.name if isinstance(source, Dataset) else str(source), method.lower()
+    begun = time.monotonic() if begun is None else begun
+    # the folder goes by what was given: the same command finds it again, whatever was chosen
+    usual = default_folder(base_config(source, method, preset, overrides))
+    folder = Path(out) if out is not None else usual
+    if is_new(folder):
+        check_place(folder, None if isinstance(source, Dataset) else name)
+    decided = Decided()
+    if choose is not False or budget is not None:
+        decided = decide(
+            source,
+            method=method,
+            preset=preset,
+            overrides=overrides,
+            folder=folder,
+            machine=machine,
+            choose=choose,
+            budget=budget,
+            looking=announce.loading,
+            message=announce.on_message,
+        )
+        announce_choices(decided, announce)
+    resolved = resolve(name, method=method, preset=preset, overrides=overrides, chosen=decided.settings)
+    config = resolved.config
+    try:
+        if config.freeze:
+            config = _ready_to_freeze(config, source, folder, machine)
+        data = load_dataset(source, config, machine, announce)
+        config = settle(config, data)
+        if decided.needs_measuring(overrides):
+            decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
+        train(config, data, folder, machine, announce, decided.record())
+    finally:
+        announce.end()  # also where reading or embedding was broken off
     return Run.open(folder)
 
 
-def _features(
+def _ready_to_freeze(
+    config: RunConfig, source: str | Path | Dataset, folder: Path, machine: Machine
+) -> RunConfig:
+    """What a frozen run needs before a picture is decoded: its weights, and the size that pictures are kept in."""
+    if not (folder / RESULT).is_file():  # a finished run needs no weights
+        require_weights(config, download=machine.download)
+    if config.image_size is not None or isinstance(source, Dataset) or not takes_image_size(str(source)):
+        return config
+    root = None if machine.data_root is None else Path(machine.data_root)
+    size = chosen_size(str(source), root=root, variant=config.source_variant, download=machine.download)
+    return config.changed(image_size=size)
+
+
+def features_of(
     backbone: Backbone,
     facts: EncoderFacts,
     array: NDArray[np.uint8],
     sizes: NDArray[np.int32] | None,
     device: str,
+    progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Tensor:
+    """What an encoder makes of images: float32 ``[N, F]`` on the CPU. Leaves the encoder on the device.
+
+    Args:
+        array: uint8 ``[N, C, H, W]``.
+        sizes: int32 ``[N, 2]``, the valid (height, width) of each in the top-left corner; None: all of it.
+        device: see `Run.encode`.
+    """
     place = torch.device(usable_device(device))
     feed = Feed(array, sizes, place)
     features = embed(
@@ -123,6 +215,7 @@ def _features(
         size=facts.image_size,
         resize=facts.test_resize,
         normalise=facts.normalise,
+        progress=progress,
     )
     feed.close()
     assert features is not None  # nobody asked it to stop
@@ -131,7 +224,7 @@ def _features(
 
 def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset:
     """The very data a run was trained and scored on; other data under the same name are refused."""
-    data = load_dataset(given or run.config.source, run.config, machine, Announcer())
+    data = load_dataset(given or run.source, run.config, machine, Announcer())
     if data.fingerprint() != run.result["data"]:
         raise UsageError(
             f"{run.config.source!r} is not the data that the run in {run.folder} was trained on; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,20 @@ SMALL = [*LIMITED, "--threads", "1"]
 
 def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+def without_a_package_index() -> dict[str, str]:
+    """Environment variables by which pip reaches nothing: a port of this machine that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        index = f"http://127.0.0.1:{free.getsockname()[1]}/simple"
+    nothing = dict.fromkeys((name for name in os.environ if name.startswith("PIP_")), "")
+    return nothing | {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": index,
+        "PIP_RETRIES": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
 
 
 def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:

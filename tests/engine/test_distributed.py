@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from maskcon import Run
+from maskcon.encoder import build_backbone
 from maskcon.engine.distributed import start
 from maskcon.engine.lock import FolderLock
 from maskcon.errors import UsageError
@@ -56,6 +58,23 @@ def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, method):
         torch.testing.assert_close(
             first[name], value, atol=1e-4, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}"
         )
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_head_of_a_frozen_backbone_as_one_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    torch.manual_seed(0)
+    net = build_backbone("resnet6", image_size=16, in_channels=1, width=8, stem="stride2")
+    net(torch.rand(64, 1, 16, 16))  # gives BatchNorm statistics of its own
+    save_file(net.state_dict(), tmp_path / "weights.safetensors")
+    frozen = {"freeze": True, "weights": str(tmp_path / "weights.safetensors"), "image_size": 16, "epochs": 1}
+    first, second = launch(tmp_path, 2, 3, **frozen)
+    assert len(list((tmp_path / "cache").rglob("features.npy"))) == 2  # train and test, embedded once
+    (one,) = launch(tmp_path, 1, 3, **frozen)
+    for name, value in one.items():
+        torch.testing.assert_close(first[name], value, atol=1e-4, rtol=1e-4)
+        if name.startswith(("bank.", "query.")):
+            assert torch.equal(first[name], second[name]), name
 
 
 def test_banks_and_weights_are_identical_on_both_processes_with_shuffled_batchnorm(tmp_path):

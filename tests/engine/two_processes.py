@@ -15,6 +15,7 @@ from maskcon.engine import loop
 from maskcon.evaluate import recall_at_k
 from maskcon.observer import Announcer
 from maskcon.presets import resolve
+from maskcon.settling import settle
 from tests.miniature import TINY, miniature
 
 
@@ -41,7 +42,7 @@ def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) ->
     method = str(settings.pop("method", "maskcon"))
     config = resolve("miniature", method=method, preset="cpu", overrides={**TINY, **settings}).config
     data = miniature(70, 21)
-    config = training.settle(config, data)
+    config = settle(config, data)
     machine = Machine(device="cpu", devices=devices, threads=1, checkpoint_every_seconds=0)
     training.train(config, data, folder / f"run-{devices}", machine, Announcer())
 

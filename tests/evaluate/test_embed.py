@@ -66,6 +66,18 @@ def test_a_stop_half_way_gives_none_and_the_mode_comes_back():
     assert backbone.training
 
 
+def test_progress_is_told_after_each_batch():
+    told = []
+    features_of(
+        Watched(),
+        feed(1200, 4),
+        torch.arange(1200),
+        4,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert told == [(500, 1200), (1000, 1200), (1200, 1200)]
+
+
 def test_no_rows_give_no_features():
     assert features_of(Watched(), feed(3, 4), torch.arange(0), 4).shape == (0, 3)
 

@@ -26,7 +26,7 @@ from maskcon.report.figures import (
     save,
     svg_text,
 )
-from maskcon.report.gallery import GAP_PIXELS, HEAD_PIXELS, sprite_sheet
+from maskcon.report.gallery import GAP_PIXELS, HEAD_PIXELS, NEUTRAL, sprite_sheet
 from maskcon.report.palette import RIGHT, WRONG, class_look, series_looks
 
 CURVES = {
@@ -206,8 +206,7 @@ def colour_of(picture: Image.Image, x: int, y: int) -> str:
 
 
 def test_retrieval_grid_shows_right_and_wrong_by_colour_and_by_shape() -> None:
-    correct = np.array([[True, False]])
-    grid = retrieval_grid(some_images(), [0], [[1, 2]], correct)
+    grid = retrieval_grid(some_images(), [0], [[1, 2]], np.array([[1, -1]]))
     step = 72 + 8 + GAP_PIXELS
     left = [step + GAP_PIXELS, 2 * step + GAP_PIXELS]
     assert colour_of(grid, left[0], HEAD_PIXELS) == RIGHT
@@ -220,6 +219,15 @@ def test_retrieval_grid_shows_right_and_wrong_by_colour_and_by_shape() -> None:
     assert badges[1].any()
     assert (badges[0] != badges[1]).any()  # the strokes differ, not the colour alone
     assert grid.getpixel((left[0] - 1, HEAD_PIXELS + 5))[3] == 0  # transparent: any page colour will do
+
+
+def test_retrieval_grid_leaves_a_frame_plain_where_the_truth_is_unknown() -> None:
+    step = 72 + 8 + GAP_PIXELS
+    for marks in (None, np.array([[0, -1]])):
+        grid = retrieval_grid(some_images(), [0], [[1, 2]], marks)
+        assert colour_of(grid, step + GAP_PIXELS, HEAD_PIXELS) == NEUTRAL
+        expected = NEUTRAL if marks is None else WRONG
+        assert colour_of(grid, 2 * step + GAP_PIXELS, HEAD_PIXELS) == expected
 
 
 def test_retrieval_grid_places_each_image() -> None:
@@ -237,8 +245,8 @@ def test_retrieval_grid_refuses_rows_it_does_not_have() -> None:
         retrieval_grid(some_images(3), [0], [[3]], None)
     with pytest.raises(UsageError, match="query rows"):
         retrieval_grid(some_images(3), [-1], [[1]], None)
-    with pytest.raises(UsageError, match="correct has shape"):
-        retrieval_grid(some_images(3), [0], [[1]], np.array([True]))
+    with pytest.raises(UsageError, match="marks have shape"):
+        retrieval_grid(some_images(3), [0], [[1]], np.array([1]))
     with pytest.raises(UsageError, match="1 or 3 channels"):
         retrieval_grid(some_images(3, channels=4), [0], [[1]], None)
 

@@ -4,95 +4,25 @@ import base64
 import csv
 import dataclasses
 import hashlib
-import html.parser
+import io
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
 from maskcon.errors import UsageError
-from maskcon.report.page import PageMap, write_page
+from maskcon.report.page import Page, PageMap, write_page
+from maskcon.report.page_map import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
+from maskcon.report.palette import RIGHT, WRONG
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import curve_names, settings_tables
 from maskcon.report.tables import Table
-from maskcon.report.write import ReportInputs, Sample, write_report
+from maskcon.report.write import Sample, write_report
 from maskcon.sources import ImageSet
-
-EVIL = "</script><script>document.documentElement.dataset.errors='9'</script><img src=x onerror=alert(1)>\"'&$title"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-class Reader(html.parser.HTMLParser):
-    """Collects what a browser would see of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
-def journal(method: str, seed: int) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = [
-        {
-            "kind": "start",
-            "folder": f"runs/{seed}",
-            "settings": {"method": method, "seed": seed, "bank_size": 64, "note": EVIL},
-        }
-    ]
-    events += [{"kind": "step", "step": s, "epoch": 0, "loss": 3.0 - s / 10} for s in range(1, 9)]
-    events += [{"kind": "evaluation", "step": 4 * e, "epoch": e, "recall": {"1": 0.1 * e}} for e in range(3)]
-    return [*events, {"kind": "warning", "message": EVIL}, {"kind": "end"}]
-
-
-def sample(n: int = 30, *, fine: bool = True, label: str = EVIL) -> Sample:
-    generator = np.random.default_rng(0)
-    kinds = np.arange(n) % 6
-    return Sample(
-        images=generator.integers(0, 255, (n, 3, 8, 8), dtype=np.uint8),
-        coarse=kinds // 3,
-        coarse_names=["first", EVIL],
-        embeddings={label: generator.normal(size=(n, 5)), "other": generator.normal(size=(n, 3))},
-        queries=np.arange(min(3, n)),
-        neighbours={label: generator.integers(0, n, (min(3, n), 10))},
-        fine=kinds if fine else None,
-        fine_names=[EVIL, "b", "c", "d", "e", "日本"] if fine else None,
-    )
-
-
-def inputs(**changes: Any) -> ReportInputs:
-    results = [
-        {
-            "method": method,
-            "recall": {"1": r},
-            "raw_pixels": {"1": 0.1},
-            "seed": seed,
-            "source": "x",
-            "epochs": 2,
-        }
-        for method, r in (("selfcon", 0.3), ("maskcon", 0.5), ("supfine", 0.8))
-        for seed in (0, 1)
-    ]
-    journals = {f"{m}-{seed}": journal(m, seed) for m in ("selfcon", "maskcon") for seed in (0, 1)}
-    # Short enough to stand whole in a figure, whose SVG repeats it in a comment.
-    journals["--><script>x()//\udcff"] = [{"kind": "evaluation", "step": 1, "epoch": 1, "recall": {"1": 0.2}}]
-    given: dict[str, Any] = {"title": EVIL, "command": f"maskcon train '{EVIL}'", "results": results}
-    return ReportInputs(**(given | {"journals": journals, "sample": sample(), "map_method": "pca"} | changes))
+from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, journal, sample
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +62,9 @@ def test_only_the_programs_own_hash_may_run(report: Path) -> None:
 def test_sections_come_in_order_with_headings_and_alt_texts(report: Path) -> None:
     reader = Reader(report.read_text(encoding="utf-8"))
     sections = [attributes["id"] for attributes in reader.all("section")]
-    assert sections == ["results", "curves", "map", "retrieval", "settings", "rerun"]
+    assert sections == ["about", "results", "curves", "map", "retrieval", "statistics", "settings", "rerun"]
     assert len(reader.all("h1")) == 1
-    assert len(reader.all("h2")) == 6
+    assert len(reader.all("h2")) == 8
     assert all(attributes.get("alt") for attributes in reader.all("img"))
     assert all(attributes.get("aria-label") for attributes in reader.all("svg"))
     assert reader.all("html") == [{"lang": "en"}]
@@ -160,18 +90,27 @@ def test_map_data_survive_the_way_into_the_page(report: Path) -> None:
     assert [c["title"] for c in data["colourings"]] == ["Fine label", "Coarse label"]
     assert data["colourings"][0]["names"][0] == EVIL
     assert data["colourings"][0]["labels"] == [i % 6 for i in range(30)]
-    assert data["sheet"].startswith("data:image/png;base64,")
-    assert data["columns"] == 6
+    assert data["ids"][:6] == [f"{name}/{row}" for row, name in enumerate(STRANGE)]
+    assert [sheet["columns"] for sheet in data["sheets"]] == [6]
+    assert data["sheets"][0]["uri"].startswith("data:image/png;base64,")
+    for layout in data["layouts"]:
+        assert [len(row) for row in layout["near"]] == [10] * 30
+        assert all(row not in near for row, near in enumerate(layout["near"]))  # nobody is near to oneself
+        assert all(row == sorted(row, reverse=True) for row in layout["cosines"])
 
 
 def test_figures_and_tables_stand_beside_the_page(report: Path) -> None:
     names = {path.name for path in (report.parent / "figures").iterdir()}
     assert {"recall_by_epoch.png", "recall_by_epoch.svg", "loss_by_step.svg"} <= names
     assert sum(name.startswith("map_") for name in names) == 4
-    assert sum(name.startswith("retrieval_") for name in names) == 1
+    assert sum(name.startswith("similarity_") for name in names) == 4
+    assert sum(name.startswith("retrieval_") for name in names) == 2
     with (report.parent / "tables" / "recall.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert [row[0] for row in rows] == ["Method", "Raw pixels", "SelfCon", "MaskCon", "SupFINE"]
+    stems = {path.stem for path in (report.parent / "tables").iterdir()}
+    assert {"recall", "neighbours"} < stems
+    assert len(stems) == 4  # and the classes of each encoder
     assert {path.suffix for path in (report.parent / "tables").iterdir()} == {".txt", ".md", ".tex", ".csv"}
 
 
@@ -192,7 +131,7 @@ def test_the_summary_says_by_which_labels_and_on_which_images(tmp_path: Path) ->
     text = write_report(inputs(results=results, sample=sample(fine=False)), tmp_path).read_text("utf-8")
     assert "of the validation images the nearest other image is of the same coarse class" in text
     assert "Recall@1 on the validation images by epoch." in text
-    assert "nearest of the other 29 images of the map." in text
+    assert "nearest of the other 29 images and the cosine to them." in text
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -203,6 +142,64 @@ def test_tiny_samples_and_missing_fine_labels_have_a_page(n: int, tmp_path: Path
     assert "Fine label" not in page
 
 
+def test_without_fine_labels_the_page_says_what_recall_cannot(tmp_path: Path) -> None:
+    results = [{"method": "maskcon", "recall": {"1": 0.5}, "scored_by": "coarse"}]
+    text = write_report(inputs(results=results, sample=sample(fine=False)), tmp_path).read_text("utf-8")
+    assert (
+        "No fine labels are known for these images, so a hit is a neighbour of the same coarse class." in text
+    )
+    assert "Recall@K by coarse class on the test images" in text
+    assert "A hit is a neighbour of the same coarse class." in text
+    assert "Two random images of the same coarse class" in text
+    assert "same fine class" not in text
+    assert 'class="tile same"' not in text  # a tick would promise what nobody knows
+
+
+def test_with_fine_labels_it_does_not(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    assert "No fine labels are known" not in text
+    assert "Two random images of the same fine class" in text
+    assert text.count('class="tile same"') + text.count('class="tile other"') == 2 * 3 * 10
+
+
+def test_a_frozen_run_stands_beside_its_backbone(tmp_path: Path) -> None:
+    results = [
+        {"method": "maskcon", "recall": {"1": 0.5}, "raw_pixels": {"1": 0.2}, "frozen_backbone": {"1": 0.4}}
+    ]
+    text = write_report(inputs(results=results), tmp_path).read_text("utf-8")
+    assert "by raw pixels for 20.00\u00a0%, by the frozen backbone alone for 40.00\u00a0%." in text
+    with (tmp_path / "tables" / "recall.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert [row[:2] for row in rows[1:]] == [
+        ["Raw pixels", "20.0"],
+        ["Frozen backbone alone", "40.0"],
+        ["MaskCon", "50.0"],
+    ]
+
+
+def test_images_that_stand_against_their_label_are_shown_for_a_single_run(tmp_path: Path) -> None:
+    given = sample(several=False, fine=False, label="run")
+    embeddings = np.eye(2)[np.asarray(given.coarse)] + np.arange(30)[:, None] / 1000
+    embeddings[4] = embeddings[0] * 1.1  # of the second class, among the first
+    text = write_report(
+        inputs(sample=dataclasses.replace(given, embeddings={"run": embeddings})), tmp_path
+    ).read_text("utf-8")
+    body = text[text.index("Against their coarse label") : text.index('id="statistics"')]
+    assert body.count("<ol") == 1
+    assert "Nearest to a b.jpg/4, " in body
+
+
+def test_many_thumbnails_stay_within_their_room() -> None:
+    noise = np.random.default_rng(0).integers(
+        0, 255, (2100, 3, 70, 70), dtype=np.uint8
+    )  # the worst to compress
+    assert (tile_for(noise), tile_for(noise[:50]), tile_for(noise[:, :, :20, :32])) == (64, 96, 32)
+    sheets = thumbnail_sheets(noise, 64)
+    assert [sheet["columns"] for sheet in sheets] == [32, 32, 8]
+    assert all(sheet["uri"].startswith("data:image/jpeg;base64,") for sheet in sheets)
+    assert sum(len(sheet["uri"]) for sheet in sheets) <= THUMBNAIL_CHARACTERS
+
+
 def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path: Path) -> None:
     canvas = np.zeros((30, 3, 8, 8), dtype=np.uint8)
     canvas[:, :, :4, :8] = 200
@@ -211,7 +208,7 @@ def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path:
     pictures = [part.picture(row) for row in range(len(part))]
     assert [picture.shape for picture in pictures[-2:]] == [(3, 4, 8), (3, 8, 8)]
     path = write_report(inputs(sample=dataclasses.replace(sample(), images=pictures)), tmp_path)
-    (grid,) = (path.parent / "figures").glob("retrieval_*.png")
+    grid = min((path.parent / "figures").glob("retrieval_*.png"))
     with Image.open(grid) as picture:
         tile = np.asarray(picture.convert("L"))[
             22 + 4 : 22 + 76, 4:76
@@ -220,28 +217,62 @@ def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path:
     assert tile[0].max() == tile[-1].max() == 0
 
 
+def test_neighbours_that_are_all_wrong_have_crosses_in_the_picture_too(tmp_path: Path) -> None:
+    given = sample(3, several=False, label="run")  # three images of three fine classes
+    write_report(inputs(sample=given), tmp_path)
+    with Image.open(tmp_path / "figures" / "retrieval_0_run.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 16) or []}
+    assert ImageColor.getrgb(WRONG) in colours
+    assert ImageColor.getrgb(RIGHT) not in colours
+
+
+def test_a_large_neighbour_of_a_small_query_keeps_its_size(tmp_path: Path) -> None:
+    given = sample(4, several=False)
+    images = [np.full((3, side, side), 90, dtype=np.uint8) for side in (8, 8, 200, 200)]
+    given = dataclasses.replace(given, images=images, queries=np.arange(2))
+    text = write_report(inputs(sample=given), tmp_path).read_text("utf-8")
+    pictures = re.findall(r'<img src="data:image/(?:png|jpeg);base64,([^"]+)"', text)
+    widths = {Image.open(io.BytesIO(base64.b64decode(content))).width for content in pictures}
+    assert widths == {96}
+
+
+def test_files_of_an_earlier_page_do_not_pass_for_those_of_this_one(tmp_path: Path) -> None:
+    write_report(inputs(), tmp_path)
+    (tmp_path / "figures" / "map_of_the_town.png").write_bytes(b"mine")
+    assert (tmp_path / "figures" / "map_1_other.png").is_file()
+    write_report(inputs(sample=sample(several=False)), tmp_path)
+    names = {path.name for part in ("figures", "tables") for path in (tmp_path / part).iterdir()}
+    assert not any("other" in name for name in names)
+    assert "map_of_the_town.png" in names  # somebody else's
+    assert sum(name.startswith("classes_0_") for name in names) == 4
+
+
+def test_two_commands_at_once_do_not_write_to_the_same_temporary_file(tmp_path: Path) -> None:
+    (tmp_path / "p.html.tmp").write_text("of another process")
+    write_page(tmp_path / "p.html", Page(title="mine"))
+    assert (tmp_path / "p.html.tmp").read_text() == "of another process"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.html", "p.html.tmp"]
+
+
 def test_an_unmatched_sample_is_refused(tmp_path: Path) -> None:
     broken = sample()
     broken = Sample(broken.images[:5], broken.coarse[:5], broken.coarse_names, broken.embeddings)
     with pytest.raises(UsageError, match="30 embeddings for 5 images"):
         write_report(inputs(sample=broken), tmp_path)
-    layout = {"m": np.zeros((5, 2))}
-    with pytest.raises(UsageError, match="class names"):
-        write_page(
-            tmp_path / "p.html",
-            title="x",
-            map_data=PageMap(layout, broken.images, {"c": ([0, 1, 2, 0, 0], ["a", "b"])}),
-        )
-    with pytest.raises(UsageError, match="shape"):
-        write_page(
-            tmp_path / "p.html",
-            title="x",
-            map_data=PageMap({"m": np.zeros((4, 2))}, broken.images, {"c": ([0] * 5, ["a"])}),
-        )
+    five = broken.images
+    for wrong, words in (
+        (PageMap({"m": np.zeros((5, 2))}, five, {"c": ([0, 1, 2, 0, 0], ["a", "b"])}), "class names"),
+        (PageMap({"m": np.zeros((4, 2))}, five, {"c": ([0] * 5, ["a"])}), "shape"),
+        (PageMap({"m": np.zeros((5, 2))}, five, {"c": ([0] * 5, ["a"])}, ids=["only one"]), "ids"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            write_page(tmp_path / "p.html", Page(title="x", map_data=wrong))
 
 
 def test_a_name_that_is_not_unicode_does_not_stop_the_page(tmp_path: Path) -> None:
-    path = write_page(tmp_path / "p.html", title="bad \udcff name", tables=[Table(["a\udcff"], [["b"]])])
+    path = write_page(
+        tmp_path / "p.html", Page(title="bad \udcff name", tables=[Table(["a\udcff"], [["b"]])])
+    )
     assert "bad ? name" in path.read_text(encoding="utf-8")
     assert [file.name for file in tmp_path.iterdir()] == ["p.html"]
 
@@ -265,6 +296,24 @@ def test_settings_are_split_into_shared_and_different() -> None:
         ["selfcon0, selfcon1", "selfcon", "0, 1"],
     ]
     assert [row[0] for row in shared.rows] == ["bank_size", "note"]
+    assert list(shared.columns) == ["Setting", "Value"]
+
+
+def test_settings_that_differ_are_shown_as_they_are_typed() -> None:
+    journals = {"a": journal("maskcon", 0), "b": journal("maskcon", 1)}
+    journals["a"][0]["settings"] |= {"freeze": True, "weights": None}
+    journals["b"][0]["settings"] |= {"freeze": False, "weights": "imagenet"}
+    apart, _ = settings_tables(journals)
+    assert list(apart.columns) == ["Run", "seed", "freeze", "weights"]
+    assert apart.rows == [["a", "0", "yes", "none"], ["b", "1", "no", "imagenet"]]
+
+
+def test_settings_tell_where_they_come_from() -> None:
+    reasons = {"maskcon0": {"bank_size": "paper, appendix A", "seed": "given"}}
+    (table,) = settings_tables({"maskcon0": journal("maskcon", 0)}, reasons)
+    assert list(table.columns) == ["Setting", "Value", "Comes from"]
+    assert ["bank_size", "64", "paper, appendix A"] in table.rows
+    assert ["note", EVIL, ""] in table.rows
 
 
 def test_published_recall_rises_with_k_and_gives_the_headline_number() -> None:
@@ -286,96 +335,3 @@ def test_published_recall_rises_with_k_and_gives_the_headline_number() -> None:
         assert len(table) == 7
         for recall in table.values():
             assert 0 < recall["1"] < recall["2"] < recall["5"] < recall["10"] < 1
-
-
-def browse(page: str, profile: Path, *flags: str) -> str:
-    quiet = [
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
-    ]
-    command = [
-        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", *quiet, f"--user-data-dir={profile}",
-        "--virtual-time-budget=3000", *flags, page,
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_a_browser_runs_the_page_without_an_error(report: Path, tmp_path: Path) -> None:
-    dom = browse(f"{report.as_uri()}#point=7", tmp_path / "profile", "--dump-dom")
-    root = Reader(dom).all("html")[0]
-    assert root["data-ready"] == "true"
-    assert root["data-errors"] == "0"
-    assert root["data-points"] == "30"
-    reader = Reader(dom)
-    checkboxes = [attributes for attributes in reader.all("input") if attributes.get("type") == "checkbox"]
-    assert len(checkboxes) == 6  # one a fine class
-    assert "b, first, image 7" in " ".join(reader.words)  # the chosen point is announced
-    card = next(attributes for attributes in reader.all("div") if attributes.get("id") == "map-card")
-    assert "hidden" not in card
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-@pytest.mark.parametrize("width", [1100, 390])
-def test_a_browser_paints_the_page_at_desk_and_phone_width(report: Path, tmp_path: Path, width: int) -> None:
-    shot = tmp_path / "shot.png"
-    browse(
-        report.as_uri(),
-        tmp_path / "p",
-        f"--screenshot={shot}",
-        f"--window-size={width},2000",
-        "--hide-scrollbars",
-    )
-    with Image.open(shot) as picture:
-        assert picture.width == width
-        assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 50
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_keys_filter_and_choices_work_in_a_browser(report: Path, tmp_path: Path) -> None:
-    actions = """
-        const root = document.documentElement, canvas = document.getElementById("map-canvas");
-        const seen = {};
-        const press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
-        const card = document.getElementById("map-card");
-        press("ArrowRight"); seen.first = document.getElementById("map-spoken").textContent;
-        press("ArrowRight"); seen.second = document.getElementById("map-spoken").textContent;
-        press("Escape"); seen.closed = card.hidden;
-        document.querySelector("#map-list input").click(); seen.filtered = root.dataset.points;
-        document.getElementById("map-none").click(); seen.none = root.dataset.points;
-        press("ArrowLeft"); seen.nothing = card.hidden;
-        document.getElementById("map-all").click(); seen.all = root.dataset.points;
-        const colour = document.getElementById("map-colour");
-        colour.selectedIndex = 1; colour.dispatchEvent(new Event("change"));
-        seen.boxes = document.querySelectorAll("#map-list input").length;
-        const layout = document.getElementById("map-layout");
-        layout.selectedIndex = 1; layout.dispatchEvent(new Event("change"));
-        const box = canvas.getBoundingClientRect();
-        canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left - 500, clientY: 0 }));
-        seen.away = card.hidden;
-        root.dataset.seen = JSON.stringify(seen);
-    """
-    text = report.read_text(encoding="utf-8")
-    text = re.sub(r"<meta http-equiv[^>]*>", "", text).replace(
-        "</body>", f"<script>{actions}</script></body>"
-    )
-    page = tmp_path / "page.html"
-    page.write_text(text, encoding="utf-8")
-    root = Reader(browse(page.as_uri(), tmp_path / "profile", "--dump-dom")).all("html")[0]
-    assert root["data-errors"] == "0"
-    seen = json.loads(root["data-seen"] or "{}")
-    assert seen.pop("first") != seen.pop("second")
-    assert seen == {
-        "closed": True,
-        "filtered": "25",
-        "none": "0",
-        "nothing": True,
-        "all": "30",
-        "boxes": 2,
-        "away": True,
-    }

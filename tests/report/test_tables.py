@@ -88,6 +88,12 @@ def test_only_the_best_coarse_label_method_is_bold() -> None:
     assert not cell(table, "Raw pixels", "R@1").bold
 
 
+def test_a_single_row_is_not_the_best_of_anything() -> None:
+    table = methods_table([result("maskcon", 0.05), result("maskcon", 0.06, 1)])
+    assert not cell(table, "MaskCon", "R@1").bold
+    assert not any("Bold" in note for note in table.notes)
+
+
 def test_methods_that_print_the_same_number_are_both_bold() -> None:
     table = methods_table([result("grafit", 0.60001), result("maskcon", 0.60004)])
     assert cell(table, "Grafit", "R@1").bold

@@ -20,7 +20,7 @@ from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.runs import PlannedRun, runs_for, unfinished
 from maskcon.reproduce.scales import ground_for
 from maskcon.reproduce.timing import Pace, expected_seconds, makespan, measure, run_seconds
-from maskcon.training import load_dataset, settle
+from maskcon.settling import load_dataset, settle
 from tests.miniature import TINY
 
 PACE = Pace(start=3.0, key=0.001, contrast=0.01, classify=0.004, evaluation=2.0, end=1.0)

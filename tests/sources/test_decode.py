@@ -15,6 +15,7 @@ from maskcon.sources.decode import (
     decode,
     picture_bombs_refused,
     read_header,
+    read_shape,
 )
 from tests.sources.miniatures import write_picture
 
@@ -169,6 +170,19 @@ def test_jpeg_read_at_reduced_size_equals_the_full_read(tmp_path: Path) -> None:
     with Image.open(tmp_path / "a.jpg") as image:
         full = np.asarray(image.resize((128, 96), Image.Resampling.LANCZOS)).transpose(2, 0, 1)
     assert np.abs(decode(tmp_path / "a.jpg", 128, 3).astype(int) - full).max() <= 4
+
+
+def test_jpeg_with_a_second_picture_inside_is_read_like_any_other(tmp_path: Path) -> None:
+    """As phones write them; at a reduced size too, which is what makes reading them fast."""
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize((1600, 1200), Image.Resampling.BICUBIC)
+    image.save(tmp_path / "plain.jpg", quality=90)
+    small = image.resize((80, 60))
+    image.save(tmp_path / "phone.jpg", format="MPO", save_all=True, append_images=[small], quality=90)
+    assert read_shape(tmp_path / "phone.jpg").format == "MPO"
+    np.testing.assert_array_equal(
+        decode(tmp_path / "phone.jpg", 128, 3), decode(tmp_path / "plain.jpg", 128, 3)
+    )
 
 
 def test_truncated_picture_is_an_error(tmp_path: Path) -> None:

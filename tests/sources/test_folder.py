@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from maskcon.errors import DataError, UsageError
-from maskcon.sources import Dataset, load, load_folder
-from maskcon.sources.layout import path_hash
+from maskcon.sources import Dataset, absolute, load, load_folder
+from maskcon.sources.layout import path_hash, read_any_depth
 from tests.sources.miniatures import write_picture
 from tests.sources.test_decode import png_claiming
 
@@ -49,14 +49,55 @@ def test_two_levels_are_coarse_and_fine(tmp_path: Path) -> None:
     assert set(data.train.fine.tolist()) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("test_name", ["test", "val", "validation", "Test"])
-def test_own_parts_are_kept(tmp_path: Path, test_name: str) -> None:
-    write_classes(tmp_path / "train", "a", "b", count=4)
+@pytest.mark.parametrize(
+    ("train_name", "test_name"),
+    [
+        ("train", "test"),
+        ("train", "val"),
+        ("train", "valid"),
+        ("train", "validation"),
+        ("Train", "Test"),
+        ("training", "testing"),
+    ],
+)
+def test_own_parts_are_kept(tmp_path: Path, train_name: str, test_name: str) -> None:
+    write_classes(tmp_path / train_name, "a", "b", count=4)
     write_classes(tmp_path / test_name, "a", "b", count=2)
     data = load_folder(tmp_path)
     assert (len(data.train), len(data.test)) == (8, 4)
-    assert all(path.startswith("train/") for path in data.train.paths or ())
+    assert all(path.startswith(f"{train_name}/") for path in data.train.paths or ())
     assert not any("held out" in note for note in data.notes)
+
+
+def test_a_folder_called_train_beside_others_is_a_class(tmp_path: Path) -> None:
+    """Railway pictures: for training and for embedding alike."""
+    data = load_folder(write_classes(tmp_path, "train", "bus"))
+    assert data.coarse_names == ("bus", "train")
+    assert {found.coarse for found in read_any_depth(tmp_path).files} == {"bus", "train"}
+
+
+@pytest.mark.parametrize("parts", [("train",), ("train", "test"), ("training", "testing", "valid")])
+def test_labels_for_embedding_lie_below_the_parts(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    for part in parts:
+        write_classes(tmp_path / part, "cat", "dog/old", count=2)
+    assert {found.coarse for found in read_any_depth(tmp_path).files} == {"cat", "dog"}
+
+
+def test_pictures_of_a_kind_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    write_classes(tmp_path, "a", "b", count=3)
+    (tmp_path / "a" / "phone.HEIC").write_bytes(b"no matter what")
+    note = next(note for note in load_folder(tmp_path).notes if "left out" in note)
+    assert note.endswith("a/phone.HEIC (.heic cannot be read; convert it to JPEG)")
+    with pytest.raises(DataError, match=r"a/phone\.HEIC cannot be read"):
+        load_folder(tmp_path, strict=True)
+
+
+def test_folder_of_such_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "phone.heic").write_bytes(b"no matter what")
+    with pytest.raises(DataError, match=r"none of the 2 images.*convert it to JPEG"):
+        load_folder(tmp_path)
 
 
 def test_fine_labels_may_exist_only_for_testing(tmp_path: Path) -> None:
@@ -94,9 +135,9 @@ def test_every_class_keeps_a_picture_to_train_on(tmp_path: Path) -> None:
     assert any("single image" in note for note in data.notes)
 
 
-def test_something_is_held_out_of_a_tiny_folder(tmp_path: Path) -> None:
+def test_each_class_of_a_tiny_folder_is_on_both_sides(tmp_path: Path) -> None:
     data = load_folder(write_classes(tmp_path, "a", "b", count=2), held_out=0.001)
-    assert (len(data.train), len(data.test)) == (3, 1)
+    assert (data.train.coarse.tolist(), data.test.coarse.tolist()) == ([0, 1], [0, 1])
 
 
 def test_odd_names_work(tmp_path: Path) -> None:
@@ -232,7 +273,7 @@ def test_file_instead_of_a_folder_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_folder_without_pictures_is_a_clear_error(tmp_path: Path) -> None:
     write_picture(tmp_path / "loose.png")
-    with pytest.raises(DataError, match=r"no image found.*1 other files.*CLASS/picture\.jpg"):
+    with pytest.raises(DataError, match=r"no image found.*1 other file\b.*CLASS/picture\.jpg"):
         load_folder(tmp_path)
 
 
@@ -328,3 +369,18 @@ def test_names_with_line_breaks_are_shown_on_one_line(tmp_path: Path) -> None:
 def test_folder_whose_name_cannot_be_looked_up_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read .*too long"):
         load_folder(tmp_path / ("x" * 300))
+
+
+def test_link_to_the_whole_folder_is_no_class_of_it(tmp_path: Path) -> None:
+    write_classes(tmp_path, "a/x", "b/y", count=3)
+    (tmp_path / "everything").symlink_to(tmp_path, target_is_directory=True)
+    data = load_folder(tmp_path)
+    assert data.coarse_names == ("a", "b")
+    assert len(all_paths(data)) == 6
+
+
+def test_folder_that_is_a_link_to_itself_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    assert absolute(str(tmp_path / "circle")) == str(tmp_path / "circle")
+    with pytest.raises(DataError, match="circle does not exist"):
+        load(str(tmp_path / "circle"))

@@ -82,3 +82,19 @@ def test_a_folder_loads_the_same_from_remembered_headers(
     again = load_folder(root, cache=tmp_path / "cache")
     assert again.fingerprint() == first.fingerprint()
     assert again.notes == first.notes
+
+
+def test_progress_is_told_where_there_are_many_to_read(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+
+    def note(done: int, total: int) -> None:
+        told.append((done, total))
+
+    read_headers(root, PATHS, tmp_path / "cache", progress=note)
+    assert told == []
+    monkeypatch.setattr(headers, "REMEMBER_FROM", 3)
+    for cache in (None, tmp_path / "cache", tmp_path / "cache"):  # the last time they are remembered
+        read_headers(root, PATHS, cache, progress=note)
+    assert told == [(4, 4), (4, 4)]

@@ -14,7 +14,9 @@ from tests.sources.miniatures import write_cifar10, write_picture
 
 
 def test_misspelt_name_gets_the_nearest_and_the_hint_about_folders() -> None:
-    with pytest.raises(UsageError, match=r"did you mean 'cifar100'.*folder of images may be given"):
+    with pytest.raises(
+        UsageError, match=r"did you mean 'cifar100'.*folder of images, of a manifest .*may be given"
+    ):
         load("cifar-100")
 
 

@@ -252,3 +252,53 @@ def test_file_that_disappears_before_packing_is_left_out(
     data = load_folder(root, cache=tmp_path / "cache")
     assert len(all_paths(data)) == 19
     assert any("a/3.png" in note for note in data.notes)
+
+
+def test_results_come_in_order_and_progress_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "usable_cores", lambda: 4)
+    told: list[tuple[int, int]] = []
+    count = pack.BLOCK_FILES * (pack.BLOCKS_AHEAD + 2) + 5
+    found = pack.map_files(lambda row: row**2, count, lambda done, total: told.append((done, total)))
+    assert found == [row**2 for row in range(count)]
+    steps = [*range(pack.BLOCK_FILES, count, pack.BLOCK_FILES), count]
+    assert told == [(done, count) for done in steps]
+    assert pack.map_files(lambda row: row, 0) == []
+
+
+def test_a_slow_file_does_not_hold_up_those_of_the_next_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "usable_cores", lambda: 2)
+    next_block_is_read = threading.Event()
+
+    def work(row: int) -> bool:
+        if row == 2 * pack.BLOCK_FILES - 1:
+            next_block_is_read.set()
+        return next_block_is_read.wait(30) if row == 0 else True
+
+    assert all(pack.map_files(work, 4 * pack.BLOCK_FILES))
+
+
+def test_every_usable_core_gets_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "usable_cores", lambda: 24)
+    together = threading.Barrier(24)
+    assert sorted(pack.map_files(lambda _: together.wait(30), 24)) == list(range(24))
+
+
+def test_whoever_stops_does_not_wait_for_files_that_were_only_lined_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pack, "usable_cores", lambda: 1)
+    begun: list[int] = []
+    stopped = threading.Event()
+
+    def work(row: int) -> None:
+        begun.append(row)
+        if row >= pack.BLOCK_FILES:  # the first block is through, so the first call of progress comes
+            stopped.wait(30)
+
+    def stop(_done: int, _total: int) -> None:
+        threading.Timer(0.2, stopped.set).start()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack.map_files(work, pack.BLOCK_FILES * pack.BLOCKS_AHEAD, stop)
+    assert len(begun) <= pack.BLOCK_FILES + 1

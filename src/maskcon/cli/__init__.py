@@ -16,11 +16,13 @@ from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
 from maskcon.cli.evaluate import evaluate
+from maskcon.cli.index import index
 from maskcon.cli.methods import methods
 from maskcon.cli.pack import pack
 from maskcon.cli.report import report
 from maskcon.cli.reproduce import reproduce
 from maskcon.cli.reproduce_figure import figure
+from maskcon.cli.search import search
 from maskcon.cli.train import train
 from maskcon.errors import MaskconError
 
@@ -36,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, evaluate, compare, report, methods, pack, demo):
+for command in (train, evaluate, compare, report, index, search, methods, pack, demo):
     app.command()(command)
 app.add_typer(datasets)
 reproduce.command()(figure)

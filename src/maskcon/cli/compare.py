@@ -14,7 +14,11 @@ from maskcon.cli.side_by_side import Bars, sharing
 from maskcon.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from maskcon.config import Machine
+    from maskcon.choices import Facts
+    from maskcon.cli.terminal import Terminal
+    from maskcon.config import Machine, RunConfig
+
+FACTS = "facts.json"  # what the runs of a comparison choose by
 
 
 def compare(
@@ -24,7 +28,7 @@ def compare(
         typer.Option(help="Methods to compare, comma-separated; all that the data allow.", metavar="A,B,..."),
     ] = "all",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method, with seeds 0, 1, ...")] = 1,
-    preset: options.Preset = "cpu",
+    preset: options.Preset = None,
     epochs: options.Epochs = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of all runs; by default runs/compare-SOURCE.")
@@ -39,10 +43,13 @@ def compare(
 ) -> None:
     """Train several methods on the same data and print one table, with raw pixels as the floor.
 
-    Each run has its own folder and goes on where it was stopped; the report shows table, curves, maps, retrieval.
+    For a folder of your own, the same is chosen as by `maskcon train`, once for all methods. Each run has its own
+    folder and goes on where it was stopped; the report shows table, curves, maps, retrieval.
 
-    Example: `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
+    Example: `maskcon compare ./photos`, `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
     """
+    from maskcon.choosing import is_known
+    from maskcon.cli.terminal import Terminal
     from maskcon.methods import all_methods, method_named
     from maskcon.run_folder import short_name
 
@@ -53,19 +60,32 @@ def compare(
         overrides["epochs"] = epochs
     place = options.machine(data_root=data_root, device=device, download=download)
     names = list(dict.fromkeys(method_named(name).name for name in given))
-    names = _possible(source, names, preset, overrides, place, leave_out=every)
+    target = out or Path("runs") / f"compare-{short_name(source)}"
+    terminal = Terminal()
+    facts: Facts | None = None
+    try:
+        if preset is None and not is_known(source):
+            facts = _facts(source, names[0], overrides, place, target, terminal)
+        configs = _configs(source, names, preset or "cpu", overrides, facts, terminal)
+        names = _possible(source, configs, place, terminal, leave_out=every)
+    finally:
+        terminal.end()  # also where reading was broken off
+    chosen_by: list[str] = []
+    if facts is not None:
+        _keep(facts, target, source)
+        chosen_by = ["--facts", str(target / FACTS)]
     pairs = [f"{key}={'none' if value is None else value}" for key, value in overrides.items()]
-    common = [source, "--preset", preset, *(a for pair in pairs for a in ("--set", pair))]
+    common = [source, *(a for pair in pairs for a in ("--set", pair))]
+    common += [] if preset is None else ["--preset", preset]
     common += [] if data_root is None else ["--data-root", data_root]
     common += ["--download"] if download else []
-    target = out or Path("runs") / f"compare-{short_name(source)}"
     place_again = [] if out is None else ["--out", str(out)]
     run_and_report(
         [
             (
                 f"{name} seed {seed}",
                 target / f"{name}-seed{seed}",
-                [*common, "--device", device, "--method", name, "--seed", str(seed)],
+                [*common, *chosen_by, "--device", device, "--method", name, "--seed", str(seed)],
             )
             for seed in range(seeds)
             for name in names
@@ -77,23 +97,70 @@ def compare(
     )
 
 
-def _possible(
+def _facts(
+    source: str,
+    method: str,
+    overrides: Mapping[str, Any],
+    machine: Machine,
+    target: Path,
+    terminal: Terminal,
+) -> Facts:
+    """What all runs choose by: found out now, or before the first of them began."""
+    from maskcon.choosing import find_out
+    from maskcon.facts import read_facts
+    from maskcon.run_folder import CONFIG
+
+    kept = target / FACTS
+    if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
+        terminal.on_message("going on with what was chosen at the first start of this comparison")
+        return read_facts(kept)
+    return find_out(source, method, "cpu", overrides, machine, terminal.loading, terminal.on_message)
+
+
+def _keep(facts: Facts, target: Path, source: str) -> None:
+    from maskcon.engine.checkpoint import write_atomically
+    from maskcon.facts import facts_bytes
+    from maskcon.run_folder import check_place, make_writable
+
+    check_place(target, source)
+    make_writable(target)
+    write_atomically(target / FACTS, facts_bytes(facts))
+
+
+def _configs(
     source: str,
     names: Sequence[str],
     preset: str,
     overrides: Mapping[str, Any],
-    machine: Machine,
-    *,
-    leave_out: bool,
+    facts: Facts | None,
+    terminal: Terminal,
+) -> list[RunConfig]:
+    """The settings of every method. What is chosen is the same for all and told once, but for the learning rate, which
+    is a method's own and shrinks with the batch, and for the bank of methods that have none."""
+    from maskcon.choosing import Decided, choose_all
+    from maskcon.presets import resolve
+
+    configs: list[RunConfig] = []
+    lines: dict[str, str] = {}
+    for name in names:
+        decided = Decided()
+        if facts is not None:
+            decided = Decided(tuple(choose_all(facts, source, name, preset, overrides, with_epochs=True)))
+        resolved = resolve(source, method=name, preset=preset, overrides=overrides, chosen=decided.settings)
+        configs.append(resolved.config)
+        lines |= {choice.name: choice.line for choice in decided.choices}
+    for line in lines.values():
+        terminal.on_choice(line)
+    return configs
+
+
+def _possible(
+    source: str, configs: Sequence[RunConfig], machine: Machine, terminal: Terminal, *, leave_out: bool
 ) -> list[str]:
     """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
-    from maskcon.cli.terminal import Terminal
     from maskcon.methods import method_named
-    from maskcon.presets import resolve
-    from maskcon.training import load_dataset, settle
+    from maskcon.settling import load_dataset, settle
 
-    configs = [resolve(source, method=name, preset=preset, overrides=overrides).config for name in names]
-    terminal = Terminal()
     data = load_dataset(source, configs[0], machine, terminal)
     possible = []
     for config in configs:

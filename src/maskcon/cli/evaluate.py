@@ -16,7 +16,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     data_root: options.DataRoot = None,
     download: options.Download = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
+    device: options.Device = "auto",
 ) -> None:
     """Score a run again: embed its test images with the saved encoder and compute recall@K.
 

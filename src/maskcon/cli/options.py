@@ -15,11 +15,16 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A data set by name (see `maskcon datasets`) or a folder with one sub-folder per coarse label.",
+        help="A folder with one sub-folder per coarse label, a manifest (.csv or .parquet with the columns "
+        "path,coarse[,fine][,split]), a data set by name (see `maskcon datasets`), or hf:NAME[,coarse=COLUMN].",
     ),
 ]
 Preset = Annotated[
-    str, typer.Option(help="Where settings start: cpu (a laptop), paper, or reference (the published code).")
+    str | None,
+    typer.Option(
+        help="Where settings start: cpu (a laptop), paper, or reference (the published code). By default cpu; for "
+        "pictures of your own, the rest is then chosen to fit them and this machine."
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

@@ -34,9 +34,14 @@ def pack(
     """
     from maskcon.sources import prepare, takes_image_size
     from maskcon.sources.canvas import canvas_for
+    from maskcon.wording import counted
 
     unit = "images" if takes_image_size(source) else "batch files"
-    with Meter("fetching", "MB", 1e6) as fetching, Meter("decoding", unit) as decoding:
+    with (
+        Meter("fetching", "MB", 1e6) as fetching,
+        Meter("looking at", "images") as looking,
+        Meter("decoding", unit) as decoding,
+    ):
         prepared = prepare(
             source,
             root=None if data_root is None else Path(data_root),
@@ -44,6 +49,7 @@ def pack(
             download=download,
             strict=strict,
             fetching=fetching.show,
+            looking=looking.show,
             decoding=decoding.show,
         )
     if prepared.data is None or prepared.place is None:
@@ -51,14 +57,14 @@ def pack(
         return
     data = prepared.data
     count, side = len(data.train) + len(data.test), max(data.train.images.shape[2:])
-    pictures = f"{count:,} images at {side} px"
+    pictures = f"{counted(count, 'image')} at {side} px"
     if prepared.was_there:
         typer.echo(f"{source} is packed already: {pictures}")
     else:
         rate = count / max(prepared.seconds, 1e-9)
         typer.echo(f"{source} is packed: {pictures} in {prepared.seconds:.1f} s, {rate:,.0f} images/s")
     typer.echo(
-        f"{prepared.place}: {_spoken_size(prepared.size_bytes)}, {prepared.left_out} pictures left out"
+        f"{prepared.place}: {_spoken_size(prepared.size_bytes)}, {counted(prepared.left_out, 'picture')} left out"
     )
     for note in data.notes:
         typer.echo(f"note: {note}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -16,17 +15,34 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Where to write; by default into the first run's folder.")
     ] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="At most so many test images on the map; 5000 for one run, fewer for several."
+        ),
+    ] = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
+    device: options.Device = "auto",
 ) -> None:
-    """Write a page about one run, or about several compared: table, curves, map, retrieval.
+    """Write a page about one run, or about several compared: table, curves, map, retrieval, settings.
+
+    One HTML file that needs nothing else: send it, or open it in any browser.
 
     Example: `maskcon report runs/embedded-maskcon-seed0`
     """
+    from maskcon.cli.pack import Meter
     from maskcon.summary import write_summary
 
-    place = options.machine(data_root=data_root, download=download)
-    elsewhere = [] if out is None else ["--out", str(out)]
-    command = shlex.join(["maskcon", "report", *map(str, runs), *elsewhere])
-    page = write_summary(runs, out or runs[0], machine=place, command=command)
+    place = options.machine(data_root=data_root, download=download, device=device)
+    with Meter("reading", "pictures") as reading, Meter("embedding", "images") as embedding:
+        page = write_summary(
+            runs,
+            out or runs[0],
+            machine=place,
+            images=images,
+            message=lambda text: typer.echo(text, err=True),
+            reading=reading.show,
+            embedding=embedding.show,
+        )
     typer.echo(f"report: {page}")

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from maskcon.encoder import has_own_shape
-from maskcon.methods import method_named
 from maskcon.observer import Announcer
+from maskcon.spoken import begin_line, embedding_line
+from maskcon.wording import counted
 
 if TYPE_CHECKING:
     from maskcon.config import RunConfig
@@ -32,6 +32,10 @@ class Terminal(Announcer):
         self._images = 0
         self._first_seconds: float | None = None
 
+    def on_choice(self, line: str) -> None:
+        """Something that was chosen for these pictures, and why."""
+        self._say(f"chosen  {line}")
+
     def loading(self, done: int, total: int) -> None:
         """Images read so far, for sources that take a while."""
         if self._reading is None:
@@ -46,16 +50,26 @@ class Terminal(Announcer):
             self._reading.stop()
             self._reading = None
 
+    def extracting(self, done: int, total: int, views_per_second: float) -> None:
+        """Views embedded so far by a frozen backbone."""
+        if self._reading is None:
+            if not self.console.is_terminal:
+                self._say(embedding_line(total - done))
+            self._reading = Progress(
+                TextColumn("embedding once"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"),
+                TimeRemainingColumn(), TextColumn("left"),
+                console=self.console, transient=True, disable=not self.console.is_terminal,
+            )  # fmt: skip
+            self._reading.add_task("", total=total, completed=done)
+            self._reading.start()
+        speed = f"{views_per_second:,.0f} views/s" if views_per_second > 0 else ""
+        self._reading.update(TaskID(0), completed=done, total=total, description=speed)
+        if done >= total:
+            self._reading.stop()
+            self._reading = None
+
     def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
-        method = method_named(config.method)
-        values = f"w={config.w:g} " if method.uses_w else ""
-        values += f"tau={config.tau:g} " if method.uses_tau else ""
-        epochs = f"{config.epochs} epoch{'' if config.epochs == 1 else 's'}"
-        self._say(
-            f"{method.title} {values}on {data.name}: {len(data.train)} images, "
-            f"{len(data.coarse_names)} coarse classes, {config.image_size} px; {_encoder(config)}, "
-            f"{epochs}, preset {config.preset}, seed {config.seed}"
-        )
+        self._say(begin_line(config, data))
         self._start, self._images, self._first_seconds = done, 0, None
         if self.console.is_terminal:
             self._bar = Progress(
@@ -91,13 +105,10 @@ class Terminal(Announcer):
         self.console.print(text, style=style, markup=False, soft_wrap=True)
 
     def end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-
-def _encoder(config: RunConfig) -> str:
-    return config.backbone if has_own_shape(config.backbone) else f"{config.backbone} of width {config.width}"
+        for bar in (self._bar, self._reading):  # one left alone would keep the cursor hidden
+            if bar is not None:
+                bar.stop()
+        self._bar = self._reading = None
 
 
 def print_result(result: Mapping[str, Any], folder: Path) -> None:
@@ -107,10 +118,12 @@ def print_result(result: Mapping[str, Any], folder: Path) -> None:
     table = Table("recall (%)", *(f"R@{k}" for k in ks), box=None, pad_edge=False)
     floor = result["raw_pixels"]
     table.add_row("raw pixels", *(f"{100 * floor[k]:.2f}" for k in ks))
+    alone = result.get("frozen_backbone")
+    if alone is not None:
+        table.add_row("backbone alone", *(f"{100 * alone[k]:.2f}" for k in ks))
     table.add_row(result["method"], *(f"{100 * result['recall'][k]:.2f}" for k in ks), style="bold")
     console.print(table)
     kind = "" if result["scored_by"] == "fine" else " (no fine labels here: scored by coarse label)"
-    told = (
-        f"{result['test_images']} images scored{kind}; {result['seconds']:.0f} s of training; run in {folder}"
-    )
+    scored = f"{counted(result['test_images'], 'image')} scored{kind}"
+    told = f"{scored}; {result['seconds']:.0f} s of training; run in {folder}"
     console.print(told, markup=False, soft_wrap=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maskcon.cli import options
 
 if TYPE_CHECKING:
+    from maskcon.config import Machine
     from maskcon.presets import Resolved
 
 
@@ -27,9 +30,22 @@ def train(
     tau: Annotated[
         float | None, typer.Option(help="Temperature of the soft relation; 0 and inf allowed.")
     ] = None,
-    preset: options.Preset = "cpu",
+    preset: options.Preset = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Train as long as this allows, such as 30m, 2h or 90s: chooses the epochs."
+        ),
+    ] = None,
     epochs: options.Epochs = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
+    freeze: Annotated[
+        bool,
+        typer.Option(
+            "--freeze",
+            help="Embed every image once with a pretrained backbone and train only a head on it: minutes on a CPU.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; by default runs/SOURCE-METHOD-seedSEED.")
     ] = None,
@@ -46,24 +62,30 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print every setting and where it comes from; train nothing.")
     ] = False,
+    facts: Annotated[Path | None, typer.Option("--facts", hidden=True)] = None,
     stop_with_parent: Annotated[bool, typer.Option("--stop-with-parent", hidden=True)] = False,
 ) -> None:
     """Train an encoder on coarse labels.
 
-    The same command again goes on where it was stopped, or says that it is finished.
+    For a folder of your own, image size, encoder, batch, bank and epochs are chosen to fit it, each with a line that
+    says why; what you give yourself stays. The same command again goes on where it was stopped, with the same choices,
+    or says that it is finished.
 
-    Example: `maskcon train embedded --method maskcon --epochs 10 --set learning_rate=0.05`
+    Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """
-    from maskcon.presets import resolve
+    begun = time.monotonic()  # to the user, loading torch is a part of it
+    from maskcon.choices import parse_budget
 
     if stop_with_parent:  # before anything that takes time
         from maskcon.engine import signals
 
         signals.stop_with_parent()
+    seconds = None if budget is None else parse_budget(budget)
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
-    chosen = method.lower()
-    resolved = resolve(source, method=chosen, preset=preset, overrides=overrides)
+    if freeze:
+        overrides["freeze"] = True
+    start = preset or "cpu"
     place = options.machine(
         data_root=data_root,
         device=device,
@@ -75,18 +97,24 @@ def train(
         strict=strict,
     )
     if dry_run:
-        _print_settings(resolved)
+        _print_settings(
+            _resolved(source, method.lower(), start, overrides, out, place, preset is None, seconds), budget
+        )
         return
     from maskcon.cli.terminal import Terminal, print_result
     from maskcon.engine.distributed import is_first_process
+    from maskcon.facts import read_facts
     from maskcon.observer import Announcer
     from maskcon.run import fit
 
     speaks = not quiet and is_first_process()
     run = fit(
         source,
-        method=chosen,
-        preset=preset,
+        method=method,
+        preset=start,
+        choose=preset is None if facts is None else read_facts(facts),  # found out for a whole comparison
+        budget=seconds,
+        begun=begun,
         settings=overrides,
         out=out,
         machine=place,
@@ -96,7 +124,40 @@ def train(
         print_result(run.result, run.folder)
 
 
-def _print_settings(resolved: Resolved) -> None:
+def _resolved(
+    source: str,
+    method: str,
+    preset: str,
+    overrides: dict[str, Any],
+    out: Path | None,
+    place: Machine,
+    choose: bool,
+    budget: float | None,
+) -> Resolved:
+    """The settings of a run as it would start now."""
+    from maskcon.presets import resolve
+
+    plain = resolve(source, method=method, preset=preset, overrides=overrides) if not choose else None
+    if plain is not None and budget is None:
+        return plain
+    from maskcon.choosing import base_config, decide
+    from maskcon.run_folder import default_folder
+
+    decided = decide(
+        source,
+        method=method,
+        preset=preset,
+        overrides=overrides,
+        folder=out or default_folder(base_config(source, method, preset, overrides)),
+        machine=place,
+        choose=choose,
+        budget=budget,
+        message=partial(typer.echo, err=True),
+    )
+    return resolve(source, method=method, preset=preset, overrides=overrides, chosen=decided.settings)
+
+
+def _print_settings(resolved: Resolved, budget: str | None) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -109,5 +170,11 @@ def _print_settings(resolved: Resolved) -> None:
     for key, value in resolved.config.model_dump().items():
         meaning = RunConfig.model_fields[key].description or ""
         shown = OPEN.get(key, "none") if value is None else str(value)
-        table.add_row(key, escape(shown), resolved.reasons.get(key, "default"), meaning)
+        reason = resolved.reasons.get(key, "default")
+        if key == "epochs" and budget is not None and not reason.startswith("chosen"):
+            shown, reason = (
+                "(measured)",
+                f"chosen: what fits into {budget} on this machine, when training starts",
+            )
+        table.add_row(key, escape(shown), escape(reason), meaning)
     Console(width=None if Console().is_terminal else 200).print(table)

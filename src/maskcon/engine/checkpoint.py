@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from torch import Tensor
 
 from maskcon.durable import sync_folder, write_synced
 from maskcon.errors import CorruptFileError, MaskconError
+from maskcon.failpoints import failpoint
 
 TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
@@ -126,12 +126,6 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise MaskconError(f"could not write {path}: {error.strerror or error}") from error
     sync_folder(path.parent)
-
-
-def failpoint(name: str) -> None:
-    """Die here, as by a kill, when a test asks for it through the environment."""
-    if os.environ.get("MASKCON_FAILPOINT") == name:
-        os._exit(99)
 
 
 def _steps(root: Path) -> list[Path]:

@@ -131,6 +131,11 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
     return Processes(fabric)
 
 
+def several_processes(devices: int) -> bool:
+    """Whether a run on so many devices, or under the launcher of this process, is one of several processes."""
+    return devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 def is_first_process() -> bool:
     """The same as `Processes.is_first`, for those who hold none: launchers tell every process its number."""
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0

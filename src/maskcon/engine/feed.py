@@ -15,12 +15,17 @@ RESIDENT_BYTES = 4 << 30  # sets up to this size live on the device as one array
 class Feed:
     """Images of a set by row number, as uint8 ``[B, C, H, W]`` and valid sizes ``[B, 2]`` or None.
 
+    Rows of another kind do as well: a frozen run feeds cached features, float16 ``[B, V, F]``.
+
     A set that fits lives on the device whole, and a batch is one gather. A memory-mapped or larger one is read
     batch by batch; `prefetch` reads the next batch while this one is being worked on.
     """
 
     def __init__(
-        self, images: NDArray[np.uint8], sizes: NDArray[np.int32] | None, device: torch.device
+        self,
+        images: NDArray[np.uint8] | NDArray[np.float16],
+        sizes: NDArray[np.int32] | None,
+        device: torch.device,
     ) -> None:
         self.device = device
         self._sizes = None if sizes is None else torch.from_numpy(np.ascontiguousarray(sizes)).to(device)

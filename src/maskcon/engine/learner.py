@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -112,20 +112,27 @@ def build_learner(
     in_channels: int,
     classes: int,
     download: bool = False,
+    backbone_of: Callable[[], Backbone] | None = None,
 ) -> Learner:
-    """A learner at step 0, the same on every process and at every call with the same config."""
+    """A learner at step 0, the same on every process and at every call with the same config.
+
+    backbone_of: makes another backbone than the config's, which then starts as it is made: the head of a frozen run.
+    """
     notes: list[str] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator(config.seed, "initial weights").initial_seed())
-        backbone = build_encoder(config, in_channels=in_channels, download=download)
+        if backbone_of is None:
+            backbone = build_encoder(config, in_channels=in_channels, download=download)
+        else:
+            backbone = backbone_of()
         model = build_model(
             backbone,
             projection=config.projection_dim if method.contrasts else None,
             hidden=config.projector_hidden,
             projector_norm=config.projector_norm,
-            coarse_classes=classes if method.classifies(config.w) else None,
+            coarse_classes=classes if method.classifies(config.w) or config.coarse_weight > 0 else None,
         )
-    if config.weights is not None:
+    if config.weights is not None and backbone_of is None:
         notes += load_weights(backbone, config.weights, download=download)
     if config.batchnorm == "frozen":
         freeze_batchnorm(model)

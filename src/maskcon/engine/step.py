@@ -108,7 +108,7 @@ def train_step(
         cross_entropy = torch.nn.functional.cross_entropy(
             output.logits.float(), labels[share], reduction="none"
         )
-        losses = losses + method.cross_entropy_weight(place.w) * cross_entropy
+        losses = losses + (method.cross_entropy_weight(place.w) + config.coarse_weight) * cross_entropy
 
     # Gradients are averaged over processes; shares may differ by a row, so each row is weighed exactly.
     scale = learner.processes.count / len(rows)

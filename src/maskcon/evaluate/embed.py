@@ -30,14 +30,18 @@ def embed(
     resize: Literal["shorter", "both"],
     normalise: Callable[[Tensor], Tensor],
     should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Tensor | None:
     """Features ``[len(rows), F]``, float32, on the images' device; None when asked to stop half-way.
+
+    progress: called after each batch, as progress(done, in all).
 
     The backbone is put into evaluation mode and back into the mode it came in.
     """
     before = backbone.training
     backbone.eval()
-    features = []
+    features: list[Tensor] = []
+    done = 0
     try:
         for part in torch.split(rows, max(1, min(BATCH_IMAGES, BATCH_PIXELS // size**2))):
             if should_stop():
@@ -45,6 +49,8 @@ def embed(
             batch, sizes = images.take(part)
             view = normalise(views.test_view(batch, size=size, sizes=sizes, resize=resize))
             features.append(backbone(view.contiguous(memory_format=torch.channels_last)).float())
+            done += len(part)
+            progress(done, len(rows))
     finally:
         backbone.train(before)
     return torch.cat(features)

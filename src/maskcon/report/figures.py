@@ -64,10 +64,12 @@ def learning_curves(
     floor: float | None = None,
     ceiling: float | None = None,
     *,
+    backbone: float | None = None,
     title: str = "",
 ) -> Figure:
     """Recall@1 (fractions) by epoch, one line a label; several seeds give the mean and a band of ± one
-    sample standard deviation. `floor` (raw pixels) and `ceiling` (fine labels) are drawn across.
+    sample standard deviation. `floor` (raw pixels), `backbone` (a frozen one alone) and `ceiling` (fine
+    labels) are drawn across.
     """
     figure, axes = new_axes(title, "epoch", "recall@1, %")
     ends: list[tuple[float, str, str]] = []
@@ -92,7 +94,7 @@ def learning_curves(
             ls=dashes,
         )
         ends.append((float(means[-1]), name, colour))
-    for value, name in ((floor, "raw pixels"), (ceiling, "fine labels")):
+    for value, name in ((floor, "raw pixels"), (backbone, "backbone alone"), (ceiling, "fine labels")):
         if value is not None:
             axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
             ends.append((100 * value, name, PALE))

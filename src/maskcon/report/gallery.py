@@ -28,20 +28,20 @@ def retrieval_grid(
     images: Images,
     queries: Sequence[int] | NDArray[Any],
     neighbours: Sequence[Sequence[int]] | NDArray[Any],
-    correct: NDArray[Any] | None,
+    marks: NDArray[Any] | None,
 ) -> Image.Image:
     """One row a query: the query at the left, its neighbours, nearest first, at the right.
 
-    images: N uint8 pictures; queries [Q] and neighbours [Q, k] are rows of `images`; correct [Q, k] is true
-    where the neighbour is of the query's class, drawn as a green frame with a tick, else a red frame with a
-    cross: to be read without colour too. None, where the truth is unknown, draws plain frames.
+    images: N uint8 pictures; queries [Q] and neighbours [Q, k] are rows of `images`; marks [Q, k] are 1 for a
+    neighbour of the query's class, drawn as a green frame with a tick, and -1 for one of another, a red frame with a
+    cross: to be read without colour too. 0, or None for all, where the truth is unknown, draws a plain frame.
     The background is transparent.
     """
     from PIL import Image, ImageDraw
 
     asked = np.asarray(queries, dtype=np.int64).reshape(-1)
     found = np.asarray(neighbours, dtype=np.int64).reshape(len(asked), -1)
-    _check_rows(images, asked, found, correct)
+    _check_rows(images, asked, found, marks)
     step = TILE_PIXELS + 2 * FRAME_PIXELS + GAP_PIXELS
     columns = 1 + found.shape[1]
     width = columns * step + GAP_PIXELS  # the query stands a gap apart from the rest
@@ -53,7 +53,8 @@ def retrieval_grid(
         _place(picture, draw, images[query], (0, top), NEUTRAL, None)
         for rank, neighbour in enumerate(found[row].tolist()):
             left = (1 + rank) * step + GAP_PIXELS
-            right = None if correct is None else bool(correct[row][rank])
+            mark = 0 if marks is None else int(marks[row][rank])
+            right = None if mark == 0 else mark > 0
             colour = NEUTRAL if right is None else RIGHT if right else WRONG
             _place(picture, draw, images[neighbour], (left, top), colour, right)
     return picture
@@ -67,8 +68,7 @@ def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
     rows = max(1, -(-len(images) // columns))
     sheet = Image.new("RGB", (columns * tile, rows * tile), (0, 0, 0))
     for index, image in enumerate(images):
-        thumbnail = _tile(image, tile)
-        sheet.paste(thumbnail, ((index % columns) * tile, (index // columns) * tile))
+        sheet.paste(thumbnail(image, tile), ((index % columns) * tile, (index // columns) * tile))
     return sheet, columns
 
 
@@ -76,15 +76,15 @@ def _check_rows(
     images: Images,
     asked: NDArray[np.int64],
     found: NDArray[np.int64],
-    correct: NDArray[Any] | None,
+    marks: NDArray[Any] | None,
 ) -> None:
     for name, rows in (("query", asked), ("neighbour", found)):
         if rows.size and (rows.min() < 0 or rows.max() >= len(images)):
             raise UsageError(
                 f"{name} rows reach from {rows.min()} to {rows.max()}, but there are {len(images)} images"
             )
-    if correct is not None and np.shape(correct) != found.shape:
-        raise UsageError(f"correct has shape {list(np.shape(correct))}, neighbours {list(found.shape)}")
+    if marks is not None and np.shape(marks) != found.shape:
+        raise UsageError(f"marks have shape {list(np.shape(marks))}, neighbours {list(found.shape)}")
 
 
 def _head(draw: ImageDraw.ImageDraw, columns: int, step: int) -> None:
@@ -109,7 +109,7 @@ def _place(
     left, top = corner
     side = TILE_PIXELS + 2 * FRAME_PIXELS
     draw.rectangle((left, top, left + side - 1, top + side - 1), fill=colour)
-    picture.paste(_tile(image, TILE_PIXELS), (left + FRAME_PIXELS, top + FRAME_PIXELS))
+    picture.paste(thumbnail(image, TILE_PIXELS), (left + FRAME_PIXELS, top + FRAME_PIXELS))
     if right is None:
         return
     badge = 22
@@ -122,8 +122,18 @@ def _place(
         draw.line((x + 16, y + 6, x + 6, y + 16), fill="white", width=3)
 
 
-def _tile(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """An image [C, H, W] as a square: small ones by whole multiples, so that pixels stay crisp; never cropped."""
+def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
+    """An image [C, H, W] in the middle of a black square."""
+    from PIL import Image
+
+    picture = fitted(image, side)
+    square = Image.new("RGB", (side, side), (0, 0, 0))
+    square.paste(picture, ((side - picture.width) // 2, (side - picture.height) // 2))
+    return square
+
+
+def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
+    """An image [C, H, W] that fits a square, never cropped: small ones by whole multiples, to stay crisp."""
     from PIL import Image
 
     if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
@@ -132,13 +142,21 @@ def _tile(image: NDArray[np.uint8], side: int) -> Image.Image:
         )
     channels = np.repeat(image, 3, axis=0) if image.shape[0] == 1 else image
     picture = Image.fromarray(np.ascontiguousarray(channels.transpose(1, 2, 0)))
-    largest = max(picture.size)
+    size = fitted_size(picture.width, picture.height, side)
+    if size == picture.size:
+        return picture
+    enlarged = size[0] >= 2 * picture.width
+    return picture.resize(size, Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
+
+
+def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
+    """Width and height of an image inside a square.
+
+    >>> fitted_size(10, 5, 32), fitted_size(64, 32, 32)
+    ((30, 15), (32, 16))
+    """
+    largest = max(width, height)
     if largest * 2 <= side:
         factor = side // largest
-        picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
-    elif largest != side:
-        size = (max(1, round(picture.width * side / largest)), max(1, round(picture.height * side / largest)))
-        picture = picture.resize(size, Image.Resampling.LANCZOS)
-    square = Image.new("RGB", (side, side), (0, 0, 0))
-    square.paste(picture, ((side - picture.width) // 2, (side - picture.height) // 2))
-    return square
+        return width * factor, height * factor
+    return max(1, round(width * side / largest)), max(1, round(height * side / largest))

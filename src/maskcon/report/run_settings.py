@@ -55,8 +55,10 @@ def settings_of(events: Events) -> dict[str, Any]:
     return flat
 
 
-def settings_tables(journals: Mapping[str, Events]) -> list[Table]:
-    """What all runs share, and below what sets them apart."""
+def settings_tables(
+    journals: Mapping[str, Events], reasons: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Table]:
+    """What sets runs apart, and below what all share. `reasons` tell, by run, where each setting comes from."""
     by_run = {label: settings for label, events in journals.items() if (settings := settings_of(events))}
     if not by_run:
         return []
@@ -66,11 +68,21 @@ def settings_tables(journals: Mapping[str, Events]) -> list[Table]:
     tables: list[Table] = []
     if apart:
         tables.append(Table(["Run", *apart], _rows_apart(by_run, apart), "What sets the runs apart"))
-    first = next(iter(by_run.values()))
+    label, first = next(iter(by_run.items()))
     if shared:
         title = "What all runs share" if len(by_run) > 1 else ""
-        tables.append(Table(["Setting", "Value"], [[key, str(first[key])] for key in shared], title))
+        why = (reasons or {}).get(label, {})
+        origin = ["Comes from"] if why else []
+        rows = [[key, _shown(first[key]), *([why.get(key, "")] if why else [])] for key in shared]
+        tables.append(Table(["Setting", "Value", *origin], rows, title))
     return tables
+
+
+def _shown(value: Any) -> str:
+    """A value as `--set` takes it."""
+    if value is None:
+        return "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _rows_apart(by_run: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) -> list[list[str]]:
@@ -83,6 +95,7 @@ def _rows_apart(by_run: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) ->
     for labels in alike.values():
         row = [", ".join(labels)]
         for key in keys:
-            row.append(", ".join(dict.fromkeys(str(by_run[label].get(key, "")) for label in labels)))
+            values_of = (_shown(by_run[label][key]) if key in by_run[label] else "" for label in labels)
+            row.append(", ".join(dict.fromkeys(values_of)))
         rows.append(row)
     return rows

@@ -40,7 +40,11 @@ SHARED_SETTINGS = {
     "train_images": "Train images",
     "test_images": "Test images",
 }
-METHOD_SETTINGS = ("w", "tau")
+METHOD_SETTINGS: dict[str, Any] = {
+    "w": None,
+    "tau": None,
+    "coarse_weight": 0.0,
+}  # and what an older result meant
 SYMBOLS = {"tau": "τ"}
 # Settings that the method, the seed or a column above tell already.
 TOLD_ELSEWHERE = {"method", "seed", "source", "preset", "epochs", "evaluate_on", "train_limit", "test_limit"}
@@ -62,6 +66,8 @@ class Group:
     @property
     def name(self) -> str:
         name = METHOD_NAMES.get(self.method, self.method)
+        if dict(self.own).get("coarse_weight"):
+            name += " + CE"  # no longer the paper's
         return f"{name}, fine labels" if self.fine_labels and self.method != "supfine" else name
 
     def label(self, others: Sequence[Group]) -> str:
@@ -118,9 +124,10 @@ def methods_table(
 ) -> Table:
     """Methods by rows, recall@K by columns, in percent: the mean over seeds ± the sample standard deviation.
 
-    The raw pixels come first as the floor, training on fine labels last as the ceiling; per data set and
-    column the best method that saw no fine label is bold. `published` maps a method to the paper's
-    recall, `{"maskcon": {"1": 0.65}}`, and adds a column for the first K.
+    The raw pixels come first as the floor, then a frozen backbone alone where there is one; training on fine labels
+    comes last as the ceiling. Per data set and column the best method that saw no fine label is bold, where the table
+    compares any. `published` maps a method to the paper's recall, `{"maskcon": {"1": 0.65}}`, and adds a column for the
+    first K.
     """
     if not results:
         raise UsageError("no results to compare; give the folder of at least one finished run")
@@ -135,8 +142,9 @@ def methods_table(
     for shared in dict.fromkeys(group.shared for group in groups):
         block = [group for group in groups if group.shared == shared]
         middle = [_plain(shared[index]) for index in varying]
-        rows += _block_rows(block, middle, ks, published)
-    title = f"Recall@K on the {scored_images(results)}, in percent"
+        rows += _block_rows(block, middle, ks, published, several=len(groups) > 1)
+    by_coarse = " by coarse class" if all(r.get("scored_by") == "coarse" for r in results) else ""
+    title = f"Recall@K{by_coarse} on the {scored_images(results)}, in percent"
     return Table([*columns, "n"], rows, title, _notes(groups))
 
 
@@ -155,19 +163,21 @@ def _block_rows(
     middle: list[str],
     ks: Sequence[int],
     published: Mapping[str, Mapping[str, float]] | None,
+    *,
+    several: bool,
 ) -> list[list[str | Cell]]:
-    """The rows of one data set: floor, methods, ceiling."""
+    """The rows of one data set: floor, methods, ceiling. several: the table has others to be better than."""
     rows: list[list[str | Cell]] = []
-    pixel_results = [
-        result["raw_pixels"] for group in block for result in group.results if result.get("raw_pixels")
-    ]
-    if pixel_results:
+    for key, name in (("raw_pixels", "Raw pixels"), ("frozen_backbone", "Frozen backbone alone")):
+        given = [result[key] for group in block for result in group.results if result.get(key)]
+        if not given:
+            continue
         # Usually one deterministic number, repeated in each run's result.
-        distinct = list({json.dumps(dict(item), sort_keys=True): item for item in pixel_results}.values())
+        distinct = list({json.dumps(dict(item), sort_keys=True): item for item in given}.values())
         cells = [_recall_cell([_recall(item, k) for item in distinct], muted=True) for k in ks]
         paper = [Cell(MISSING, muted=True)] if published else []
         count = Cell(str(len(distinct)) if len(distinct) > 1 else MISSING, muted=True)
-        rows.append([Cell("Raw pixels", muted=True), *middle, *cells, *paper, count])
+        rows.append([Cell(name, muted=True), *middle, *cells, *paper, count])
     best = {k: max((_shown_mean(g, k) for g in block if not g.fine_labels), default=-math.inf) for k in ks}
     for group in block:
         muted = group.fine_labels
@@ -175,7 +185,7 @@ def _block_rows(
             _recall_cell(
                 _group_recall(group, k),
                 muted=muted,
-                bold=not muted and math.isfinite(best[k]) and _shown_mean(group, k) == best[k],
+                bold=several and not muted and math.isfinite(best[k]) and _shown_mean(group, k) == best[k],
             )
             for k in ks
         ]
@@ -192,7 +202,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
     notes: list[str] = []
     if any(len(group.results) > 1 for group in groups):
         notes.append("Mean ± sample standard deviation over n runs with different seeds.")
-    if any(not group.fine_labels for group in groups):
+    if len(groups) > 1 and any(not group.fine_labels for group in groups):
         notes.append("Bold (or a star): the best method trained without fine labels.")
     if any(group.fine_labels for group in groups):
         notes.append("SupFINE and other runs on fine labels show what full labelling would reach.")
@@ -241,7 +251,7 @@ def _check(result: Result, where: str) -> None:
 
 
 def _own(result: Result) -> tuple[tuple[str, Any], ...]:
-    first = [(key, result.get(key)) for key in METHOD_SETTINGS]
+    first = [(key, result.get(key, default)) for key, default in METHOD_SETTINGS.items()]
     known = {*TOLD_ELSEWHERE, *METHOD_SETTINGS}
     more = sorted(
         (item for item in result.get("settings", {}).items() if item[0] not in known), key=itemgetter(0)

@@ -1,58 +1,47 @@
 """A whole report from plain data: page, tables and figures, for one run or for several compared.
 
-write_report(ReportInputs(title="Run", command="maskcon train ...", results=[result],
-                          journals={"maskcon": read_journal(path)}), "runs/first")
+write_report(ReportInputs(title="Run", results=[result], journals={"maskcon": read_journal(path)}), "runs/first")
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from maskcon.errors import UsageError
-from maskcon.report.figures import embedding_map, learning_curves, loss_curves, retrieval_grid, save
+from maskcon.report.figures import learning_curves, loss_curves, retrieval_grid, save
 from maskcon.report.formats import Table
-from maskcon.report.gallery import Images
-from maskcon.report.maps import map_2d
-from maskcon.report.page import PageFigure, PageMap, write_page
+from maskcon.report.page import Page, PageFigure, write_page
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import Events, curve_names, settings_tables
+from maskcon.report.sample import Sample, file_part, maps_of, near_of, retrievals_of, statistics_of
 from maskcon.report.tables import Group, group_results, mean_and_spread, methods_table, scored_images
 
+__all__ = ["ReportInputs", "Sample", "write_report"]
 
-@dataclass(frozen=True)
-class Sample:
-    """Some test images and what encoders make of them, to look at.
-
-    embeddings and neighbours carry one entry an encoder, under the label that the page shows.
-    """
-
-    images: Images  # N
-    coarse: NDArray[Any]  # [N]
-    coarse_names: Sequence[str]
-    embeddings: Mapping[str, NDArray[Any]]  # each [N, D]
-    queries: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # [Q] rows of images
-    neighbours: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # each [Q, k] rows of images
-    fine: NDArray[Any] | None = None  # [N]
-    fine_names: Sequence[str] | None = None
+# Files that carry the number of an encoder, see `file_part`.
+NUMBERED = re.compile(r"(map|similarity|retrieval|classes)_\d+(_.*)?\.(png|svg|txt|md|tex|csv)")
 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """What a report tells: results of finished runs, journals by run label, and images to look at."""
+    """What a report tells: results of finished runs, journals by run label, and images to look at.
+
+    about: names and texts, what was trained on what; reasons: by run label, where each setting comes from;
+    rerun: words and the command they speak of.
+    """
 
     title: str
-    command: str
     results: Sequence[Mapping[str, Any]]
     journals: Mapping[str, Events] = field(default_factory=dict)
     sample: Sample | None = None
+    about: Sequence[tuple[str, str]] = ()
+    reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rerun: Sequence[tuple[str, str]] = ()
     map_method: str = "tsne"
     seed: int = 0
 
@@ -60,32 +49,66 @@ class ReportInputs:
 def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     """Write `report.html`, `figures/` (PNG and SVG) and `tables/` (txt, md, tex, csv); returns the page's path."""
     target = Path(folder)
-    tables = [_results_table(inputs.results)] if inputs.results else []
+    tables = {"recall": _results_table(inputs.results)} if inputs.results else {}
     figures = _curve_figures(inputs)
-    map_data, map_figures = _maps(inputs)
-    galleries = _galleries(inputs.sample) if inputs.sample is not None else {}
-    for name, item in {**figures, **map_figures, **galleries}.items():
+    looked_at = inputs.sample if inputs.sample is not None and len(inputs.sample.images) else None
+    near = {} if looked_at is None else near_of(looked_at)
+    map_data, map_figures = (
+        (None, {}) if looked_at is None else maps_of(looked_at, near, inputs.map_method, inputs.seed)
+    )
+    statistics, similarities = ({}, {}) if looked_at is None else statistics_of(looked_at, near)
+    _forget_former(target)
+    for name, item in {**figures, **map_figures, **similarities}.items():
         save(item.figure, target / "figures" / name)
-    for table in tables:
-        _save_table(table, target / "tables" / "recall")
-    return write_page(
-        target / "report.html",
+    retrievals = [] if looked_at is None else retrievals_of(looked_at, near)
+    for number, grid in enumerate(retrievals):
+        picture = retrieval_grid(grid.images, grid.queries, grid.neighbours, grid.marks)
+        save(picture, target / "figures" / f"retrieval_{file_part(grid.title, number)}")
+    for name, table in {**tables, **statistics}.items():
+        _save_table(table, target / "tables" / name)
+    page = Page(
         title=inputs.title,
         summary=_summary(inputs),
-        tables=tables,
+        about=inputs.about,
+        result_notes=_result_notes(inputs.results),
+        tables=list(tables.values()),
         figures=list(figures.values()),
         map_data=map_data,
-        galleries=list(galleries.values()),
-        settings=settings_tables(inputs.journals),
-        how_to_rerun=inputs.command,
+        retrievals=retrievals,
+        statistics=list(statistics.values()),
+        similarities=list(similarities.values()),
+        settings=settings_tables(inputs.journals, inputs.reasons),
+        rerun=inputs.rerun,
         footer="Written by maskcon. The figures and tables of this page stand beside it as files.",
     )
+    return write_page(target / "report.html", page)
+
+
+def _forget_former(target: Path) -> None:
+    """Remove what an earlier page drew a file an encoder for: of other runs, it would pass for this page's."""
+    for path in (*(target / "figures").glob("*"), *(target / "tables").glob("*")):
+        if NUMBERED.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def _results_table(results: Sequence[Mapping[str, Any]]) -> Table:
     sources = {str(result.get("source")) for result in results}
     published = published_recall(sources.pop()) if len(sources) == 1 else None
     return methods_table(results, published=published)
+
+
+def _result_notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What recall cannot say where no fine labels are known."""
+    if not any(result.get("scored_by") == "coarse" for result in results):
+        return []
+    return [
+        "No fine labels are known for these images, so a hit is a neighbour of the same coarse class. That is a check "
+        "that nothing is broken; it does not tell whether finer kinds separate, and a method may score higher here and "
+        "lower on those.",
+        "To see the finer kinds, look at the map and at the retrieved neighbours below. To measure them, sort some "
+        "pictures into folders of finer kinds, photos/cat/siamese/..., and train again: fine labels are used for "
+        "scoring alone.",
+    ]
 
 
 def _save_table(table: Table, stem: Path) -> None:
@@ -113,8 +136,11 @@ def _summary(inputs: ReportInputs) -> list[str]:
         best = f"{name} is the best of {len(coarse)} trained without fine labels" if len(coarse) > 1 else name
         images = scored_images(inputs.results)
         share = f"for {_percent(value)} of the {images} the nearest other image is of the same {kind}"
-        floor = _floor(inputs.results)
-        compared = f"; by raw pixels for {_percent(floor)}." if floor is not None else "."
+        floor = _agreed(inputs.results, "raw_pixels")
+        backbone = _agreed(inputs.results, "frozen_backbone")
+        others = [(floor, "by raw pixels"), (backbone, "by the frozen backbone alone")]
+        known = [f"{words} for {_percent(value)}" for value, words in others if value is not None]
+        compared = f"; {', '.join(known)}." if known else "."
         sentences.append(f"{best}: {share}{compared}")
     facts = [f"{len(inputs.results)} finished {'run' if len(inputs.results) == 1 else 'runs'}"]
     for key, words in (("source", "data: {}"), ("epochs", "epochs: {}"), ("preset", "preset: {}")):
@@ -130,6 +156,8 @@ def _summary(inputs: ReportInputs) -> list[str]:
         for e in events
         if e.get("kind") == "warning"
     }
+    if inputs.sample is not None and inputs.sample.note:
+        sentences.append(inputs.sample.note)
     return [*sentences, *(f"Warning: {message}" for message in sorted(warnings) if message)]
 
 
@@ -143,13 +171,9 @@ def _first_recall(group: Group) -> float | None:
     return mean_and_spread(values)[0] if values else None
 
 
-def _floor(results: Sequence[Mapping[str, Any]]) -> float | None:
-    """Raw-pixel recall@1, if the results agree on one."""
-    values = {
-        float(r["raw_pixels"]["1"])
-        for r in results
-        if r.get("raw_pixels") and r["raw_pixels"].get("1") is not None
-    }
+def _agreed(results: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """Recall@1 of `raw_pixels` or `frozen_backbone`, if the results agree on one."""
+    values = {float(r[key]["1"]) for r in results if r.get(key) and r[key].get("1") is not None}
     return values.pop() if len(values) == 1 else None
 
 
@@ -181,10 +205,17 @@ def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
     figures: dict[str, PageFigure] = {}
     if recalls:
         drawn = list(recalls)
-        figure = learning_curves(recalls, _floor(inputs.results), _ceiling(inputs.results, drawn))
+        figure = learning_curves(
+            recalls,
+            _agreed(inputs.results, "raw_pixels"),
+            _ceiling(inputs.results, drawn),
+            backbone=_agreed(inputs.results, "frozen_backbone"),
+        )
         several = any(len(seeds) > 1 for seeds in recalls.values())
         spread = " Bands: ± one sample standard deviation over seeds." if several else ""
-        caption = f"Recall@1 on the {scored_images(inputs.results)} by epoch.{spread}"
+        by_coarse = inputs.results and all(r.get("scored_by") == "coarse" for r in inputs.results)
+        hit = " A hit is a neighbour of the same coarse class." if by_coarse else ""
+        caption = f"Recall@1 on the {scored_images(inputs.results)} by epoch.{hit}{spread}"
         figures["recall_by_epoch"] = PageFigure(figure, f"Recall@1 by epoch for {', '.join(drawn)}.", caption)
     if losses:
         figure = loss_curves(losses)
@@ -193,62 +224,3 @@ def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
             figure, alt, "Training loss by step. Losses of different methods do not compare."
         )
     return figures
-
-
-def _maps(inputs: ReportInputs) -> tuple[PageMap | None, dict[str, PageFigure]]:
-    sample = inputs.sample
-    if sample is None or not sample.embeddings or not len(sample.images):
-        return None, {}
-    layouts: dict[str, NDArray[Any]] = {}
-    for label, embeddings in sample.embeddings.items():
-        if len(embeddings) != len(sample.images):
-            raise UsageError(
-                f"{label!r} has {len(embeddings)} embeddings for {len(sample.images)} images of the sample"
-            )
-        layouts[label] = map_2d(embeddings, inputs.seed, inputs.map_method)
-    labels: dict[str, tuple[NDArray[Any], Sequence[str]]] = {
-        "Coarse label": (sample.coarse, sample.coarse_names)
-    }
-    if sample.fine is not None and sample.fine_names is not None:
-        labels = {"Fine label": (sample.fine, sample.fine_names), **labels}
-    kinds, names = next(iter(labels.values()))
-    figures = {
-        f"map_{_file_part(label, number)}": PageFigure(
-            embedding_map(
-                points, kinds, names, coarse=sample.coarse, coarse_names=sample.coarse_names, title=label
-            ),
-            f"Map of the embeddings of {label}.",
-        )
-        for number, (label, points) in enumerate(layouts.items())
-    }
-    return PageMap(layouts, sample.images, labels), figures
-
-
-def _galleries(sample: Sample) -> dict[str, PageFigure]:
-    truth = None if sample.fine is None else np.asarray(sample.fine)
-    found: dict[str, PageFigure] = {}
-    queries = np.asarray(sample.queries, dtype=np.int64)
-    for number, (label, given) in enumerate(sample.neighbours.items()):
-        neighbours = np.asarray(given, dtype=np.int64)
-        if not neighbours.size:
-            continue
-        correct = None if truth is None else truth[neighbours] == truth[queries][:, None]
-        grid = retrieval_grid(sample.images, queries, neighbours, correct)
-        words = (
-            f"{label}: {len(queries)} queries at the left, each with its {neighbours.shape[1]} nearest "
-            f"of the other {len(sample.images) - 1} images of the map."
-        )
-        alt = (
-            words
-            if correct is None
-            else f"{words} {int(correct.sum())} of {correct.size} are of the query's fine class."
-        )
-        marks = "" if correct is None else " Tick: the same fine class; cross: another."
-        found[f"retrieval_{_file_part(label, number)}"] = PageFigure(grid, alt, alt + marks)
-    return found
-
-
-def _file_part(label: str, number: int) -> str:
-    """A label as a part of a file name: letters and digits only, told apart by its number."""
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label.lower())
-    return f"{number}_{plain[:40]}".rstrip("_")

@@ -17,8 +17,9 @@ from maskcon.presets import resolve
 from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.scales import Ground
 from maskcon.run_folder import is_finished, read_result
+from maskcon.settling import load_dataset, settle
 from maskcon.sources import Dataset
-from maskcon.training import load_dataset, refuse_other_data, settle
+from maskcon.training import refuse_other_data
 
 
 @dataclass(frozen=True)

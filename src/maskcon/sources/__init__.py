@@ -11,7 +11,18 @@ from maskcon.locations import data_root
 from maskcon.sources.catalogue import Description, catalogue, describe
 from maskcon.sources.contract import Dataset, Grouping, ImageSet
 from maskcon.sources.folder import load_folder
-from maskcon.sources.loading import Prepared, load, prepare, takes_image_size
+from maskcon.sources.in_memory import from_arrays
+from maskcon.sources.loading import (
+    Prepared,
+    absolute,
+    is_path,
+    is_there,
+    load,
+    picture_plan,
+    prepare,
+    takes_image_size,
+)
+from maskcon.sources.manifest import load_manifest
 from maskcon.sources.pictures import read_images
 from maskcon.sources.source import SourceInfo
 
@@ -22,11 +33,17 @@ __all__ = [
     "ImageSet",
     "Prepared",
     "SourceInfo",
+    "absolute",
     "catalogue",
     "data_root",
     "describe",
+    "from_arrays",
+    "is_path",
+    "is_there",
     "load",
     "load_folder",
+    "load_manifest",
+    "picture_plan",
     "prepare",
     "read_images",
     "takes_image_size",

@@ -101,6 +101,13 @@ class ImageSet:
             paths=None if self.paths is None else tuple(self.paths[row] for row in chosen.tolist()),
         )
 
+    def pictures_fingerprint(self) -> str:
+        """sha256 (hex) over images and their sizes alone: other labels leave it as it is."""
+        digest = hashlib.sha256()
+        for array in (self.images, self.sizes):
+            _hash_array(digest, array)
+        return digest.hexdigest()
+
     def picture(self, row: int) -> NDArray[np.uint8]:
         """One image [C, H, W] without the empty rest of its canvas.
 

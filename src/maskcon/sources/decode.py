@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ EXTENSIONS = frozenset(
         *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
     )
 )
+# pictures to a person (the first two are an iPhone's), but not to Pillow: named, not passed over like a text file
+FOREIGN_EXTENSIONS = frozenset({".heic", ".heif", ".jxl"})
 # no other reader of Pillow's (some start programs or parse documents) ever sees a user's file
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")
 GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N"})
@@ -32,9 +35,9 @@ TURN = {  # EXIF orientation -> what brings the picture upright
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-DRAFT_MARGIN = (
-    2  # a JPEG is decoded at no less than twice the wanted size, so that the filter still has work to do
-)
+LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+# a JPEG is decoded at no less than twice the wanted size, so that the filter still has work to do
+DRAFT_MARGIN = 2
 
 
 class UndecodableError(Exception):
@@ -47,6 +50,16 @@ class Header:
 
     longest_side: int
     is_grey: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A picture as it lies in its file: pixels when held upright, Pillow's names of mode and format."""
+
+    width: int
+    height: int
+    mode: str
+    format: str
 
 
 @contextmanager
@@ -62,19 +75,35 @@ def picture_bombs_refused() -> Iterator[None]:
         yield
 
 
-def read_header(path: Path) -> Header:
+def read_header(file: Path | BytesIO) -> Header:
     """Size and kind of the picture, without decoding it."""
-    with _opened(path) as image:
-        transparent = "transparency" in image.info
-        return Header(max(image.size), image.mode in GREY_MODES and not transparent)
+    with _opened(file) as image:
+        return Header(max(image.size), is_grey(image))
 
 
-def decode(path: Path, side: int, channels: int) -> NDArray[np.uint8]:
+def is_grey(image: Image.Image) -> bool:
+    """Is one channel enough for it? Not where transparent parts come to lie on white."""
+    return image.mode in GREY_MODES and "transparency" not in image.info
+
+
+def read_shape(file: Path | BytesIO) -> Shape:
+    """Size, mode and format of the picture, without decoding it."""
+    with _opened(file) as image:
+        return _shape(image)
+
+
+def examine(file: Path | BytesIO, side: int) -> tuple[Shape, NDArray[np.uint8]]:
+    """`read_shape` and `decode` in colour at one opening of the file."""
+    with _opened(file) as image:
+        return _shape(image), to_array(image, side, 3, reduce=True)
+
+
+def decode(file: Path | BytesIO, side: int, channels: int) -> NDArray[np.uint8]:
     """The picture upright, shrunk (never enlarged) to fit side x side; [C, H, W] with H, W <= side.
 
     Transparent parts lie on white, 16-bit greys are scaled to 8, of an animation the first frame is taken.
     """
-    with _opened(path) as image:
+    with _opened(file) as image:
         return to_array(image, side, channels, reduce=True)
 
 
@@ -85,7 +114,8 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
     """
     try:
         wanted = fitted(image.size, side)
-        if reduce and image.format == "JPEG":
+        if reduce:
+            # does nothing but to JPEG files, those of phones with a second picture inside (MPO) included
             image.draft(None, (wanted[0] * DRAFT_MARGIN, wanted[1] * DRAFT_MARGIN))
         image.load()
         turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
@@ -116,9 +146,9 @@ def fitted(size: tuple[int, int], side: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
+def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
     try:
-        image = Image.open(path, formats=_readable_formats())
+        image = Image.open(file, formats=_readable_formats())
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UndecodableError(f"larger than {Image.MAX_IMAGE_PIXELS} pixels") from error
     except UnidentifiedImageError as error:
@@ -138,6 +168,13 @@ def _readable_formats() -> tuple[str, ...]:
     if not all(name in Image.OPEN for name in FORMATS):
         Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _shape(image: Image.Image) -> Shape:
+    width, height = image.size
+    if _orientation(image) in LYING:
+        width, height = height, width
+    return Shape(width, height, image.mode, image.format or "")
 
 
 def _orientation(image: Image.Image) -> int:

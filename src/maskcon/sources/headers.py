@@ -8,35 +8,48 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from maskcon.sources.cache_folder import files_key, place_key
+from maskcon.sources.cache_folder import place_key
 from maskcon.sources.decode import Header, UndecodableError, read_header
-from maskcon.sources.pack import SCRATCH, map_files
+from maskcon.sources.pack import SCRATCH, Contents, Progress, contents_key, map_files, opened
 
 REMEMBER_FROM = 1000  # fewer are read again in no time
 FORMAT_VERSION = 1
 
 
-def read_headers(root: Path, paths: Sequence[str], cache: Path | None) -> list[Header | str]:
-    """The header of root/path for each path, or why it cannot be read."""
-    if cache is None or len(paths) < REMEMBER_FROM:
-        return _read_all(root, paths)
+def read_headers(
+    root: Path,
+    paths: Sequence[str],
+    cache: Path | None,
+    contents: Contents | None = None,
+    progress: Progress | None = None,
+) -> list[Header | str]:
+    """The header of root/path for each path, or why it cannot be read; contents: where paths are no files.
+
+    progress is called where they are many and not remembered.
+    """
+    if len(paths) < REMEMBER_FROM:
+        return _read_all(root, paths, contents)
+    if cache is None:
+        return _read_all(root, paths, contents, progress)
     file = cache / f"headers-{place_key(root)}.json"
-    key = files_key(root, paths, f"{FORMAT_VERSION};")
+    key = contents_key(root, paths, f"{FORMAT_VERSION};", contents)
     headers = _remembered(file, key, len(paths))
     if headers is None:
-        headers = _read_all(root, paths)
+        headers = _read_all(root, paths, contents, progress)
         _remember(file, key, headers)
     return headers
 
 
-def _read_all(root: Path, paths: Sequence[str]) -> list[Header | str]:
+def _read_all(
+    root: Path, paths: Sequence[str], contents: Contents | None, progress: Progress | None = None
+) -> list[Header | str]:
     def work(row: int) -> Header | str:
         try:
-            return read_header(root / paths[row])
+            return read_header(opened(root, paths[row], contents))
         except UndecodableError as error:
             return str(error)
 
-    return map_files(work, len(paths))
+    return map_files(work, len(paths), progress)
 
 
 def _remembered(file: Path, key: str, count: int) -> list[Header | str] | None:

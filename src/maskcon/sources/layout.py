@@ -5,28 +5,36 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskcon.errors import DataError
-from maskcon.sources.decode import EXTENSIONS
+from maskcon.sources.decode import EXTENSIONS, FOREIGN_EXTENSIONS
 
 TRAIN_NAMES = ("train", "training")
-TEST_NAMES = ("test", "val", "validation")  # the first that exists is used
+TEST_NAMES = ("test", "testing", "val", "valid", "validation")  # the first that exists is used
 MAX_DEPTH = 16  # of folders, counted from the given one
 NOT_PRINTED = ("Cc", "Zl", "Zp")  # control characters, line and paragraph separators
 Identity = tuple[int, int]  # device and number of a folder, by which a link back to it is known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Found:
-    """One picture file: its path from the root with `/`, its part, its class folders (names as on disk)."""
+    """One picture file: its path from the root with `/`, its part, its class folders (names as on disk).
+
+    key: what decides whether it is held out, where that is not its path; see `split`
+    """
 
     path: str
     is_test: bool
     coarse: str
     fine: str | None
+    key: int | None = None
+
+    @property
+    def split_key(self) -> int:
+        return path_hash(self.path) if self.key is None else self.key
 
 
 @dataclass
@@ -43,31 +51,62 @@ class Layout:
 
 def read_layout(root: Path) -> Layout:
     """Find the pictures below `root`: [train|test/]coarse/[fine/]picture."""
-    try:
-        reason = None if root.is_dir() else "is not a folder" if root.exists() else "does not exist"
-    except OSError as error:
-        raise _unreadable(root, error) from error
-    if reason is not None:
-        raise DataError(f"{show(str(root))} {reason}; give a folder with one sub-folder of images a class")
+    _check_folder(root, "give a folder with one sub-folder of images a class")
     layout = Layout()
     folders = _folders(root, "", layout)
+    train, tests = _parts(folders)
+    if train is None:
+        layout = Layout()  # _read_part counts the files beside the folders itself
+        _read_part(root, "", False, layout)
+        return layout
+    _read_part(root, train, False, layout)
+    if tests:
+        layout.has_parts = True
+        _read_part(root, tests[0], True, layout)
+        spare = [name for name in folders if name not in (train, tests[0])]
+        if spare:
+            layout.notes.append(f"not used beside {train!r} and {tests[0]!r}: {some(spare)}")
+    return layout
+
+
+def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
+    """Which of the folders at the top are the parts to train and to test on; none where they are classes.
+
+    A folder called train beside others is a class, of railway pictures, say, unless one of them is called test.
+    """
     by_name = {name.lower(): name for name in folders}
     train = next((by_name[name] for name in TRAIN_NAMES if name in by_name), None)
     tests = [by_name[name] for name in TEST_NAMES if name in by_name]
-    if train is not None and tests:
-        layout.has_parts = True
-        _read_part(root, train, False, layout)
-        _read_part(root, tests[0], True, layout)
-        used = {train, tests[0]}
-        spare = [name for name in folders if name not in used]
-        if spare:
-            layout.notes.append(f"not used beside {train!r} and {tests[0]!r}: {some(spare)}")
-    elif train is not None and len(folders) == 1:
-        _read_part(root, train, False, layout)
-    else:
-        layout = Layout()  # _read_part counts the files beside the folders itself
-        _read_part(root, "", False, layout)
+    is_part = train is not None and (bool(tests) or len(folders) == 1)
+    return (train, tests) if is_part else (None, [])
+
+
+def _every_picture(root: Path) -> Layout:
+    """All pictures below `root` at any depth, whatever its folders mean; `coarse` is the first of them, or ""."""
+    _check_folder(root, "give a folder of images")
+    layout = Layout()
+    for inner in _pictures(root, "", layout, frozenset({_identity(root)})):
+        layout.files.append(Found(_join(*inner), False, inner[0] if len(inner) > 1 else "", None))
+    layout.files.sort(key=lambda found: found.path)
     return layout
+
+
+def read_any_depth(root: Path) -> Layout:
+    """Every picture below `root`, whatever its depth, for embedding: new pictures need no labels.
+
+    The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
+    """
+    layout = _every_picture(root)
+    train, tests = _parts({found.coarse for found in layout.files if found.coarse})
+    if train is not None:
+        parts = {train, *tests}
+        layout.files = [_below_part(found) if found.coarse in parts else found for found in layout.files]
+    return layout
+
+
+def _below_part(found: Found) -> Found:
+    inner = found.path.split("/")[1:]
+    return Found(found.path, found.is_test, inner[0] if len(inner) > 1 else "", None)
 
 
 def path_hash(path: str) -> int:
@@ -98,11 +137,22 @@ def some(names: list[str], limit: int = 5) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
+def _check_folder(root: Path, advice: str) -> None:
+    try:
+        reason = None if root.is_dir() else "is not a folder" if root.exists() else "does not exist"
+    except OSError as error:
+        raise _unreadable(root, error) from error
+    if reason is not None:
+        raise DataError(f"{show(str(root))} {reason}; {advice}")
+
+
 def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
     direct: list[Found] = []
     deeper: list[Found] = []
     above = frozenset(_identity(root / folder) for folder in ("", part))
     for coarse, identity in _folders(root, part, layout).items():
+        if identity in above:
+            continue  # a link back to the whole is no class of it
         before = len(direct) + len(deeper)
         for inner in _pictures(root, _join(part, coarse), layout, above | {identity}):
             path = _join(part, coarse, *inner)
@@ -136,11 +186,15 @@ def _pictures(
                 continue
             for inner in _pictures(root, _join(folder, entry.name), layout, inside | {identity}):
                 yield (entry.name, *inner)
-        elif Path(entry.name).suffix.lower() not in EXTENSIONS:
+            continue
+        suffix = Path(entry.name).suffix.lower()
+        if suffix in FOREIGN_EXTENSIONS:
+            reason = f"{suffix} cannot be read; convert it to JPEG"
+            layout.unreadable.append((_join(folder, entry.name), reason))
+        elif suffix not in EXTENSIONS:
             layout.ignored_files += 1
-        elif (
-            not entry.is_file()
-        ):  # a link that leads nowhere, a pipe, a socket: opening it might never return
+        elif not entry.is_file():
+            # a link that leads nowhere, a pipe, a socket: opening it might never return
             layout.unreadable.append((_join(folder, entry.name), "not a regular file"))
         else:
             yield (entry.name,)

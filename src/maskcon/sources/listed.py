@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from maskcon.sources.canvas import checked_side
 from maskcon.sources.contract import Dataset, ImageSet
 from maskcon.sources.layout import some
 from maskcon.sources.pack import Packed, PackJob, Progress, pack, usual_cache
+from maskcon.wording import counted
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ class ListedPlan:
     def picture_count(self) -> int:
         return len(self.listing.train) + len(self.listing.test)
 
+    @property
+    def failures(self) -> dict[str, str]:
+        listed = (*self.listing.train, *self.listing.test)
+        there = set(self.rows)
+        return {picture.path: "no such file" for row, picture in enumerate(listed) if row not in there}
+
     def dataset(self, packed: Packed) -> Dataset:
         listing = self.listing
         listed = (*listing.train, *listing.test)
@@ -80,7 +87,8 @@ class ListedPlan:
             for span in (slice(0, train_count), slice(train_count, None))
         ]
         named = _named(listing, left_out)
-        note = f"{len(named)} images could not be read and were left out: {some(named)}"
+        were = "was" if len(named) == 1 else "were"
+        note = f"{counted(len(named), 'image')} could not be read and {were} left out: {some(named)}"
         return Dataset(
             name=listing.name,
             train=parts[0],
@@ -97,7 +105,7 @@ def plan_listing(listing: Listing, *, image_size: int | None = None, strict: boo
     """Look which of the pictures are there; see `decode_listing`."""
     side = checked_side(image_size)
     listed = (*listing.train, *listing.test)
-    there = _present_paths(listing.folder, listed)
+    there = present_paths(listing.folder, (picture.path for picture in listed))
     rows = tuple(row for row, picture in enumerate(listed) if picture.path in there)
     _checked_train_count(listing, rows, _absent(listing, rows), strict)  # before anything is decoded
     job = PackJob(
@@ -158,14 +166,15 @@ def plain_path(path: str, depth: int) -> bool:
     )
 
 
-def _present_paths(folder: Path, listed: Sequence[Listed]) -> set[str]:
+def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
     """The paths of files that are there: one listing a sub-folder is far cheaper than a look at every file."""
     present: set[str] = set()
-    for parent in sorted({PurePosixPath(picture.path).parent.as_posix() for picture in listed}):
+    for parent in sorted({path.rpartition("/")[0] for path in paths}):
+        before = f"{parent}/" if parent else ""
         try:
             with os.scandir(folder / parent) as entries:
-                present.update(f"{parent}/{entry.name}" for entry in entries if has_file(entry))
-        except OSError:
+                present.update(f"{before}{entry.name}" for entry in entries if has_file(entry))
+        except (OSError, ValueError):  # ValueError: a zero byte in the name
             continue  # an absent folder: its pictures are absent
     return present
 

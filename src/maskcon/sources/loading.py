@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from maskcon.download import Progress as DownloadProgress
 from maskcon.errors import UsageError, unknown
-from maskcon.locations import data_root
+from maskcon.locations import data_root, has_folder, resolved
 from maskcon.sources.contract import Dataset, Variant
 from maskcon.sources.converted import check_converted
 from maskcon.sources.folder import plan_folder
+from maskcon.sources.huggingface_data import PREFIX, Address, plan_hub
 from maskcon.sources.known import SOURCES
 from maskcon.sources.listed import plan_listing
+from maskcon.sources.manifest import is_manifest, plan_manifest
 from maskcon.sources.pack import PicturePlan, Progress, find_pack, make_pack, pack
 from maskcon.sources.source import ArraySource, PictureSource
 
@@ -32,14 +34,14 @@ def load(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """The data set of this name (see `catalogue`), or the folder of pictures at this path.
+    """The data set of this name (see `catalogue`), the folder of pictures or the manifest at this path, or `hf:NAME`.
 
     root: where named data sets live; default $MASKCON_DATA, else the user's cache
     variant: labels as in the paper's text or as in its authors' code, where the two differ
-    image_size: side of the canvas, for folders and data sets of photographs; see `load_folder`
-    download: fetch a named data set that is not here yet
+    image_size: side of the canvas, for own pictures and data sets of photographs; see `load_folder`
+    download: fetch a data set that is not here yet
     strict: a picture that cannot be read is an error, not left out
-    progress: called as progress(done, in all), in files decoded or in bytes downloaded
+    progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded
 
     A name goes before a folder of the same name in the current directory; write "./cifar10" for the folder.
     """
@@ -50,8 +52,29 @@ def load(
     if isinstance(source, ArraySource):
         _refuse_size(source, image_size)
         return source.load(data_root(root), variant=variant, download=download, progress=fetching)
-    plan = _plan(name_or_path, root, variant, image_size, download, strict, fetching)
+    plan = _plan(name_or_path, root, variant, image_size, download, strict, fetching, progress)
     return plan.dataset(pack(plan.job, progress))
+
+
+def picture_plan(
+    name_or_path: str,
+    *,
+    root: Path | None = None,
+    variant: Variant = "paper",
+    image_size: int | None = None,
+    download: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+    looking: Progress | None = None,
+) -> PicturePlan | None:
+    """The pictures that `load` with the same arguments would decode; None for a data set that comes as arrays.
+
+    progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
+    """
+    if isinstance(SOURCES.get(name_or_path), ArraySource):
+        return None
+    fetching = _with_known_total(progress)
+    return _plan(name_or_path, root, variant, image_size, download, strict, fetching, looking)
 
 
 def takes_image_size(name_or_path: str) -> bool:
@@ -88,11 +111,13 @@ def prepare(
     download: bool = False,
     strict: bool = False,
     fetching: DownloadProgress | None = None,
+    looking: Progress | None = None,
     decoding: Progress | None = None,
 ) -> Prepared:
     """Decode pictures once into a memory-mapped file that `load` with the same arguments finds, whatever its size.
 
-    fetching is called in bytes while an archive is downloaded, decoding in files while they are decoded or converted.
+    fetching is called in bytes while an archive is downloaded, looking in files while many headers are read, decoding
+    in files while they are decoded or converted.
     """
     source = SOURCES.get(name_or_path)
     if isinstance(source, ArraySource):
@@ -100,7 +125,7 @@ def prepare(
         if not source.converted:
             return Prepared(None, None, 0, 0, was_there=True)
         return _converted(source, root, download, decoding)
-    plan = _plan(name_or_path, root, "paper", image_size, download, strict, fetching)
+    plan = _plan(name_or_path, root, "paper", image_size, download, strict, fetching, looking)
     found = find_pack(plan.job)
     begun = time.monotonic()
     packed = make_pack(plan.job, decoding) if found is None else found
@@ -148,12 +173,20 @@ def _plan(
     download: bool,
     strict: bool,
     fetching: DownloadProgress | None,
+    looking: Progress | None,
 ) -> PicturePlan:
     source = SOURCES.get(name_or_path)
     if isinstance(source, PictureSource):
         listing = source.listing(data_root(root), variant=variant, download=download, progress=fetching)
         return plan_listing(listing, image_size=image_size, strict=strict)
-    return plan_folder(_existing_folder(name_or_path), image_size=image_size, strict=strict)
+    if name_or_path.startswith(PREFIX):
+        return plan_hub(
+            name_or_path, image_size=image_size, download=download, strict=strict, looking=looking
+        )
+    path = _own_path(name_or_path)
+    if is_manifest(path) and not has_folder(path):
+        return plan_manifest(path, image_size=image_size, strict=strict, looking=looking)
+    return plan_folder(path, image_size=image_size, strict=strict, looking=looking)
 
 
 def _refuse_size(source: ArraySource, image_size: int | None) -> None:
@@ -172,16 +205,61 @@ def _with_known_total(progress: Progress | None) -> DownloadProgress | None:
     return lambda done, total: progress(done, total or done)
 
 
-def _existing_folder(name_or_path: str) -> Path:
-    looks_like_path = os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", "..", "~")
+def is_path(name_or_path: str) -> bool:
+    """Is this meant as a path, whether or not there is anything?
+
+    >>> is_path("./photos"), is_path("photos.csv"), is_path("cifar100"), is_path("hf:user/set")
+    (True, True, False, False)
+    """
+    if name_or_path in SOURCES or name_or_path.startswith(PREFIX):
+        return False
+    if os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", "..", "~"):
+        return True
+    return bool(name_or_path) and (is_manifest(Path(name_or_path)) or _exists(Path(name_or_path)))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long a name, say
+        return False
+
+
+def is_there(source: str) -> bool:
+    """Can it be looked up? True of every name, whether or not its data are on this machine.
+
+    >>> is_there("cifar100"), is_there("hf:user/set"), is_there("./absent"), is_there("arrays")
+    (True, True, False, False)
+    """
+    if source.startswith(PREFIX):
+        address = Address.parse(source)
+        return not address.is_path or address.folder is not None
+    return source in SOURCES or (is_path(source) and _exists(Path(source).expanduser()))
+
+
+def absolute(source: str) -> str:
+    """The source so that it can be found from any directory: paths in full, names as they are.
+
+    >>> absolute("cifar100"), Path(absolute("photos.csv")) == Path.cwd() / "photos.csv"
+    ('cifar100', True)
+    """
+    if source.startswith(PREFIX):
+        address = Address.parse(source)
+        folder = address.folder
+        return source if folder is None else replace(address, name=str(folder.resolve())).text
+    return str(resolved(_own_path(source))) if is_path(source) else source
+
+
+def _own_path(name_or_path: str) -> Path:
     try:
         path = Path(name_or_path).expanduser()
-        if looks_like_path or (name_or_path and path.exists()):
+        if is_path(name_or_path) or (name_or_path and path.exists()):
             return path
     except OSError as error:
         raise UsageError(f"cannot read {name_or_path!r}: {error.strerror or error}") from error
     except RuntimeError as error:
         raise UsageError(f"cannot read {name_or_path!r}: there is no such user") from error
     raise UsageError(
-        f"{unknown('data set', name_or_path, SOURCES)}; the path of a folder of images may be given too"
+        f"{unknown('data set', name_or_path, SOURCES)}; the path of a folder of images, of a manifest (.csv, "
+        f".parquet), or {PREFIX}NAME may be given too"
     )

@@ -7,20 +7,23 @@ it; what a killed process left is removed by the next one that packs. Its name h
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.durable import sync_folder
+from maskcon.durable import reserve, sync_folder
 from maskcon.errors import DataError, UsageError
 from maskcon.locations import cache_root, has_folder
 from maskcon.sources.cache_folder import files_key, place_key
@@ -32,11 +35,25 @@ Progress = Callable[[int, int], None]  # files done, files in all
 Result = TypeVar("Result")
 
 PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
-BLOCK_FILES = 128  # files handed to the threads at a time, and between two calls of `progress`
-MAX_THREADS = 8
-FORMAT_VERSION = 2
+BLOCK_FILES = 32  # files between two calls of `progress`
+BLOCKS_AHEAD = 8  # lined up for the threads, so that none of them waits for the slowest file of a block
+MAX_THREADS = 32  # what a picture takes of Python's lock leaves room for about so many
+FORMAT_VERSION = 3
 SCRATCH = "packing-"
 IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
+
+
+class Contents(Protocol):
+    """Pictures that are no files of their own, by the paths that stand for them."""
+
+    @property
+    def key(self) -> str:
+        """Changes when any of them does."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """An image file's content; `UndecodableError` where there is none. Called from several threads."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,7 @@ class PackJob:
     """Pictures to be decoded: root/path for each path, onto a canvas of side x side.
 
     name tells the packs of one folder apart, such as the two splits of a data set; cache is where packs live, None
-    where nobody knows a place for them, and only those who need one are refused.
+    where nobody knows a place for them, and only those who need one are refused; contents: where paths are no files.
     """
 
     name: str
@@ -53,6 +70,7 @@ class PackJob:
     side: int
     channels: int
     cache: Path | None
+    contents: Contents | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -87,6 +105,11 @@ class PicturePlan(Protocol):
     @property
     def picture_count(self) -> int:
         """Pictures in all, those included that cannot be read."""
+        ...
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Path -> why it is left out, of those that are not even in the job."""
         ...
 
     def dataset(self, packed: Packed) -> Dataset: ...
@@ -143,19 +166,52 @@ def _packs_folder() -> Path:
 def map_files(work: Callable[[int], Result], count: int, progress: Progress | None = None) -> list[Result]:
     """work(0), ..., work(count - 1) in a pool of threads, in order; Pillow decodes outside Python's lock."""
     results: list[Result] = []
-    threads = max(1, min(MAX_THREADS, os.cpu_count() or 1))
-    with picture_bombs_refused(), ThreadPoolExecutor(threads) as pool:
-        for start in range(0, count, BLOCK_FILES):
-            results.extend(pool.map(work, range(start, min(start + BLOCK_FILES, count))))
-            if progress is not None:
-                progress(len(results), count)
+    blocks: deque[Iterator[Result]] = deque()  # handed to the threads, the oldest first
+
+    def take_oldest() -> None:
+        results.extend(blocks.popleft())
+        if progress is not None:
+            progress(len(results), count)
+
+    pool = ThreadPoolExecutor(min(MAX_THREADS, usable_cores()))
+    try:
+        with picture_bombs_refused():
+            for start in range(0, count, BLOCK_FILES):
+                blocks.append(pool.map(work, range(start, min(start + BLOCK_FILES, count))))
+                if len(blocks) == BLOCKS_AHEAD:
+                    take_oldest()
+            while blocks:
+                take_oldest()
+    finally:
+        pool.shutdown(cancel_futures=True)  # whoever stops does not wait for what has only been lined up
     return results
+
+
+def usable_cores() -> int:
+    """Those that this process may run on: a container or a batch system often gives fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:
+    """What `decode` takes for this picture."""
+    return root / path if contents is None else BytesIO(contents.read(path))
+
+
+def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents | None) -> str:
+    """Changes when a picture is added, removed or changed."""
+    if contents is None:
+        return files_key(root, paths, salt)
+    listed = "".join(f"{path}\0" for path in paths)
+    return hashlib.sha256(f"{salt}{contents.key};{listed}".encode()).hexdigest()[:20]
 
 
 def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
     def work(row: int) -> tuple[int, int] | str:
         try:
-            pixels = decode(job.root / job.paths[row], job.side, job.channels)
+            file = opened(job.root, job.paths[row], job.contents)
+            pixels = decode(file, job.side, job.channels)
         except UndecodableError as error:
             return str(error)
         _, height, width = pixels.shape
@@ -179,7 +235,7 @@ def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) ->
 
 def _pack_folder(cache: Path, job: PackJob) -> Path:
     """Packs of one folder, name and side share the first part, up to the last hyphen."""
-    key = files_key(job.root, job.paths, f"{FORMAT_VERSION};{job.channels};")
+    key = contents_key(job.root, job.paths, f"{FORMAT_VERSION};{job.channels};", job.contents)
     return cache / f"{job.name}-{job.side}px-{place_key(job.root)}-{key}"
 
 
@@ -243,6 +299,5 @@ def _check_space(cache: Path, job: PackJob) -> None:
 
 def _reserve(path: Path) -> None:
     """Claim the disk space now: running out of it later, inside a memory map, would kill the process."""
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    with path.open("r+b") as file:
+        reserve(file, path.stat().st_size)

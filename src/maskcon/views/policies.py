@@ -171,6 +171,12 @@ _PHOTO_COLOURS = (
     Greyscale(0.2),
     GaussianBlur((0.1, 2.0), 0.5),
 )
+_GREY_WEAK = (Affine(rotation=15, area=(0.75, 1.38), shift=0.06),)  # scale .85 to 1.15
+_GREY_STRONG = (
+    Affine(rotation=30, area=(0.5, 1.2), shift=0.08),
+    ToneJitter(brightness=0.3, contrast=(0.5, 1.5), gamma=(0.6, 1.6)),
+    RandomErasing(probability=0.25),
+)
 
 POLICIES: dict[str, ViewPolicy] = {
     view.name: view
@@ -184,25 +190,14 @@ POLICIES: dict[str, ViewPolicy] = {
         ViewPolicy("cars-strong", _CROP, mirror=0.5, operations=_PRODUCT + _PHOTO_COLOURS),
         ViewPolicy("photos-weak", _CROP, mirror=0.5),
         ViewPolicy("photos-strong", _CROP, mirror=0.5, operations=_PHOTO_COLOURS),
-        ViewPolicy(
-            "embedded-weak",
-            WholeImage(),
-            mirror=0.5,
-            operations=(Affine(rotation=15, area=(0.75, 1.38), shift=0.06),),  # scale .85 to 1.15
-        ),
-        ViewPolicy(
-            "embedded-strong",
-            WholeImage(),
-            mirror=0.5,
-            operations=(
-                Affine(rotation=30, area=(0.5, 1.2), shift=0.08),
-                ToneJitter(brightness=0.3, contrast=(0.5, 1.5), gamma=(0.6, 1.6)),
-                RandomErasing(probability=0.25),
-            ),
-        ),
+        ViewPolicy("embedded-weak", WholeImage(), mirror=0.5, operations=_GREY_WEAK),
+        ViewPolicy("embedded-strong", WholeImage(), mirror=0.5, operations=_GREY_STRONG),
+        # for digits and letters, which a mirror turns into other signs
+        ViewPolicy("signs-weak", WholeImage(), operations=_GREY_WEAK),
+        ViewPolicy("signs-strong", WholeImage(), operations=_GREY_STRONG),
     )
 }
-FAMILIES = ("cifar", "products", "cars", "photos", "embedded")
+FAMILIES = ("cifar", "products", "cars", "photos", "embedded", "signs")
 
 
 def policy_names() -> list[str]:

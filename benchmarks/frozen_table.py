@@ -1,0 +1,106 @@
+"""All methods on a frozen backbone, beside the backbone alone: CIFARtoy, settings by validation, three seeds.
+
+    python benchmarks/frozen_table.py good all --images PATH     # PATH/{train,test}/<class>/*.jpg: CIFAR-10
+    python benchmarks/frozen_table.py bad all --images PATH      # the weights: once with --download
+
+500 training and 250 test pictures a class. Settings are chosen on 1,000 further pictures a class of the training part:
+the differences are small, and 800 pictures could not tell them from chance. Test labels are read only by the final
+scores. Pictures are embedded once for the search and once for the final runs, by both cores; a run after that takes
+seconds.
+Everything lands under --out as in `method_table.py`, which does the work, and `speed.json`: views embedded a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maskcon.comparison import Job, run_jobs
+from maskcon.errors import unknown
+from maskcon.run_folder import make_writable, read_result
+from method_table import Study, Trials, answer, grid, lay_out, search, train, train_arguments, write_json
+
+RATES = [0.02, 0.05, 0.1]
+DECAYS = [5e-4, 5e-3]
+# Six settings a row: none is searched harder than another.
+TRIALS: Trials = {
+    "selfcon": grid(learning_rate=RATES, weight_decay=DECAYS),
+    "nnclr": grid(learning_rate=RATES, weight_decay=DECAYS),
+    "ascl": grid(tau=[0.05, 0.02], learning_rate=RATES),
+    "supce": grid(learning_rate=RATES, weight_decay=DECAYS),
+    "supcon": grid(learning_rate=RATES, weight_decay=DECAYS),
+    "grafit": grid(w=[0.2, 0.5, 0.8], learning_rate=RATES[:2]),
+    "coins": grid(w=[0.2, 0.5, 0.8], learning_rate=RATES[:2]),
+    "maskcon": grid(w=[0.8, 1.0], tau=[0.05], learning_rate=RATES),
+    "maskcon+ce": grid(w=[0.8, 1.0], tau=[0.05], learning_rate=RATES),
+    "supfine": grid(learning_rate=RATES, weight_decay=DECAYS),
+}
+PER_CLASS = {"train": 500, "test": 250}
+HELD_OUT = 1000
+EPOCHS, EVAL_EVERY = 30, 5
+FIXED = {"freeze": "yes", "image_size": 96}
+SPEED = re.compile(r"embedded (\d+) images, (\d+) views? each, in .*\(([\d,]+) views/s\)")
+
+
+def embed(source: str, out: Path, settings: Mapping[str, Any], download: bool) -> list[dict[str, int]]:
+    """Fill the cache by one short run that has all cores to itself; what it says about its speed."""
+    arguments = train_arguments(source, "supce", 0, {**settings, "epochs": 1, "eval_every_epochs": 0})
+    job = Job("embedding", out, [*arguments, *(["--download"] if download else [])])
+    run_jobs([job], at_once=1, threads=None, watch=lambda jobs: None)  # noqa: ARG005
+    told = SPEED.findall(job.log_path.read_text(encoding="utf-8"))
+    return [
+        {"images": int(images), "views": int(views), "views_per_second": int(speed.replace(",", ""))}
+        for images, views, speed in told
+    ]
+
+
+def carry_out(options: argparse.Namespace) -> None:
+    """The stages asked for."""
+    methods: Sequence[str] = list(TRIALS) if options.methods == "all" else options.methods.split(",")
+    for method in methods:
+        if method not in TRIALS:
+            raise unknown("method", method, TRIALS)
+    out: Path = options.out or Path("runs") / f"frozen-{options.split}-table"
+    make_writable(out)
+    source = str(lay_out(options.images, options.split, out / "pictures", PER_CLASS))
+    study = Study(options.split, TRIALS, EPOCHS, EPOCHS, EVAL_EVERY, fixed=FIXED, search_on="test")
+    speeds: dict[str, list[dict[str, int]]] = {}
+    if options.stage in ("search", "all"):
+        chosen_on = str(
+            lay_out(options.images, options.split, out / "pictures-search", PER_CLASS, held_out=HELD_OUT)
+        )
+        speeds["search"] = embed(chosen_on, out / "embedding-search", FIXED, options.download)
+        search(study, chosen_on, methods, out, options.jobs)
+    if options.stage in ("train", "all"):
+        speeds["train"] = embed(source, out / "embedding-train", FIXED, options.download)
+        train(f"frozen, CIFARtoy {options.split}", study, source, methods, out, options.seeds, options.jobs)
+        alone = read_result(out / f"{methods[0]}-seed0")["frozen_backbone"]
+        print("backbone alone: " + "  ".join(f"R@{k} {100 * share:.2f}" for k, share in alone.items()))
+        write_json(out / "backbone.json", alone)
+    if any(speeds.values()):  # nothing was embedded when the cache was there
+        write_json(out / "speed.json", speeds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("split", choices=["good", "bad"])
+    parser.add_argument("stage", choices=["search", "train", "all"])
+    parser.add_argument(
+        "--images", type=Path, required=True, help="CIFAR-10 as train/ and test/, a folder a class"
+    )
+    parser.add_argument("--out", type=Path, help="by default runs/frozen-SPLIT-table")
+    parser.add_argument("--methods", default="all", help="comma-separated; all by default")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--download", action="store_true", help="fetch the weights if they are not here")
+    answer(parser, carry_out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Speed of packing a folder of pictures, over that of the decoder alone, in one run on one machine.
+
+python benchmarks/packing.py [FOLDER] [--pictures 2000] [--size 640x480] [--view 224] [--repeats 3] [--json FILE]
+
+Without a folder, JPEGs of that size are made in a temporary one.
+decoder           images a second of Pillow alone: opened, decoded at a reduced size and shrunk, one process a core
+packing           images a second of `maskcon pack`'s work: found, headers read, decoded, written, synced, read back
+ratio             packing over decoder by wall clock, the median of turns that follow each other; the goal is 0.8
+cpu_ratio         the same by processor time, which other work on the machine does not change
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from maskcon.sources.canvas import canvas_for
+from maskcon.sources.decode import DRAFT_MARGIN, fitted
+from maskcon.sources.folder import plan_folder
+from maskcon.sources.pack import make_pack, usable_cores
+
+CHUNK = 32
+
+
+@dataclass(frozen=True)
+class Spent:
+    wall: float
+    cpu: float
+
+
+def decode_alone(path: str, side: int) -> int:
+    """What any reader has to do, and nothing of ours: the size of the result."""
+    with Image.open(path) as image:
+        wanted = fitted(image.size, side)
+        if image.format == "JPEG":
+            image.draft("RGB", (wanted[0] * DRAFT_MARGIN, wanted[1] * DRAFT_MARGIN))
+        small = image.convert("RGB").resize(wanted, Image.Resampling.LANCZOS, reducing_gap=3.0)
+    return np.asarray(small).size
+
+
+def spent_on(work: Callable[[], object]) -> Spent:
+    """Wall and processor seconds, of child processes too once they have ended."""
+    before, begun = os.times(), time.perf_counter()
+    work()
+    wall, after = time.perf_counter() - begun, os.times()
+    return Spent(wall, sum(after[:4]) - sum(before[:4]))
+
+
+def decoder(paths: list[str], side: int) -> Spent:
+    def work() -> None:
+        with ProcessPoolExecutor(usable_cores()) as pool:
+            for _ in pool.map(decode_alone, paths, repeat(side), chunksize=CHUNK):
+                pass
+
+    return spent_on(work)
+
+
+def packing(folder: Path, side: int) -> Spent:
+    with tempfile.TemporaryDirectory(prefix="maskcon-packing-") as cache:
+
+        def work() -> None:
+            make_pack(plan_folder(folder, image_size=side, cache=Path(cache)).job)
+
+        return spent_on(work)
+
+
+def make_photos(folder: Path, count: int, size: tuple[int, int]) -> None:
+    """JPEGs with the detail of photographs: blobs with grain."""
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        blobs = Image.fromarray(generator.integers(0, 256, (12, 16, 3), dtype=np.uint8))
+        pixels = np.asarray(blobs.resize(size, Image.Resampling.BICUBIC), dtype=np.int16)
+        grain = generator.integers(-12, 13, (size[1], size[0], 1), dtype=np.int16)
+        target = folder / ("one", "two")[number % 2] / f"{number}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.clip(pixels + grain, 0, 255).astype(np.uint8)).save(target, quality=88)
+
+
+def measure(folder: Path, view: int, repeats: int) -> dict[str, object]:
+    side = canvas_for(view)
+    paths = [str(folder / path) for path in plan_folder(folder, image_size=side).job.paths]
+    turns = [(decoder(paths, side), packing(folder, side)) for _ in range(repeats)]
+    return {
+        "pictures": len(paths),
+        "canvas": side,
+        "cores": usable_cores(),
+        "decoder_images_per_second": len(paths) / min(alone.wall for alone, _ in turns),
+        "packing_images_per_second": len(paths) / min(packed.wall for _, packed in turns),
+        "ratio": statistics.median(alone.wall / packed.wall for alone, packed in turns),
+        "cpu_ratio": statistics.median(alone.cpu / packed.cpu for alone, packed in turns),
+        "platform": platform.platform(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", help="pictures in sub-folders")
+    parser.add_argument("--pictures", type=int, default=2000)
+    parser.add_argument("--size", default="640x480")
+    parser.add_argument("--view", type=int, default=224, help="side of a view, as --set image_size")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="maskcon-photos-") as made:
+        folder = options.folder or Path(made)
+        if options.folder is None:
+            width, _, height = options.size.partition("x")
+            make_photos(folder, options.pictures, (int(width), int(height)))
+        figures = measure(folder, options.view, options.repeats)
+    for name, value in figures.items():
+        print(f"{name:28s} {f'{value:,.3g}' if isinstance(value, float) else value}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

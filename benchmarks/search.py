@@ -1,0 +1,106 @@
+"""Time of a search among stored embeddings, and what the graph for large indexes finds of the exact answer.
+
+python benchmarks/search.py [--pictures 100000] [--dimension 512] [--hnsw] [--json FILE]
+
+open_seconds      check every byte of an index on disk and map its vectors
+query_ms          one exact query of 10 neighbours after that: median and slowest of 20 by the clock, and the
+                  median time of the processor, all threads together, which other programs hardly change
+hnsw_*            building the graph, one query by it, and its recall@10 on queries it was not measured on
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.search import Entry, FolderStore, Header, nearest_exact, unit_rows
+
+CLUSTERS, SPREAD, QUERIES = 200, 1.0, 20
+
+
+def clustered(count: int, dimension: int, seed: int) -> NDArray[np.float32]:
+    """Unit vectors around some centres, as embeddings of kinds are."""
+    chance = np.random.default_rng(seed)
+    centres = np.random.default_rng(0).standard_normal((CLUSTERS, dimension))
+    blocks = []
+    for start in range(0, count, 1 << 14):
+        size = min(1 << 14, count - start)
+        noise = SPREAD * chance.standard_normal((size, dimension))
+        blocks.append(unit_rows(centres[chance.integers(0, CLUSTERS, size)] + noise))
+    return np.concatenate(blocks)
+
+
+def filled(folder: Path, vectors: NDArray[np.float32]) -> None:
+    digests = [f"{row:064x}" for row in range(len(vectors))]
+    store = FolderStore(folder, Header("0" * 64, "benchmark"))
+    store.stage(digests, vectors)
+    store.commit([Entry(f"{row:09d}.jpg", 1, 1, digest) for row, digest in enumerate(digests)])
+    store.tidy()
+
+
+def query_times(store: FolderStore, queries: NDArray[np.float32]) -> dict[str, float]:
+    clock, processor = [], []
+    for query in queries:
+        begun, used = time.perf_counter(), time.process_time()
+        store.search(query[None], 10)
+        clock.append(1000 * (time.perf_counter() - begun))
+        processor.append(1000 * (time.process_time() - used))
+    return {
+        "median": round(statistics.median(clock), 2),
+        "slowest": round(max(clock), 2),
+        "median_of_processor": round(statistics.median(processor), 2),
+    }
+
+
+def measure(count: int, dimension: int, *, hnsw: bool) -> dict[str, Any]:
+    vectors, queries = clustered(count, dimension, 1), clustered(QUERIES, dimension, 2)
+    with tempfile.TemporaryDirectory() as name:
+        filled(Path(name), vectors)
+        begun = time.perf_counter()
+        store = FolderStore(Path(name))
+        store.index()
+        result: dict[str, Any] = {
+            "pictures": count,
+            "dimension": dimension,
+            "machine": platform.processor() or platform.machine(),
+            "open_seconds": round(time.perf_counter() - begun, 3),
+            "query_ms": query_times(store, queries),
+        }
+        if hnsw:
+            begun = time.perf_counter()
+            result["hnsw_told"] = store.make_graph()
+            result["hnsw_build_seconds"] = round(time.perf_counter() - begun, 1)
+            store.use_graph()
+            result["hnsw_query_ms"] = query_times(store, queries)
+            others = clustered(500, dimension, 3)
+            found, truth = store.search(others, 10).scores, nearest_exact(vectors, others, 10)[1]
+            result["hnsw_recall_at_10"] = round(float((found >= truth[:, -1:] - 1e-9).mean()), 4)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pictures", type=int, default=100_000)
+    parser.add_argument("--dimension", type=int, default=512)
+    parser.add_argument("--hnsw", action="store_true", help="also build the graph (minutes)")
+    parser.add_argument("--json", type=Path, help="write the result to this file")
+    chosen = parser.parse_args()
+    result = json.dumps(measure(chosen.pictures, chosen.dimension, hnsw=chosen.hnsw), indent=2)
+    print(result)
+    if chosen.json is not None:
+        chosen.json.write_text(result + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""`maskcon search`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maskcon.cli import options
+from maskcon.cli.stores import STORE_HELP, default_folder, default_name, encoder_digest
+
+if TYPE_CHECKING:
+    from maskcon.run import Run
+    from maskcon.search import FolderStore, Header, Neighbours, Store
+
+
+def search(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    queries: Annotated[list[Path], typer.Argument(metavar="QUERY", help="Pictures to look for.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many of the nearest to give.")] = 10,
+    index: Annotated[
+        str | None, typer.Option(help="Folder of the index, or its name in the store, if not the usual one.")
+    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="postgresql://...", help=STORE_HELP)] = None,
+    grid: Annotated[
+        Path | None, typer.Option(help="Also draw the pictures found: a file to write, .png or .jpg.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    approximate: Annotated[
+        bool | None,
+        typer.Option(
+            "--approximate/--exact",
+            help="Use the HNSW graph, or do not; by default from 200,000 pictures, if there is one.",
+        ),
+    ] = None,
+    data_root: options.DataRoot = None,
+    device: options.Device = "auto",
+) -> None:
+    """Find the pictures of an index that look most like given ones, by cosine; paths and scores, best first.
+
+    Example: `maskcon search runs/photos-maskcon-seed0 query.jpg -k 10 --grid found.png`
+    """
+    from maskcon.errors import UsageError
+    from maskcon.run import Run
+    from maskcon.search import FolderStore, unit_rows
+    from maskcon.search.contract import check_owner
+    from maskcon.search.postgres import PostgresStore
+
+    finished = Run.open(run)
+    with ExitStack() as stack:
+        place: Store
+        if store is not None:
+            if approximate:
+                raise UsageError("--approximate is for an index in a folder; searches in the store are exact")
+            name = index or default_name(finished)
+            place, where = stack.enter_context(PostgresStore(store, name)), f"the store, named {name!r}"
+        else:
+            folder = FolderStore(Path(index) if index is not None else default_folder(finished))
+            place, where = folder, str(folder.folder)
+        header = check_owner(place.header(), encoder_digest(finished), where)
+        if store is None:
+            _choose(folder, approximate)
+        found = place.search(unit_rows(finished.encode(queries, device=device).numpy()), k)
+    _print(queries, found, header, as_json)
+    if grid is not None:
+        _draw(grid, finished, queries, found, header, data_root)
+
+
+def _choose(folder: FolderStore, approximate: bool | None) -> None:
+    """Exact or by the graph. Unasked, a graph that cannot be used is told and does without."""
+    from maskcon.errors import MaskconError
+    from maskcon.search.approximate import LARGE
+
+    if approximate or (approximate is None and folder.has_graph() and len(folder.entries()) >= LARGE):
+        try:
+            folder.use_graph()
+        except MaskconError as error:
+            if approximate:
+                raise
+            typer.echo(f"note: exact search: {error}", err=True)
+
+
+def _print(queries: list[Path], found: Neighbours, header: Header, as_json: bool) -> None:
+    from maskcon.sources.layout import show
+
+    if as_json:
+        answers = [
+            {
+                "query": str(query),
+                "results": [
+                    {"path": header.full_path(entry), "score": round(float(score), 6)}
+                    for entry, score in zip(entries, scores, strict=True)
+                ],
+            }
+            for query, entries, scores in zip(queries, found.entries, found.scores, strict=True)
+        ]
+        typer.echo(json.dumps({"search": found.how, "queries": answers}))
+        return
+    for query, entries, scores in zip(queries, found.entries, found.scores, strict=True):
+        if len(queries) > 1:
+            typer.echo(f"{show(str(query))}:")
+        for entry, score in zip(entries, scores, strict=True):
+            typer.echo(f"{score:.4f}  {show(header.full_path(entry))}")
+        if not entries:
+            typer.echo("the index is empty")
+    if found.how != "exact":
+        typer.echo(f"({found.how})", err=True)
+
+
+def _draw(
+    grid: Path, run: Run, queries: list[Path], found: Neighbours, header: Header, data_root: str | None
+) -> None:
+    """The pictures of a folder are read again, those of arrays taken from the data set."""
+    from maskcon.search.grid import DECODE_SIDE, picture_reader, write_grid
+    from maskcon.sources.canvas import canvas_for
+    from maskcon.sources.decode import decode, picture_bombs_refused
+    from maskcon.wording import counted
+
+    picture_of = picture_reader(
+        header,
+        canvas=canvas_for(run.config.image_size or DECODE_SIDE),  # as they were indexed
+        root=None if data_root is None else Path(data_root),
+    )
+    with picture_bombs_refused():
+        asked = [decode(query, DECODE_SIDE, 3) for query in queries]
+        gone = write_grid(grid, asked, found, picture_of)
+    if gone:
+        are = "is" if gone == 1 else "are"
+        typer.echo(
+            f"note: {counted(gone, 'picture')} of those found {are} no longer there or cannot be read",
+            err=True,
+        )
+    typer.echo(f"grid: {grid}", err=True)

@@ -1,0 +1,159 @@
+"""How fast this machine trains on these very pictures: a few steps of the run to come, timed and thrown away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import cycle, islice
+from statistics import fmean
+
+import numpy as np
+import torch
+
+from maskcon import frozen
+from maskcon.config import Machine, RunConfig
+from maskcon.encoder import FeatureHead
+from maskcon.engine.batches import epoch_batches
+from maskcon.engine.distributed import start
+from maskcon.engine.learner import Learner, build_learner
+from maskcon.engine.step import Place, TrainingData, encode_keys, train_step
+from maskcon.frozen import FrozenFeatures
+from maskcon.methods import method_named
+from maskcon.model_file import EncoderFacts
+from maskcon.observer import Announcer, Observer
+from maskcon.reproduce.timing import Pace
+from maskcon.settling import encoder_facts, training_data_of, training_labels
+from maskcon.sources import Dataset, ImageSet
+
+WARM_STEPS = 2  # left out: caches fill, memory is taken
+MOST_STEPS = 12
+MOST_SECONDS = 4.0  # of steps, and of keys; a slow machine does fewer
+KEY_BATCHES = 3
+SCORED_IMAGES = 128
+END_SECONDS = 1.0  # checkpoints, files, exit; the raw-pixel floor costs about a scoring
+
+
+def measure_pace(
+    config: RunConfig,
+    data: Dataset,
+    machine: Machine,
+    announce: Announcer,
+    extracting: Callable[[int, int, float], None],
+) -> Pace:
+    """Seconds of the parts of this run, by doing a little of each; nothing of it is kept.
+
+    A frozen run is embedded first, which is kept (see `maskcon.frozen`): what is left to measure is its head.
+    extracting: told of the progress of that; may raise.
+    """
+    method = method_named(config.method)
+    processes = start(device=machine.device, devices=1, precision=config.precision, threads=machine.threads)
+    begun = time.perf_counter()
+    facts = encoder_facts(config, data.train)
+    labels, names = training_labels(method, data)
+    backbone = cached = None
+    embedding = 0.0
+    if config.freeze:
+        backbone, _ = frozen.frozen_backbone(config, in_channels=facts.in_channels, download=machine.download)
+        kept = frozen.axes_kept(config.head_features, backbone.features, len(data.train))
+        facts = replace(facts, head_features=kept)
+        before = time.perf_counter()
+        cached = frozen.prepare(
+            config,
+            backbone,
+            data,
+            facts,
+            processes,
+            progress=extracting,
+            message=announce.on_message,
+        )
+        embedding = time.perf_counter() - before
+    learner = build_learner(
+        config,
+        method,
+        processes,
+        in_channels=facts.in_channels,
+        classes=len(names),
+        download=machine.download,
+        backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
+    )
+    training_data = training_data_of(config, data, labels, facts, processes, cached)
+    ready = time.perf_counter() - begun - embedding  # the run does all this once more
+    announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
+    try:
+        key = _key_seconds(learner, training_data, config)
+        step = _step_seconds(learner, training_data, config)
+    finally:
+        training_data.feed.close()
+    scoring = _scoring_seconds(learner, data.test, facts, machine, cached)
+    return Pace(
+        start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=END_SECONDS + scoring
+    )
+
+
+def _batches(data: TrainingData, config: RunConfig, count: int) -> list[torch.Tensor]:
+    batches = epoch_batches(
+        len(data), config.batch_size, seed=config.seed, epoch=0, drop_last=config.drop_last, processes=1
+    )
+    return list(islice(cycle(batches), count))
+
+
+def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
+    """To encode the key of an image. Fills the bank, with the same keys again and again."""
+    bank = learner.bank
+    if bank is None:
+        return 0.0
+    place = Place(epoch=0, step=0, w=0.0, learning_rate=0.0)
+    spent: list[float] = []
+    begun = time.perf_counter()
+    for rows in _batches(data, config, KEY_BATCHES):
+        before = time.perf_counter()
+        keys = encode_keys(learner, data, config, place, rows)
+        on_device = rows.to(keys.device)
+        keys.sum().item()  # waits for a GPU
+        spent.append((time.perf_counter() - before) / len(rows))
+        if time.perf_counter() - begun > MOST_SECONDS:
+            break
+    while len(bank) < bank.size:
+        bank.enqueue(keys, data.labels[on_device], data.index[on_device])
+    return _typical(spent, 1)
+
+
+def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
+    """To train on an image."""
+    place = Place(epoch=0, step=0, w=config.w, learning_rate=0.0)
+    spent: list[float] = []
+    begun = time.perf_counter()
+    for rows in _batches(data, config, WARM_STEPS + MOST_STEPS):
+        before = time.perf_counter()
+        train_step(learner, data, config, place, rows).loss.item()
+        spent.append((time.perf_counter() - before) / len(rows))
+        if len(spent) > 1 and time.perf_counter() - begun > MOST_SECONDS:
+            break
+    return _typical(spent, WARM_STEPS)
+
+
+def _typical(spent: list[float], warm: int) -> float:
+    """The mean without the first few, which warm up; the last alone where there are no others.
+
+    >>> _typical([9.0, 5.0, 1.0, 3.0], 2), _typical([9.0, 5.0], 2)
+    (2.0, 5.0)
+    """
+    return fmean(spent[warm:] or spent[-1:])
+
+
+def _scoring_seconds(
+    learner: Learner, test: ImageSet, facts: EncoderFacts, machine: Machine, cached: FrozenFeatures | None
+) -> float:
+    """One scoring of the test images; of many images that are to be embedded, by a part of them."""
+    part = test
+    if cached is None and len(test) > SCORED_IMAGES:
+        part = test.subset(np.linspace(0, len(test) - 1, SCORED_IMAGES).astype(np.int64))
+    silent = machine.model_copy(update={"tensorboard": False})
+    observer = Observer(learner, part, facts, Announcer(), None, silent, None, cached)
+    begun = time.perf_counter()
+    observer.evaluate(lambda: False)
+    spent = time.perf_counter() - begun
+    observer.close()
+    return spent * len(test) / max(1, len(part))

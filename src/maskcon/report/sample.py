@@ -1,0 +1,173 @@
+"""Some test images and what encoders make of them: maps, neighbours, numbers, for a report to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.errors import UsageError
+from maskcon.report.embedding_tables import Labels, classes_table, measures_table
+from maskcon.report.figures import embedding_map
+from maskcon.report.formats import Table
+from maskcon.report.gallery import Images
+from maskcon.report.maps import map_2d
+from maskcon.report.neighbourhood import Neighbourhood, against_their_label, neighbourhood, random_pairs
+from maskcon.report.page import PageFigure, PageMap, PageRetrieval
+from maskcon.report.similarity import similarity_figure
+
+SUSPECTS = 8  # images shown whose neighbours carry another label
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some test images and what encoders make of them, to look at.
+
+    embeddings carry one entry an encoder, under the label that the page shows; ids are what an image is called,
+    mostly its path; note is said beside everything that comes from these images.
+    """
+
+    images: Images  # N
+    coarse: NDArray[Any]  # [N]
+    coarse_names: Sequence[str]
+    embeddings: Mapping[str, NDArray[Any]]  # each [N, D]
+    queries: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # [Q] rows of images
+    fine: NDArray[Any] | None = None  # [N]
+    fine_names: Sequence[str] | None = None
+    ids: Sequence[str] = ()
+    note: str = ""
+
+    @property
+    def finest(self) -> tuple[str, NDArray[Any], Sequence[str]]:
+        """The finest labels known: what they are called, the labels [N], and their names."""
+        if self.fine is None or self.fine_names is None:
+            return "coarse class", np.asarray(self.coarse), self.coarse_names
+        return "fine class", np.asarray(self.fine), self.fine_names
+
+
+def near_of(sample: Sample) -> dict[str, Neighbourhood]:
+    for label, embeddings in sample.embeddings.items():
+        if len(embeddings) != len(sample.images):
+            raise UsageError(
+                f"{label!r} has {len(embeddings)} embeddings for {len(sample.images)} images of the sample"
+            )
+    return {label: neighbourhood(embeddings) for label, embeddings in sample.embeddings.items()}
+
+
+def maps_of(
+    sample: Sample, near: Mapping[str, Neighbourhood], method: str, seed: int
+) -> tuple[PageMap | None, dict[str, PageFigure]]:
+    """The map of the page, and the same as figures by file name."""
+    if not near:
+        return None, {}
+    layouts = {label: map_2d(embeddings, seed, method) for label, embeddings in sample.embeddings.items()}
+    labels: dict[str, tuple[NDArray[Any], Sequence[str]]] = {
+        "Coarse label": (sample.coarse, sample.coarse_names)
+    }
+    if sample.fine is not None and sample.fine_names is not None:
+        labels = {"Fine label": (sample.fine, sample.fine_names), **labels}
+    kinds, names = next(iter(labels.values()))
+    figures = {
+        f"map_{file_part(label, number)}": PageFigure(
+            embedding_map(
+                points, kinds, names, coarse=sample.coarse, coarse_names=sample.coarse_names, title=label
+            ),
+            f"Map of the embeddings of {label}.",
+        )
+        for number, (label, points) in enumerate(layouts.items())
+    }
+    return PageMap(layouts, sample.images, labels, sample.ids, near), figures
+
+
+def statistics_of(
+    sample: Sample, near: Mapping[str, Neighbourhood]
+) -> tuple[dict[str, Table], dict[str, PageFigure]]:
+    """Tables and figures by file name."""
+    if not near or len(sample.images) < 2:
+        return {}, {}
+    labels = Labels(np.asarray(sample.coarse), sample.coarse_names, sample.fine)
+    pairs = {label: random_pairs(given, labels.coarse) for label, given in sample.embeddings.items()}
+    tables = {"neighbours": measures_table(near, {label: c for label, (c, _) in pairs.items()}, labels)}
+    figures = {}
+    for number, (label, found) in enumerate(near.items()):
+        part = file_part(label, number)
+        tables[f"classes_{part}"] = classes_table(label, found, labels)
+        figures[f"similarity_{part}"] = PageFigure(
+            similarity_figure(found.cosines[:, 0], *pairs[label], title=label),
+            f"Distribution of cosines for {label}: of nearest neighbours, and of random pairs of images.",
+            f"{label}: how alike an image and its nearest neighbour are, and how alike any two images.",
+        )
+    return tables, figures
+
+
+def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[PageRetrieval]:
+    """For each encoder the same queries; for a single one also the images that stand against their label."""
+    kind, labels, names = sample.finest
+    others = len(sample.images) - 1
+    if not others or not len(sample.queries):
+        return []
+    signs = (
+        "Tick: the same fine class; cross: another."
+        if sample.fine is not None
+        else ("A cross and a dashed frame mark another coarse class.")
+    )
+    found = []
+    for label, around in near.items():
+        queries = np.asarray(sample.queries, dtype=np.int64)
+        grid = _grid(sample, around, queries, labels, names, both_ways=sample.fine is not None)
+        same = labels[grid.neighbours] == labels[grid.queries][:, None]
+        note = (
+            f"{len(grid.queries)} queries at the left, each with its {grid.neighbours.shape[1]} nearest of the other "
+            f"{others:,} images and the cosine to them. {int(same.sum())} of {same.size} are of the query's {kind}. "
+        )
+        found.append(replace(grid, title=label, note=note + signs))
+    if len(near) == 1:
+        (around,) = near.values()
+        coarse = np.asarray(sample.coarse)
+        rows = against_their_label(around, coarse, SUSPECTS)
+        if len(rows):
+            grid = _grid(sample, around, rows, coarse, sample.coarse_names, both_ways=False)
+            note = (
+                "Most of the nearest images carry one other coarse label. Perhaps the label is wrong, perhaps the two "
+                "look alike: worth a look. A cross marks another coarse class."
+            )
+            found.append(replace(grid, title="Against their coarse label", note=note))
+    return found
+
+
+def _grid(
+    sample: Sample,
+    around: Neighbourhood,
+    queries: NDArray[np.int64],
+    labels: NDArray[Any],
+    names: Sequence[str],
+    *,
+    both_ways: bool,
+) -> PageRetrieval:
+    """Rows of neighbours, marked where their label differs from the query's; both_ways: also where it is the same."""
+    neighbours = around.positions[queries]
+    same = labels[neighbours] == labels[queries][:, None]
+    return PageRetrieval(
+        title="",
+        note="",
+        images=sample.images,
+        queries=queries,
+        neighbours=neighbours,
+        cosines=around.cosines[queries],
+        names=_by_name(labels, names),
+        ids=list(sample.ids) or [f"image {row}" for row in range(len(sample.images))],
+        marks=np.where(same, 1 if both_ways else 0, -1),
+    )
+
+
+def _by_name(labels: NDArray[Any], names: Sequence[str]) -> list[str]:
+    return [str(names[label]) for label in np.asarray(labels).tolist()]
+
+
+def file_part(label: str, number: int) -> str:
+    """A label as a part of a file name: letters and digits only, told apart by its number."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label.lower())
+    return f"{number}_{plain[:40]}".rstrip("_")

@@ -1,0 +1,151 @@
+"""What a run is to do, settled before it starts: its data, the settings left open, and what its steps will read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskcon import frozen, sources, views
+from maskcon.choices import FEWEST_TEST, FEWEST_TRAIN
+from maskcon.config import Machine, RunConfig
+from maskcon.encoder.backbones import LARGEST_SMALL_IMAGE, has_own_shape
+from maskcon.engine.distributed import Processes
+from maskcon.engine.feed import Feed
+from maskcon.engine.step import TrainingData
+from maskcon.errors import DataError, UsageError
+from maskcon.frozen import FrozenFeatures
+from maskcon.methods import Method, method_named
+from maskcon.model_file import EncoderFacts
+from maskcon.observer import Announcer
+from maskcon.sources import Dataset, ImageSet
+from maskcon.sources.canvas import canvas_for
+from maskcon.sources.statistics import channel_statistics
+from maskcon.wording import counted
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def load_dataset(
+    source: str | Path | Dataset, config: RunConfig, machine: Machine, announce: Announcer
+) -> Dataset:
+    """The data a config asks for: loaded, cut to its limits, with the validation part as test if wanted."""
+    if isinstance(source, Dataset):
+        data = source
+    else:
+        # Small images come in the size they have; larger pictures are shrunk to what the views need.
+        wanted = config.image_size if sources.takes_image_size(str(source)) else None
+        data = sources.load(
+            str(source),
+            root=None if machine.data_root is None else Path(machine.data_root),
+            variant=config.source_variant,
+            image_size=None if wanted is None else canvas_for(wanted),
+            download=machine.download,
+            strict=machine.strict,
+            progress=announce.loading,
+        )
+    if config.evaluate_on == "validation":
+        # at once: a large set that is memory-mapped is never copied whole for the sake of a few images
+        return data.hold_out(config.validation_fraction, train=config.train_limit, test=config.test_limit)
+    return data.limited(config.train_limit, config.test_limit)
+
+
+def settle(config: RunConfig, data: Dataset) -> RunConfig:
+    """Fill in what was left open from the data, and refuse what cannot work on it."""
+    method = method_named(config.method)
+    if method.labels == "fine" and data.train.fine is None:
+        raise DataError(f"{method.title} needs fine labels, and {data.name} has none")
+    if config.coarse_weight > 0 and method.labels != "coarse":
+        raise UsageError(
+            f"coarse_weight={config.coarse_weight:g} adds the coarse labels to a method that may see them, and "
+            f"{method.title} sees {method.labels if method.labels == 'fine' else 'no'} labels; leave it out"
+        )
+    if config.track_bound and data.train.fine is None:
+        raise DataError(
+            f"track_bound compares relations with fine labels, and {data.name} has none; leave it off"
+        )
+    if method.labels != "none" and len(np.unique(data.train.coarse)) < 2:
+        raise DataError(
+            f"{data.name} has a single coarse class, so its labels say nothing; "
+            "add a second class, or train without labels: --method selfcon"
+        )
+    if len(data.train) < FEWEST_TRAIN or len(data.test) < FEWEST_TEST:
+        raise DataError(
+            f"{data.name} has {counted(len(data.train), 'image')} to train on and {len(data.test)} to test on; "
+            f"at least {FEWEST_TRAIN} and {FEWEST_TEST} are needed, and hundreds to learn from"
+        )
+    canvas = max(data.train.images.shape[2:])
+    usual = canvas if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas)
+    size = config.image_size or (frozen.size_for(canvas) if config.freeze else usual)
+    stem = config.stem
+    if has_own_shape(config.backbone) and stem == "fast":
+        stem = "auto"  # such a backbone brings its own first layers
+    elif stem == "fast":
+        # the stem of few operations: a quarter of the small one's pixels in every later layer
+        stem = "stride2" if size <= LARGEST_SMALL_IMAGE else "imagenet"
+    weak, strong = views.pair(data.family)
+    settled = config.changed(
+        image_size=size,
+        stem=stem,
+        # a backbone that cannot learn to see through strong views is given those that it can read
+        query_view=config.query_view or (weak if config.freeze else strong).name,
+        key_view=config.key_view or ("identity" if config.freeze else weak.name),
+    )
+    for name in (settled.query_view, settled.key_view):
+        views.policy(str(name))  # a misspelt one is refused now
+    return settled
+
+
+def training_labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """What the method is told about the training images: the coarse labels, or the fine ones for SupFINE."""
+    if method.labels == "fine" and data.train.fine is not None and data.fine_names is not None:
+        return data.train.fine, data.fine_names
+    return data.train.coarse, data.coarse_names
+
+
+def training_data_of(
+    config: RunConfig,
+    data: Dataset,
+    labels: NDArray[np.int64],
+    facts: EncoderFacts,
+    processes: Processes,
+    cached: FrozenFeatures | None,
+) -> TrainingData:
+    """What the steps of a run read: images and their views, or cached features of a frozen backbone."""
+    on_device = torch.from_numpy(labels).to(processes.device)
+    index = torch.from_numpy(data.train.index).to(processes.device)
+    if cached is not None:
+        return cached.training_data(on_device, index, config, processes.device)
+    return TrainingData(
+        feed=Feed(data.train.images, data.train.sizes, processes.device),
+        labels=on_device,
+        index=index,
+        query_view=views.policy(str(config.query_view)),
+        key_view=views.policy(str(config.key_view)),
+        normalise=facts.normalise,
+        image_size=facts.image_size,
+    )
+
+
+def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:
+    """How images reach the encoder in this run."""
+    channels = train.images.shape[1]
+    if config.normalise == "imagenet":
+        mean, std = IMAGENET_MEAN, IMAGENET_STD
+        if channels == 1:  # the mean over channels, as a grey photograph would have it
+            mean, std = (sum(mean) / 3,), (sum(std) / 3,)  # type: ignore[assignment]
+    else:
+        mean, std = channel_statistics(train)  # type: ignore[assignment]
+    return EncoderFacts(
+        backbone=config.backbone,
+        width=config.width,
+        stem="auto" if config.stem == "fast" else config.stem,  # fast is settled before this
+        norm=config.norm,
+        in_channels=channels,
+        image_size=int(config.image_size or 0),
+        test_resize=config.test_resize,
+        mean=tuple(mean),
+        std=tuple(std),
+    )

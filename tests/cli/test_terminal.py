@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from maskcon.cli.terminal import Terminal
+
+HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor
+
+
+@pytest.fixture
+def screen() -> StringIO:
+    return StringIO()
+
+
+def terminal(screen: StringIO, *, real: bool) -> Terminal:
+    made = Terminal()
+    made.console = Console(file=screen, force_terminal=real, width=100, highlight=False)
+    return made
+
+
+@pytest.mark.parametrize("what", ["loading", "extracting"])
+def test_a_bar_that_is_broken_off_gives_the_cursor_back(screen: StringIO, what: str) -> None:
+    seen = terminal(screen, real=True)
+    if what == "loading":
+        seen.loading(3, 10)
+    else:
+        seen.extracting(0, 10, 0.0)
+    assert HIDDEN in screen.getvalue()
+    assert SHOWN not in screen.getvalue()
+    seen.end()
+    assert screen.getvalue().rindex(SHOWN) > screen.getvalue().rindex(HIDDEN)
+    seen.end()  # nothing is left to stop
+
+
+def test_embedding_is_seen_before_its_first_part_is_done(screen: StringIO) -> None:
+    seen = terminal(screen, real=True)
+    seen.extracting(0, 2_000, 0.0)
+    assert "embedding once" in screen.getvalue()
+    assert "views/s" not in screen.getvalue()  # not known yet
+    seen.extracting(384, 2_000, 120.0)
+    seen.end()
+    assert "120 views/s" in screen.getvalue()
+
+
+def test_without_a_terminal_embedding_is_a_line_and_no_bar(screen: StringIO) -> None:
+    seen = terminal(screen, real=False)
+    for done in (500, 1_000, 2_500):
+        seen.extracting(done, 2_500, 0.0)
+    seen.end()
+    assert screen.getvalue() == "embedding 2,000 views once\n"

@@ -1,0 +1,214 @@
+"""What may happen to a run and its folder: stops, other settings, other data, a second run, a full disk, NaN."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from maskcon import training
+from maskcon.engine import loop, step
+from maskcon.engine.lock import FolderLock
+from maskcon.engine.signals import Interrupted
+from maskcon.errors import MaskconError, TrainingError, UsageError
+from maskcon.report.journal import Journal, read_journal
+from tests.engine.runs import Told, fit, weights
+from tests.miniature import miniature
+
+
+@pytest.mark.parametrize("method", ["maskcon", "coins", "supce"])
+def test_a_run_broken_off_at_every_step_ends_with_the_same_bytes(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(loop, "PATIENCE_STEPS", 0)  # so that a warning, too, must come out the same
+    fit(tmp_path / "whole", method=method)
+
+    class BrokenError(Exception):
+        pass
+
+    real = loop.train_step
+    for stop_after in range(1, 10):  # one more step each time, then the power goes
+        done = []
+
+        def step_or_die(*arguments, stop_after=stop_after, done=done):
+            if len(done) == 1:
+                raise BrokenError
+            done.append(1)
+            return real(*arguments)
+
+        monkeypatch.setattr(loop, "train_step", step_or_die)
+        try:
+            fit(tmp_path / "broken", method=method)
+            break
+        except BrokenError:
+            continue
+    monkeypatch.setattr(loop, "train_step", real)
+    fit(tmp_path / "broken", method=method)
+    assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
+    whole, broken = (
+        [
+            {k: v for k, v in event.items() if not k.endswith("seconds")}
+            for event in read_journal(tmp_path / name / "journal.jsonl")
+        ]
+        for name in ("whole", "broken")
+    )
+    assert whole == broken
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    fit(tmp_path / "run")
+    told = Told()
+    before = (tmp_path / "run" / "result.json").stat().st_mtime_ns
+    fit(tmp_path / "run", announce=told)
+    assert "finished" in told.messages[0]
+    assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
+
+
+def test_other_settings_in_the_same_folder_are_refused_with_the_difference(tmp_path):
+    fit(tmp_path / "run")
+    for change in ({"tau": 0.3}, {"epochs": 3}, {"width": 4}, {"seed": 9}, {"learning_rate": 0.01}):
+        key = next(iter(change))
+        with pytest.raises(UsageError, match=f"other settings.*{key}"):
+            fit(tmp_path / "run", **change)
+
+
+def test_other_data_in_the_same_folder_is_refused(tmp_path, monkeypatch):
+    def stop(*_):
+        raise RuntimeError("stopped")
+
+    monkeypatch.setattr(training.Training, "_evaluate", stop)
+    with pytest.raises(RuntimeError, match="stopped"):
+        fit(tmp_path / "run")
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="other data"):
+        fit(tmp_path / "run", data=miniature(seed=5))
+    fit(tmp_path / "run")
+    with pytest.raises(UsageError, match="other data"):  # nor is a finished run taken for one on these data
+        fit(tmp_path / "run", data=miniature(seed=5))
+
+
+def break_off(folder, monkeypatch, **changes) -> None:
+    """Leave a run after its first step."""
+    real = loop.train_step
+    done = []
+
+    def once(*arguments):
+        if done:
+            raise RuntimeError("broken off")
+        done.append(1)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", once)
+        with pytest.raises(RuntimeError, match="broken off"):
+            fit(folder, **changes)
+
+
+def test_a_checkpoint_of_another_version_or_another_number_of_steps_is_refused(tmp_path, monkeypatch):
+    break_off(tmp_path / "run", monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "CHECKPOINT_FORMAT", 0)
+        with pytest.raises(UsageError, match="another version"):
+            fit(tmp_path / "run")
+    with monkeypatch.context() as patch:  # as another number of processes can make it
+        patch.setattr(loop, "steps_in_epoch", lambda *_, **__: 4)
+        with pytest.raises(UsageError, match=r"5 steps an epoch.* 4; .*--devices"):
+            fit(tmp_path / "run")
+    fit(tmp_path / "run")
+
+
+def test_a_run_that_began_elsewhere_while_this_one_was_loading_is_not_taken_over(tmp_path, monkeypatch):
+    fit(tmp_path / "other", tau=0.3)
+    config = (tmp_path / "other" / "config.yaml").read_text()
+
+    def make_and_fill(folder):
+        folder.mkdir()
+        (folder / "config.yaml").write_text(config)
+
+    monkeypatch.setattr(training, "make_writable", make_and_fill)
+    with pytest.raises(UsageError, match=r"other settings.*tau"):
+        fit(tmp_path / "run")
+    assert (tmp_path / "run" / "config.yaml").read_text() == config
+
+
+def test_a_run_stopped_before_its_first_step_keeps_its_primed_bank(tmp_path, monkeypatch):
+    # 70 images in batches of 16, the last 6 left out: the primed bank holds less than the set
+    changes = {"data": miniature(70), "drop_last": True, "bank_size": 200, "eval_when": "before"}
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.StopRequest, "made", True)
+        with pytest.raises(Interrupted, match="step 0 of"):
+            fit(tmp_path / "stopped", **changes)
+    fit(tmp_path / "stopped", **changes)
+    fit(tmp_path / "whole", **changes)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
+def test_a_lost_encoder_of_a_finished_run_is_written_again(tmp_path):
+    fit(tmp_path / "run")
+    before = weights(tmp_path / "run")
+    (tmp_path / "run" / "encoder.safetensors").unlink()
+    fit(tmp_path / "run")
+    assert weights(tmp_path / "run") == before
+
+
+def test_a_full_disk_at_the_journal_says_what_to_do_and_loses_nothing(tmp_path, monkeypatch):
+    real = Journal.write
+
+    def full(self, kind, **values):
+        if kind == "step" and values["step"] == 3:
+            raise OSError(28, "No space left on device")
+        real(self, kind, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write", full)
+        with pytest.raises(MaskconError, match=r"journal.*No space left.*checkpoint is intact"):
+            fit(tmp_path / "run")
+    fit(tmp_path / "run")
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="not empty"):
+        fit(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_lives(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with FolderLock(folder), pytest.raises(UsageError, match="another run"):
+        fit(folder)
+    fit(folder)  # the lock went with its holder
+
+
+def test_a_folder_that_cannot_be_locked_is_not_called_busy(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("maskcon.engine.lock.fcntl.flock", unsupported)
+    with pytest.raises(UsageError, match=r"cannot be locked \(Operation not supported\)"):
+        fit(tmp_path / "run")
+
+
+def test_an_output_folder_that_cannot_be_made_fails_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="choose another --out"):
+        fit(tmp_path / "file" / "run")
+
+
+def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
+    real = step.relation_loss
+    calls = []
+
+    def poisoned(*arguments):
+        calls.append(1)
+        loss = real(*arguments)
+        return loss * math.nan if len(calls) == 4 else loss
+
+    monkeypatch.setattr(step, "relation_loss", poisoned)
+    with pytest.raises(TrainingError, match=r"NaN or Inf at step 4, .*learning_rate"):
+        fit(tmp_path / "run")
+    monkeypatch.undo()
+    fit(tmp_path / "run")  # goes on from the last good state
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")

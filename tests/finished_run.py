@@ -1,0 +1,76 @@
+"""A finished run in its folder, made without training: weights of a seed, and the files a real run leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from maskcon.encoder import Axes, FeatureHead, FrozenEncoder, build_backbone, shape_of
+from maskcon.model_file import encoder_bytes
+from maskcon.presets import resolve
+from maskcon.run import Run
+from maskcon.run_folder import CONFIG, ENCODER, RESULT, json_bytes
+from maskcon.settling import encoder_facts, settle
+from maskcon.sources import Dataset
+from tests.miniature import TINY, miniature
+
+
+def finished_run(
+    folder: Path,
+    data: Dataset | None = None,
+    *,
+    source: str = "miniature",
+    seed: int = 0,
+    frozen: bool = False,
+) -> Run:
+    """A run on the miniature or on the data given, as if it had been trained; frozen: a head on a MobileNetV2."""
+    data = data or miniature()
+    resolved = resolve(source, method="maskcon", preset="cpu", overrides={**TINY, "seed": seed})
+    config = settle(resolved.config, data)
+    facts = encoder_facts(config, data.train)
+    if frozen:
+        facts = replace(facts, backbone="mobilenet_v2", head_features=24)
+    torch.manual_seed(seed)
+    backbone = build_backbone(
+        facts.backbone,
+        image_size=facts.image_size,
+        in_channels=facts.in_channels,
+        **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
+    )
+    if frozen:
+        axes = Axes(backbone.features, 24, torch.randn(backbone.features, 24) / 8)
+        backbone = FrozenEncoder(backbone, FeatureHead(24), axes)
+    size = (8, facts.in_channels, facts.image_size, facts.image_size)
+    for _ in range(3):
+        backbone(torch.randn(size))  # moves the running statistics
+    result = {
+        "recall": {"1": 0.5, "2": 0.625, "5": 0.75, "10": 0.875},
+        "raw_pixels": {"1": 0.25, "2": 0.375, "5": 0.5, "10": 0.75},
+        "seconds": 12.0,
+        "method": "maskcon",
+        "w": config.w,
+        "tau": config.tau,
+        "labels": "coarse",
+        "scored_by": "fine" if data.test.fine is not None else "coarse",
+        "evaluated_on": "test",
+        "train_images": len(data.train),
+        "test_images": len(data.test),
+        "data": data.fingerprint(),
+    }
+    folder.mkdir(parents=True)
+    (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
+    (folder / ENCODER).write_bytes(encoder_bytes(backbone, facts))
+    (folder / RESULT).write_bytes(json_bytes(result))
+    return Run.open(folder)
+
+
+def write_photo(path: Path, seed: int, size: tuple[int, int] = (20, 14)) -> Path:
+    """A picture of random colours, of (width, height) pixels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+    return path

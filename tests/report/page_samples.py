@@ -1,0 +1,92 @@
+"""Reports of made-up runs, with names that try to break a page."""
+
+from __future__ import annotations
+
+import html.parser
+from typing import Any
+
+import numpy as np
+
+from maskcon.report.write import ReportInputs, Sample
+
+EVIL = "</script><script>document.documentElement.dataset.errors='9'</script><img src=x onerror=alert(1)>\"'&$title"
+STRANGE = ('it\'s "quoted"', "<b>bold</b>", "кошки 🐈", "鳥", "a b.jpg", "x" * 90)
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects what a browser would see of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def journal(method: str, seed: int) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = [
+        {
+            "kind": "start",
+            "folder": f"runs/{seed}",
+            "settings": {"method": method, "seed": seed, "bank_size": 64, "note": EVIL},
+        }
+    ]
+    events += [{"kind": "step", "step": s, "epoch": 0, "loss": 3.0 - s / 10} for s in range(1, 9)]
+    events += [{"kind": "evaluation", "step": 4 * e, "epoch": e, "recall": {"1": 0.1 * e}} for e in range(3)]
+    return [*events, {"kind": "warning", "message": EVIL}, {"kind": "end"}]
+
+
+def sample(n: int = 30, *, fine: bool = True, label: str = EVIL, several: bool = True) -> Sample:
+    """n images of 8 x 8 pixels, six fine classes in two coarse ones."""
+    generator = np.random.default_rng(0)
+    kinds = np.arange(n) % 6
+    embeddings = {label: generator.normal(size=(n, 5))}
+    if several:
+        embeddings["other"] = generator.normal(size=(n, 3))
+    return Sample(
+        images=generator.integers(0, 255, (n, 3, 8, 8), dtype=np.uint8),
+        coarse=kinds // 3,
+        coarse_names=["first", EVIL],
+        embeddings=embeddings,
+        queries=np.arange(min(3, n)),
+        fine=kinds if fine else None,
+        fine_names=[EVIL, "b", "c", "d", "e", "日本"] if fine else None,
+        ids=[f"{STRANGE[row % len(STRANGE)]}/{row}" for row in range(n)],
+    )
+
+
+def inputs(**changes: Any) -> ReportInputs:
+    results = [
+        {
+            "method": method,
+            "recall": {"1": r},
+            "raw_pixels": {"1": 0.1},
+            "seed": seed,
+            "source": "x",
+            "epochs": 2,
+        }
+        for method, r in (("selfcon", 0.3), ("maskcon", 0.5), ("supfine", 0.8))
+        for seed in (0, 1)
+    ]
+    journals = {f"{m}-{seed}": journal(m, seed) for m in ("selfcon", "maskcon") for seed in (0, 1)}
+    # Short enough to stand whole in a figure, whose SVG repeats it in a comment.
+    journals["--><script>x()//\udcff"] = [{"kind": "evaluation", "step": 1, "epoch": 1, "recall": {"1": 0.2}}]
+    given: dict[str, Any] = {
+        "title": EVIL,
+        "results": results,
+        "journals": journals,
+        "sample": sample(),
+        "about": [("Pictures", EVIL), ("Coarse classes", ", ".join(STRANGE))],
+        "rerun": [(EVIL, f"maskcon train '{EVIL}'")],
+        "map_method": "pca",
+    }
+    return ReportInputs(**(given | changes))

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from maskcon.errors import UsageError
+from maskcon.evaluate import effective_rank as torch_effective_rank
+from maskcon.report.embedding_tables import Labels, classes_table, measures_table
+from maskcon.report.figures import save
+from maskcon.report.neighbourhood import (
+    PAIRS,
+    against_their_label,
+    chance,
+    confused_with,
+    effective_rank,
+    hubs,
+    mutual,
+    neighbourhood,
+    random_pairs,
+    shared,
+)
+from maskcon.report.similarity import similarity_figure
+from maskcon.search.exact import unit_rows
+
+
+def embeddings(n: int = 40, d: int = 6, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, d)) + 0.4
+
+
+def slow_neighbours(rows: np.ndarray, k: int) -> list[list[int]]:
+    """Row by row, without oneself, the earlier of two equals first."""
+    unit = [row / np.linalg.norm(row) for row in rows]
+    found = []
+    for i, row in enumerate(unit):
+        others = [(-round(float(row @ other), 12), j) for j, other in enumerate(unit) if j != i]
+        found.append([j for _, j in sorted(others)[:k]])
+    return found
+
+
+def test_neighbours_match_a_slow_oracle() -> None:
+    rows = embeddings()
+    near = neighbourhood(rows, 7)
+    assert near.positions.tolist() == slow_neighbours(rows, 7)
+    unit = unit_rows(rows)
+    expected = np.take_along_axis(unit @ unit.T, near.positions, axis=1)
+    np.testing.assert_allclose(near.cosines, expected, atol=1e-6)
+
+
+def test_nobody_is_their_own_neighbour_even_among_equals() -> None:
+    near = neighbourhood(np.ones((15, 3)), 4)
+    assert near.positions.shape == (15, 4)
+    assert all(row not in found for row, found in enumerate(near.positions.tolist()))
+    assert all(len(set(found)) == 4 for found in near.positions.tolist())
+
+
+@pytest.mark.parametrize(("n", "k"), [(0, 0), (1, 0), (2, 1), (5, 4)])
+def test_few_images_have_few_neighbours(n: int, k: int) -> None:
+    near = neighbourhood(embeddings(n))
+    assert near.positions.shape == near.cosines.shape == (n, k)
+    labels = np.zeros(n, dtype=np.int64)
+    assert shared(near.positions, labels) == ((1.0, 1.0) if k else (0.0, 0.0))
+    assert 0 <= mutual(near.positions) <= 1
+    assert against_their_label(near, labels, 3).tolist() == []
+    assert len(random_pairs(embeddings(n), labels)[0]) == n * (n - 1) // 2
+
+
+def test_broken_embeddings_are_refused() -> None:
+    rows = embeddings()
+    rows[3, 1] = math.nan
+    with pytest.raises(UsageError, match="embedding 3 of 40 is not finite"):
+        neighbourhood(rows)
+
+
+def test_effective_rank_is_that_of_the_evaluation() -> None:
+    rows = embeddings(60, 9)
+    expected = torch_effective_rank(torch.from_numpy(rows))
+    assert effective_rank(unit_rows(rows)) == pytest.approx(expected, rel=1e-5)
+    assert effective_rank(np.ones((10, 4)) / 2) == pytest.approx(1.0)
+    assert effective_rank(np.zeros((10, 4))) == 1.0
+
+
+def test_shares_hubs_and_mutual_pairs_match_counting_by_hand() -> None:
+    near = neighbourhood(embeddings(), 5)
+    labels = np.arange(40) % 3
+    first = sum(labels[found[0]] == labels[row] for row, found in enumerate(near.positions.tolist()))
+    every = sum(labels[other] == labels[row] for row, found in enumerate(near.positions) for other in found)
+    assert shared(near.positions, labels) == pytest.approx((first / 40, every / 200))
+    counts = [sum(row in found for found in near.positions.tolist()) for row in range(40)]
+    mean = sum(counts) / 40
+    deviation = math.sqrt(sum((c - mean) ** 2 for c in counts) / 40)
+    found = hubs(near.positions)
+    assert found.skewness == pytest.approx(sum((c - mean) ** 3 for c in counts) / 40 / deviation**3)
+    assert found.orphans == counts.count(0) / 40
+    assert (found.largest_count, counts[found.largest]) == (max(counts), max(counts))
+    pairs = [near.positions[near.positions[row, 0], 0] == row for row in range(40)]
+    assert mutual(near.positions) == sum(pairs) / 40
+    same = sum(labels[a] == labels[b] for a in range(40) for b in range(40) if a != b)
+    assert chance(labels) == pytest.approx(same / (40 * 39))
+
+
+def test_an_image_among_another_class_is_found_and_its_class_named() -> None:
+    labels = np.array([0] * 12 + [1] * 12)
+    rows = np.eye(2)[labels] + 0.01 * embeddings(24, 2)
+    rows[5] = [0.02, 1.0]
+    near = neighbourhood(rows, 5)
+    assert against_their_label(near, labels, 3).tolist() == [5]
+    (first, second) = confused_with(near.positions, labels, 2)
+    assert first[:1] + first[2:3] == (0, 1)
+    assert first[3] == pytest.approx(5 / 60)
+    assert first[1] + first[3] == pytest.approx(1)
+    assert second[0] == 1
+    table = classes_table("run", near, Labels(labels, ["cats", "dogs"]))
+    assert table.rows[0] == ["cats", "12", "91.7\u00a0%", "dogs (8.3\u00a0%)"]
+
+
+def test_an_image_that_is_alone_in_its_class_is_no_suspect() -> None:
+    labels = np.array([0] * 12 + [1] * 4)
+    rows = np.ones((16, 2)) + 0.01 * embeddings(16, 2)  # nobody can tell the two apart
+    assert against_their_label(neighbourhood(rows), labels, 9).tolist() == []
+    labels[12:] = [1, 2, 3, 4]
+    assert against_their_label(neighbourhood(rows), labels, 9).tolist() == []
+    labels = np.array([0] * 11 + [1] * 6)
+    rows = np.ones((17, 2)) + 0.01 * embeddings(17, 2)
+    suspects = against_their_label(neighbourhood(rows), labels, 9)
+    assert len(suspects) > 0  # five companions could have stood there instead
+    assert labels[suspects].min() == 1
+
+
+def test_random_pairs_are_never_of_an_image_with_itself_and_repeat() -> None:
+    rows = np.eye(700)  # more pairs than are drawn; two different rows have cosine 0
+    labels = np.arange(700) % 2
+    cosines, same = random_pairs(rows, labels)
+    assert len(cosines) == len(same) == PAIRS
+    assert float(np.abs(cosines).max()) == 0.0
+    assert same.mean() == pytest.approx(chance(labels), abs=0.01)
+    np.testing.assert_array_equal(same, random_pairs(rows, labels)[1])
+
+
+def test_the_table_of_measures_speaks_of_fine_classes_only_where_known() -> None:
+    near = {"a": neighbourhood(embeddings()), "b": neighbourhood(embeddings(seed=1))}
+    pairs = {label: random_pairs(embeddings(), np.arange(40) % 2)[0] for label in near}
+    coarse = Labels(np.arange(40) % 2, ["x", "y"])
+    table = measures_table(near, pairs, coarse)
+    assert list(table.columns) == ["Measure", "a", "b"]
+    assert not any("fine" in str(row[0]) for row in table.rows)
+    known = measures_table(near, pairs, Labels(coarse.coarse, coarse.coarse_names, np.arange(40) % 4))
+    assert sum("fine class" in str(row[0]) for row in known.rows) == 3
+    assert {str(row[0]): str(row[1]) for row in table.rows}["Effective rank"].endswith(" of 6")
+
+
+@pytest.mark.parametrize("n", [0, 2, 40])
+def test_similarities_are_drawn_for_any_number_of_images(n: int, tmp_path: Path) -> None:
+    rows = embeddings(n)
+    near = neighbourhood(rows)
+    nearest = near.cosines[:, 0] if near.cosines.size else np.zeros(0)
+    figure = similarity_figure(nearest, *random_pairs(rows, np.zeros(n, dtype=np.int64)), title="<b>")
+    assert all(path.stat().st_size > 500 for path in save(figure, tmp_path / "f"))
+
+
+def test_equal_images_have_a_figure_too(tmp_path: Path) -> None:
+    same = np.ones(5)
+    save(similarity_figure(same, same, np.ones(5, dtype=np.bool_)), tmp_path / "f")
