@@ -15,7 +15,9 @@ import typer
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
+from maskcon.cli.embed import embed
 from maskcon.cli.evaluate import evaluate
+from maskcon.cli.export import export
 from maskcon.cli.index import index
 from maskcon.cli.methods import methods
 from maskcon.cli.pack import pack
@@ -38,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, evaluate, compare, report, index, search, methods, pack, demo):
+for command in (train, evaluate, compare, report, embed, export, index, search, methods, pack, demo):
     app.command()(command)
 app.add_typer(datasets)
 reproduce.command()(figure)

@@ -1,0 +1,42 @@
+"""`maskcon export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskcon.cli import options
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to write; by default `export` in the run's folder."),
+    ] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also write model.onnx (extra `onnx`).")] = False,
+    data_root: options.DataRoot = None,
+    download: options.Download = False,
+) -> None:
+    """Write a run's encoder as a folder that plain PyTorch and Hugging Face load in three lines, with a model card.
+
+    What is written is compared with the run's own encoder on test images of the run, and refused if it differs;
+    on random images where those are not on this machine.
+
+    Example: `maskcon export runs/photos-maskcon-seed0 --onnx`
+    """
+    from maskcon.cli.terminal import Terminal
+    from maskcon.export import export_run
+    from maskcon.run import Run
+
+    place = options.machine(data_root=data_root, download=download)
+    terminal = Terminal()
+    try:
+        exported = export_run(Run.open(run), out, onnx=onnx, machine=place, announce=terminal)
+    finally:
+        terminal.end()
+    for difference in exported.differences:
+        typer.echo(str(difference))
+    typer.echo(f"export: {exported.folder} ({', '.join(exported.files)})")

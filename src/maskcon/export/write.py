@@ -1,0 +1,262 @@
+"""A run's encoder as a folder for others: written aside, checked on images, then renamed into place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from maskcon import __version__
+from maskcon.config import Machine
+from maskcon.durable import sync_folder, write_synced
+from maskcon.encoder import Backbone
+from maskcon.errors import MaskconError, UsageError
+from maskcon.export import huggingface
+from maskcon.export.card import card_text
+from maskcon.export.embedder import Embedder, Preprocessing
+from maskcon.export.onnx_file import FILES as ONNX_FILES
+from maskcon.export.onnx_file import check_onnx_installed, run_onnx, write_onnx
+from maskcon.export.plain import model_source
+from maskcon.export.sample import Sample, random_images, sample_of
+from maskcon.model_file import EncoderFacts, read_encoder
+from maskcon.observer import Announcer
+from maskcon.run import Run
+from maskcon.run_folder import ENCODER, make_writable
+from maskcon.settling import load_dataset
+from maskcon.sources import Dataset
+from maskcon.sources.layout import some
+from maskcon.wording import counted
+
+CARD, CONFIG, MODEL, WEIGHTS = "README.md", "config.json", "model.py", "model.safetensors"
+WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, huggingface.CODE_NAME, *ONNX_FILES, "__pycache__"))
+CARD_DIGEST = "card_sha256"  # in config.json: tells a card that somebody went on writing
+CHECK_IMAGES = 32
+CHANGED = (
+    "the pictures are not those that the run was trained on any more; the export is checked on them as they are now, "
+    "and its card leaves out the names of the classes"
+)
+ABSENT = "the export is checked on random images, and its card leaves out the names of the classes"
+TOLERANCE = 1e-4  # of the largest value of any embedding; float32 rounds off about a hundredth of that
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far an export is from the run's own encoder: the largest difference, and the largest value."""
+
+    what: str
+    largest: float
+    scale: float
+    images: int
+    kind: str  # of one image, in words
+
+    @property
+    def relative(self) -> float:
+        return self.largest / max(self.scale, 1e-12)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: largest difference {self.largest:.2g} on {counted(self.images, self.kind)} "
+            f"(embeddings reach {self.scale:.3g})"
+        )
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The folder, its files, and how far each form is from the run's encoder."""
+
+    folder: Path
+    files: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+
+def export_run(
+    run: Run,
+    out: str | Path | None = None,
+    *,
+    onnx: bool = False,
+    machine: Machine | None = None,
+    data: Dataset | None = None,
+    tolerance: float = TOLERANCE,
+    announce: Announcer | None = None,
+) -> Exported:
+    """Write the encoder of a finished run for plain PyTorch, for Hugging Face and, if asked, as ONNX.
+
+    It is compared with the run's own encoder on test images of the run, or on random ones where those are not at hand.
+
+    Args:
+        out: the folder; by default `export` in the run's. An earlier export there is replaced, anything else is not.
+        onnx: also write model.onnx (extra `onnx`).
+        machine: where data sets live.
+        data: the data the run was fitted on, where they were given as arrays.
+        tolerance: largest difference allowed, as a share of the largest value of the embeddings.
+        announce: told how far the pictures are read, and what is worth knowing; silent by default.
+
+    Example:
+        >>> exported = export_run(Run.open("runs/photos"), onnx=True)  # doctest: +SKIP
+        >>> print(exported.differences[0])  # doctest: +SKIP
+    """
+    target = Path(out) if out is not None else run.folder / "export"
+    _check_target(target)
+    if onnx:
+        check_onnx_installed()
+    backbone, facts = read_encoder(run.folder / ENCODER)
+    source = model_source(backbone)  # refuses what cannot be exported before data are read
+    make_writable(target.parent)
+    announce = announce or Announcer()
+    found = _data_at_hand(run, data, machine or Machine(), announce)
+    names = None
+    if found is None:
+        sample = sample_of(random_images(facts, CHECK_IMAGES), "random image", backbone, facts)
+    else:
+        sample = sample_of(found.limited(None, CHECK_IMAGES).test, "test image", backbone, facts)
+        if found.fingerprint() == run.result["data"]:
+            names = found.coarse_names
+        else:
+            announce.on_message(CHANGED)
+    if onnx:
+        announce.on_message("turning the encoder into an ONNX graph; this takes a while")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+            folder = Path(scratch) / target.name  # the one around it is private, this one is not
+            folder.mkdir()
+            differences = _fill(folder, run, names, backbone, facts, source, sample, onnx, tolerance)
+            files = tuple(sorted(path.name for path in folder.iterdir()))
+            _replace(folder, target, Path(scratch))
+    except OSError as error:
+        raise MaskconError(
+            f"could not write {target}: {error.strerror or error}; choose another --out"
+        ) from error
+    return Exported(target, files, differences)
+
+
+def _data_at_hand(run: Run, given: Dataset | None, machine: Machine, announce: Announcer) -> Dataset | None:
+    """The data of the run as they are now; None where they are not on this machine, which is told with the reason."""
+    try:
+        return load_dataset(given or run.source, run.config, machine, announce)
+    except UsageError as error:
+        if given is not None:
+            raise
+        announce.on_message(f"{error}; until then {ABSENT}")
+        return None
+
+
+def _fill(
+    folder: Path,
+    run: Run,
+    coarse_names: Sequence[str] | None,
+    backbone: Backbone,
+    facts: EncoderFacts,
+    source: str,
+    sample: Sample,
+    onnx: bool,
+    tolerance: float,
+) -> tuple[Difference, ...]:
+    preprocessing = _preprocessing(facts)
+    embedder = Embedder(backbone, preprocessing)
+    described = {
+        "features": backbone.features,
+        "backbone": facts.backbone,
+        "encoder_sha256": run.encoder_digest(),
+        "maskcon_version": __version__,
+    }
+    tensors = {name: value.detach().cpu().contiguous() for name, value in embedder.state_dict().items()}
+    for name, content in {
+        MODEL: source.encode(),
+        WEIGHTS: safetensors.torch.save(tensors, metadata={"format": "pt"}),
+        CONFIG: huggingface.config_text(asdict(preprocessing), described).encode(),
+        huggingface.CODE_NAME: huggingface.CODE.encode(),
+    }.items():
+        write_synced(folder / name, content)
+    plain = _module(folder / MODEL).load(folder)
+    with torch.no_grad():
+        found = {
+            "PyTorch": plain(sample.pixel_values),
+            "PyTorch, from pictures": plain.encode(sample.pictures),
+        }
+    if onnx:
+        inputs = {"preprocessing": asdict(preprocessing), **described}
+        write_onnx(embedder, folder, inputs)
+        found["ONNX"] = run_onnx(folder, sample.pixel_values)
+    differences = tuple(_difference(what, values, sample) for what, values in found.items())
+    for difference in differences:
+        if not difference.relative <= tolerance:  # NaN is refused too
+            raise MaskconError(
+                f"the export does not compute what the run does: {difference}, and {tolerance:g} of that is allowed; "
+                "nothing was written"
+            )
+    checks = [str(difference) for difference in differences]
+    card = card_text(run, coarse_names, preprocessing, backbone.features, checks=checks, onnx=onnx).encode()
+    write_synced(folder / CARD, card)
+    described[CARD_DIGEST] = hashlib.sha256(card).hexdigest()
+    write_synced(folder / CONFIG, huggingface.config_text(asdict(preprocessing), described).encode())
+    sync_folder(folder)
+    return differences
+
+
+def _preprocessing(facts: EncoderFacts) -> Preprocessing:
+    return Preprocessing(
+        image_size=facts.image_size,
+        canvas=facts.canvas,
+        in_channels=facts.in_channels,
+        test_resize=facts.test_resize,
+        mean=facts.mean,
+        std=facts.std,
+    )
+
+
+def _difference(what: str, found: Tensor, sample: Sample) -> Difference:
+    expected = sample.expected
+    if found.shape != expected.shape:
+        raise MaskconError(
+            f"{what} gives embeddings {list(found.shape)}, the run's encoder {list(expected.shape)}"
+        )
+    largest = float((found.double() - expected.double()).abs().max())
+    return Difference(what, largest, float(expected.abs().max()), len(expected), sample.kind)
+
+
+def _module(path: Path) -> ModuleType:
+    """The file as a module of its own, under a name that meets no other; leaves no compiled file beside it."""
+    module = ModuleType(f"maskcon_exported_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look their module up while they are made
+    try:
+        exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module.__dict__)
+    finally:
+        del sys.modules[module.__name__]
+    return module
+
+
+def _check_target(target: Path) -> None:
+    """Only an earlier export is replaced, and only if nobody has put work of their own into it."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    try:
+        config = json.loads((target / CONFIG).read_text(encoding="utf-8"))
+        is_ours = config["model_type"] == huggingface.MODEL_TYPE
+        card = config[CARD_DIGEST] if is_ours else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        is_ours = False
+    if not is_ours:
+        raise UsageError(f"{target} is there already and is no earlier export; choose another --out")
+    others = sorted(path.name for path in target.iterdir() if path.name not in WRITTEN)
+    if others:
+        raise UsageError(f"{target} holds more than an earlier export ({some(others)}); choose another --out")
+    written = target / CARD
+    if written.exists() and hashlib.sha256(written.read_bytes()).hexdigest() != card:
+        raise UsageError(f"{written} was edited after it was exported; move it away, or choose another --out")
+
+
+def _replace(folder: Path, target: Path, scratch: Path) -> None:
+    if target.exists():
+        target.rename(scratch / "replaced")  # goes with the scratch folder
+    folder.rename(target)
+    sync_folder(target.parent)
