@@ -19,6 +19,7 @@ from maskcon.cli.embed import embed
 from maskcon.cli.evaluate import evaluate
 from maskcon.cli.export import export
 from maskcon.cli.index import index
+from maskcon.cli.inspect import inspect
 from maskcon.cli.methods import methods
 from maskcon.cli.pack import pack
 from maskcon.cli.report import report
@@ -40,7 +41,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (train, evaluate, compare, report, embed, export, index, search, methods, pack, demo):
+for command in (inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo):
     app.command()(command)
 app.add_typer(datasets)
 reproduce.command()(figure)

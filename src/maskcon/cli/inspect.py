@@ -1,0 +1,92 @@
+"""`maskcon inspect`."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from maskcon.cli import options
+
+if TYPE_CHECKING:
+    from maskcon.inspection import Inspection, Read
+
+PAGE, SHEET = "inspection.html", "contact_sheet.png"
+
+
+def inspect(
+    source: options.Source,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the page and the contact sheet; by default inspections/SOURCE."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, and write files only if --out is given.")
+    ] = False,
+    method: Annotated[str, typer.Option(help="The method that choices are told for.")] = "maskcon",
+    data_root: options.DataRoot = None,
+    download: options.Download = False,
+    device: options.Device = "auto",
+) -> None:
+    """Look at pictures before training on them.
+
+    Tells how many there are of each class, their sizes and modes, which are there twice (every byte, or nearly the same
+    to look at), also across train and test or under different labels, which cannot be read and why, how uneven the
+    classes are, and what `maskcon train` would choose. Writes a page and a contact sheet; changes nothing.
+
+    Example: `maskcon inspect ./photos`
+    """
+    from maskcon.cli.pack import Meter
+    from maskcon.inspection import inspect_source, is_loud, lines
+    from maskcon.run_folder import check_place, short_name
+
+    place = options.machine(data_root=data_root, device=device, download=download)
+    folder = out or Path("inspections") / _file_name(short_name(source))
+    writes = out is not None or not as_json
+    if writes:
+        check_place(folder, source)
+    with (
+        Meter("fetching", "MB", 1e6) as fetching,
+        Meter("looking at", "images") as looking,
+        Meter("reading", "images") as reading,
+    ):
+        found, read = inspect_source(
+            source,
+            method=method.lower(),
+            machine=place,
+            progress=reading.show,
+            fetching=fetching.show,
+            looking=looking.show,
+            message=partial(typer.echo, err=True),
+        )
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), ensure_ascii=False))
+    else:
+        for line in lines(found):
+            typer.secho(line, fg=typer.colors.RED if is_loud(line) else None)
+    if writes:
+        _write(folder, found, read)
+        typer.echo(f"page: {folder / PAGE}; contact sheet: {folder / SHEET}", err=as_json)
+
+
+def _write(folder: Path, found: Inspection, read: Read) -> None:
+    from maskcon.engine.checkpoint import write_atomically
+    from maskcon.inspection import class_strips, contact_sheet, page
+    from maskcon.run_folder import make_writable
+
+    strips = class_strips(read)
+    make_writable(folder)
+    write_atomically(folder / PAGE, page(found, read, strips).encode())
+    write_atomically(folder / SHEET, contact_sheet(found, strips))
+
+
+def _file_name(name: str) -> str:
+    """A data set's name as the name of a folder.
+
+    >>> _file_name("hf:someone/cats")
+    'hf_someone_cats'
+    """
+    return "".join("_" if letter in "/\\\\:" else letter for letter in name) or "source"
