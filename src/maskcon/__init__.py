@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maskcon.bank import MemoryBank
+    from maskcon.estimator import MaskConEmbedder
     from maskcon.evaluate import recall_at_k
     from maskcon.losses import relation_loss
     from maskcon.relations import coarse_relation, masked_relation, self_relation
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 # Resolved on first use, so that `import maskcon` costs next to nothing and `maskcon --help` needs no torch.
 _HOMES = {
+    "MaskConEmbedder": "maskcon.estimator",
     "MemoryBank": "maskcon.bank",
     "Run": "maskcon.run",
     "coarse_relation": "maskcon.relations",
@@ -36,6 +38,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "MaskConEmbedder",
     "MemoryBank",
     "Run",
     "coarse_relation",
