@@ -1,0 +1,126 @@
+"""From a folder of pictures to embedding, search, page and model, as a new user would go: timed, then scored.
+
+    python benchmarks/own_pictures.py --images PATH      # PATH/{train,test}/<class>/*.jpg: CIFAR-10
+
+The photographs are 4,000 of CIFARtoy-good in two folders, "machines" and "animals", under names that give nothing away;
+2,000 others come later and no command trains on them. What is on a picture is written to truth.json, which only the
+scores at the end read: recall@1 among the 2,000 new pictures. With the weights not here yet, give --download once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from maskcon.errors import MaskconError
+from maskcon.evaluate import recall_at_k
+from maskcon.run_folder import make_writable, read_result
+from maskcon.sources.cifar import TOY_GROUPS
+from method_table import answer, chosen_pictures, picture_hash
+
+TRAIN, NEW = 500, 250  # pictures of each of the 8 classes
+FOLDERS = ("machines", "animals")
+
+
+def lay_out(images: Path, out: Path) -> dict[str, str]:
+    """photos/<coarse>/<name>.jpg and new/<name>.jpg as links; name -> what is on it."""
+    truth: dict[str, str] = {}
+    for coarse, classes in zip(FOLDERS, TOY_GROUPS["paper", "good"], strict=True):
+        for fine in classes:
+            for part, count, folder in (
+                ("train", TRAIN, out / "photos" / coarse),
+                ("test", NEW, out / "new"),
+            ):
+                folder.mkdir(parents=True, exist_ok=True)
+                for file in chosen_pictures(images / part / fine, 0, count):
+                    name = f"{picture_hash(part + fine + file.name)[:12]}{file.suffix}"
+                    truth[name] = fine
+                    if not (folder / name).is_symlink():
+                        (folder / name).symlink_to(file.resolve())
+    return truth
+
+
+def run(arguments: Sequence[str], out: Path) -> tuple[float, float, str]:
+    """Seconds until the first line and until the end, and all that the command said."""
+    begun = time.perf_counter()
+    first: float | None = None
+    said: list[str] = []
+    command = [sys.executable, "-m", "maskcon", *arguments]
+    with subprocess.Popen(
+        command, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            first = time.perf_counter() - begun if first is None else first
+            said.append(line)
+    seconds = time.perf_counter() - begun
+    if process.returncode:
+        raise MaskconError(f"maskcon {shlex.join(arguments)} failed:\n{''.join(said)}")
+    return first or seconds, seconds, "".join(said)
+
+
+def fine_recall(table: Path, truth: dict[str, str]) -> dict[int, float]:
+    """Recall@1 and @10 of the vectors in a file of `maskcon embed`, by what is on the pictures."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(table).to_pydict()
+    names = sorted(set(truth.values()))
+    labels = torch.tensor([names.index(truth[Path(path).name]) for path in rows["path"]])
+    return recall_at_k(torch.from_numpy(np.array(rows["vector"], dtype=np.float32)), labels, (1, 10))
+
+
+def carry_out(options: argparse.Namespace) -> None:
+    out: Path = options.out
+    make_writable(out)
+    truth = lay_out(options.images, out)
+    (out / "truth.json").write_text(json.dumps(truth, indent=0) + "\n", encoding="utf-8")
+    fetch = ["--download"] if options.download else []
+    query = sorted(name for name in truth if (out / "new" / name).is_symlink())[0]
+    steps = [
+        ["inspect", "photos", "--out", "look"],
+        ["train", "photos", "--budget", options.budget, *fetch, "--out", "runs/budget"],
+        ["train", "photos", "--freeze", *fetch, "--out", "runs/frozen"],
+        ["embed", "runs/budget", "new", "-o", "budget.parquet", "--replace"],
+        ["embed", "runs/frozen", "new", "-o", "frozen.parquet", "--replace"],
+        ["index", "runs/frozen", "photos", "--replace"],
+        ["search", "runs/frozen", f"new/{query}", "-k", "10", "--grid", "found.png"],
+        ["report", "runs/frozen"],
+        ["export", "runs/frozen", "--onnx"],
+    ]
+    rows: list[str] = []
+    for arguments in steps:
+        print(f"maskcon {shlex.join(arguments)}", flush=True)
+        first, seconds, said = run(arguments, out)
+        (out / f"{len(rows)}-{arguments[0]}.txt").write_text(said, encoding="utf-8")
+        rows.append(f"| `maskcon {shlex.join(arguments)}` | {first:.1f} | {seconds:.0f} |")
+    print("\n| command | first line after, s | done after, s |\n|---|---:|---:|")
+    print("\n".join(rows))
+    print("\n| run | R@1 | R@10 |\n|---|---:|---:|")
+    for name in ("budget", "frozen"):
+        recall = fine_recall(out / f"{name}.parquet", truth)
+        result = read_result(out / "runs" / name)
+        print(f"| {name}, {result['epochs']} epochs | {100 * recall[1]:.2f} | {100 * recall[10]:.2f} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--images", type=Path, required=True, help="CIFAR-10 as a folder a class")
+    parser.add_argument("--out", type=Path, default=Path("runs/own-pictures"))
+    parser.add_argument("--budget", default="5m")
+    parser.add_argument("--download", action="store_true", help="fetch the weights if they are not here")
+    answer(parser, carry_out)
+
+
+if __name__ == "__main__":
+    main()
