@@ -190,7 +190,7 @@ FREEZE: Settings = {
         None,
         "ours, for a frozen backbone: the weak view of the data's kind, which it can still read",
     ),
-    "key_view": (None, "ours, for a frozen backbone: the plain view, whose neighbours are best"),
+    "key_view": (None, "ours, for a frozen backbone: the plain view, as at test time"),
     "epochs": (30, _FROZEN),
     "batch_size": (128, _FROZEN),
     "bank_size": (2048, _FROZEN),

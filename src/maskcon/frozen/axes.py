@@ -1,8 +1,8 @@
-"""The axes that a backbone's features lie along: a fifth of the numbers, the same neighbours.
+"""The axes that a backbone's features lie along: fewer numbers, much the same neighbours.
 
 Features of a pretrained net fill few of their dimensions. Their right singular vectors with the largest values are the
 axes; angles along all of them are the angles of the features, and along the leading ones nearly so. They are not
-centred, and not whitened either: both change the angles, and made the neighbours of a backbone worse.
+centred, and not whitened either: both change the angles, and with them the neighbours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PICTURES_AN_AXIS = 4
-LOOKED_AT = 16384  # views, spread over all; the axes of 256 dimensions do not change with more
+LOOKED_AT = 16384  # views, spread over all: many more than there are features
 ROWS = 1024  # images read at once
 
 
