@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from itertools import cycle, islice
 from statistics import fmean
 
 import numpy as np
 import torch
 
-from maskcon import frozen
+from maskcon.assembly import assemble
 from maskcon.config import Machine, RunConfig
-from maskcon.encoder import FeatureHead
 from maskcon.engine.batches import epoch_batches
 from maskcon.engine.distributed import start
-from maskcon.engine.learner import Learner, build_learner
+from maskcon.engine.learner import Learner
 from maskcon.engine.step import Place, TrainingData, encode_keys, train_step
 from maskcon.frozen import FrozenFeatures
-from maskcon.methods import method_named
 from maskcon.model_file import EncoderFacts
 from maskcon.observer import Announcer, Observer
 from maskcon.reproduce.timing import Pace
-from maskcon.settling import encoder_facts, training_data_of, training_labels
 from maskcon.sources import Dataset, ImageSet
 
 WARM_STEPS = 2  # left out: caches fill, memory is taken
@@ -47,38 +42,13 @@ def measure_pace(
     A frozen run is embedded first, which is kept (see `maskcon.frozen`): what is left to measure is its head.
     extracting: told of the progress of that; may raise.
     """
-    method = method_named(config.method)
     processes = start(device=machine.device, devices=1, precision=config.precision, threads=machine.threads)
     begun = time.perf_counter()
-    facts = encoder_facts(config, data.train)
-    labels, names = training_labels(method, data)
-    backbone = cached = None
-    embedding = 0.0
-    if config.freeze:
-        backbone, _ = frozen.frozen_backbone(config, in_channels=facts.in_channels, download=machine.download)
-        kept = frozen.axes_kept(config.head_features, backbone.features, len(data.train))
-        facts = replace(facts, head_features=kept)
-        before = time.perf_counter()
-        cached = frozen.prepare(
-            config,
-            backbone,
-            data,
-            facts,
-            processes,
-            progress=extracting,
-            message=announce.on_message,
-        )
-        embedding = time.perf_counter() - before
-    learner = build_learner(
-        config,
-        method,
-        processes,
-        in_channels=facts.in_channels,
-        classes=len(names),
-        download=machine.download,
-        backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
-    )
-    training_data = training_data_of(config, data, labels, facts, processes, cached)
+    assembly = assemble(config, data, processes, download=machine.download)
+    before = time.perf_counter()
+    cached = assembly.embedded(extracting, announce.on_message)
+    embedding = time.perf_counter() - before
+    learner, training_data = assembly.learner, assembly.training_data(cached)
     ready = time.perf_counter() - begun - embedding  # the run does all this once more
     announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
     try:
@@ -86,7 +56,7 @@ def measure_pace(
         step = _step_seconds(learner, training_data, config)
     finally:
         training_data.feed.close()
-    scoring = _scoring_seconds(learner, data.test, facts, machine, cached)
+    scoring = _scoring_seconds(learner, data.test, assembly.facts, machine, cached)
     return Pace(
         start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=END_SECONDS + scoring
     )

@@ -1,23 +1,17 @@
-"""What a run is to do, settled before it starts: its data, the settings left open, and what its steps will read."""
+"""What a run is to do, settled before it starts: its data, the settings left open, and how images reach its encoder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from maskcon import frozen, sources, views
 from maskcon.choices import FEWEST_TEST, FEWEST_TRAIN
 from maskcon.config import Machine, RunConfig
 from maskcon.encoder.backbones import LARGEST_SMALL_IMAGE, has_own_shape
-from maskcon.engine.distributed import Processes
-from maskcon.engine.feed import Feed
-from maskcon.engine.step import TrainingData
 from maskcon.errors import DataError, UsageError
-from maskcon.frozen import FrozenFeatures
-from maskcon.methods import Method, method_named
+from maskcon.methods import method_named
 from maskcon.model_file import EncoderFacts
 from maskcon.observer import Announcer
 from maskcon.sources import Dataset, ImageSet
@@ -96,37 +90,6 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     for name in (settled.query_view, settled.key_view):
         views.policy(str(name))  # a misspelt one is refused now
     return settled
-
-
-def training_labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """What the method is told about the training images: the coarse labels, or the fine ones for SupFINE."""
-    if method.labels == "fine" and data.train.fine is not None and data.fine_names is not None:
-        return data.train.fine, data.fine_names
-    return data.train.coarse, data.coarse_names
-
-
-def training_data_of(
-    config: RunConfig,
-    data: Dataset,
-    labels: NDArray[np.int64],
-    facts: EncoderFacts,
-    processes: Processes,
-    cached: FrozenFeatures | None,
-) -> TrainingData:
-    """What the steps of a run read: images and their views, or cached features of a frozen backbone."""
-    on_device = torch.from_numpy(labels).to(processes.device)
-    index = torch.from_numpy(data.train.index).to(processes.device)
-    if cached is not None:
-        return cached.training_data(on_device, index, config, processes.device)
-    return TrainingData(
-        feed=Feed(data.train.images, data.train.sizes, processes.device),
-        labels=on_device,
-        index=index,
-        query_view=views.policy(str(config.query_view)),
-        key_view=views.policy(str(config.key_view)),
-        normalise=facts.normalise,
-        image_size=facts.image_size,
-    )
 
 
 def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:

@@ -7,29 +7,24 @@ import os
 import platform
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from maskcon import frozen
+from maskcon.assembly import Assembly, assemble
 from maskcon.config import Machine, RunConfig
-from maskcon.encoder import Backbone, FeatureHead
 from maskcon.engine.batches import SMALLEST_SHARE
 from maskcon.engine.checkpoint import load_latest, write_atomically
 from maskcon.engine.distributed import Processes, start
-from maskcon.engine.learner import Learner, build_learner
+from maskcon.engine.learner import Learner
 from maskcon.engine.lock import FolderLock
 from maskcon.engine.loop import Progress, Training
-from maskcon.engine.step import TrainingData
 from maskcon.errors import MaskconError, UsageError
 from maskcon.evaluate.bound import Recipe, SampleLabels, bank_distances
 from maskcon.frozen import FrozenFeatures
 from maskcon.methods import method_named
-from maskcon.model_file import EncoderFacts
 from maskcon.observer import Announcer, Observer, check_tensorboard
 from maskcon.run_folder import (
     CHECKPOINTS,
@@ -41,7 +36,6 @@ from maskcon.run_folder import (
     make_writable,
     read_result,
 )
-from maskcon.settling import encoder_facts, training_data_of, training_labels
 from maskcon.sources import Dataset
 
 CHECKPOINT_FORMAT = 2
@@ -63,32 +57,13 @@ def train(
         refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
         announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
-    method = method_named(config.method)
     if machine.tensorboard:
         check_tensorboard()
     processes = start(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
-    facts = encoder_facts(config, data.train)
-    labels, names = training_labels(method, data)
-    backbone: Backbone | None = None
-    notes: list[str] = []
-    if config.freeze:
-        backbone, notes = frozen.frozen_backbone(
-            config, in_channels=facts.in_channels, download=machine.download
-        )
-        kept = frozen.axes_kept(config.head_features, backbone.features, len(data.train))
-        facts = replace(facts, head_features=kept)
-    learner = build_learner(  # refuses what it cannot build before anything is written
-        config,
-        method,
-        processes,
-        in_channels=facts.in_channels,
-        classes=len(names),
-        download=machine.download,
-        backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
-    )
-    learner.notes.extend(notes)
+    # refuses what it cannot build before anything is written
+    assembly = assemble(config, data, processes, download=machine.download)
     with ExitStack() as held:
 
         def begin() -> None:
@@ -104,19 +79,8 @@ def train(
         heard = announce if processes.is_first else Announcer()
         try:
             processes.in_first(begin)
-            cached = None
-            if backbone is not None:
-                cached = frozen.prepare(
-                    config,
-                    backbone,
-                    data,
-                    facts,
-                    processes,
-                    progress=heard.extracting,
-                    message=heard.on_message,
-                )
-            training_data = training_data_of(config, data, labels, facts, processes, cached)
-            _carry_out(learner, training_data, config, data, facts, folder, machine, heard, cached)
+            cached = assembly.embedded(heard.extracting, heard.on_message)
+            _carry_out(assembly, cached, folder, machine, heard)
         except MaskconError:
             if processes.is_first:
                 raise
@@ -140,23 +104,17 @@ def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
 
 
 def _carry_out(
-    learner: Learner,
-    training_data: TrainingData,
-    config: RunConfig,
-    data: Dataset,
-    facts: EncoderFacts,
-    folder: Path,
-    machine: Machine,
-    announce: Announcer,
-    cached: FrozenFeatures | None,
+    assembly: Assembly, cached: FrozenFeatures | None, folder: Path, machine: Machine, announce: Announcer
 ) -> None:
+    learner, config, data = assembly.learner, assembly.config, assembly.data
+    training_data = assembly.training_data(cached)
     processes = learner.processes
     features = None if cached is None else cached.key
     identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint(), "features": features}
     observer = Observer(
         learner,
         data.test,
-        facts,
+        assembly.facts,
         announce,
         folder if processes.is_first else None,
         machine,

@@ -1,0 +1,102 @@
+"""The parts of a run put together: its learner, its backbone if that is frozen, and what its steps read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskcon import frozen, views
+from maskcon.config import RunConfig
+from maskcon.encoder import Backbone, FeatureHead
+from maskcon.engine.distributed import Processes
+from maskcon.engine.feed import Feed
+from maskcon.engine.learner import Learner, build_learner
+from maskcon.engine.step import TrainingData
+from maskcon.frozen import FrozenFeatures
+from maskcon.methods import Method, method_named
+from maskcon.model_file import EncoderFacts
+from maskcon.settling import encoder_facts
+from maskcon.sources import Dataset
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A run before its first step; see `assemble`."""
+
+    config: RunConfig
+    data: Dataset
+    processes: Processes
+    facts: EncoderFacts
+    labels: NDArray[np.int64]  # [N] what the method is told of the training images
+    learner: Learner
+    frozen_backbone: Backbone | None
+
+    def embedded(
+        self, progress: Callable[[int, int, float], None], message: Callable[[str], None]
+    ) -> FrozenFeatures | None:
+        """The cached features of a frozen backbone, made now if they are not there; None if none is frozen."""
+        if self.frozen_backbone is None:
+            return None
+        return frozen.prepare(
+            self.config,
+            self.frozen_backbone,
+            self.data,
+            self.facts,
+            self.processes,
+            progress=progress,
+            message=message,
+        )
+
+    def training_data(self, features: FrozenFeatures | None) -> TrainingData:
+        """What the steps read: images and their views, or the cached features of a frozen backbone."""
+        device = self.processes.device
+        labels = torch.from_numpy(self.labels).to(device)
+        train = self.data.train
+        index = torch.from_numpy(train.index).to(device)
+        if features is not None:
+            return features.training_data(labels, index, self.config, device)
+        return TrainingData(
+            feed=Feed(train.images, train.sizes, device),
+            labels=labels,
+            index=index,
+            query_view=views.policy(str(self.config.query_view)),
+            key_view=views.policy(str(self.config.key_view)),
+            normalise=self.facts.normalise,
+            image_size=self.facts.image_size,
+        )
+
+
+def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download: bool) -> Assembly:
+    """Build what a settled config asks for; refuses what cannot be built, and writes nothing."""
+    method = method_named(config.method)
+    facts = encoder_facts(config, data.train)
+    labels, names = _training_labels(method, data)
+    backbone: Backbone | None = None
+    notes: list[str] = []
+    if config.freeze:
+        backbone, notes = frozen.frozen_backbone(config, in_channels=facts.in_channels, download=download)
+        kept = frozen.axes_kept(config.head_features, backbone.features, len(data.train))
+        facts = replace(facts, head_features=kept)
+    learner = build_learner(
+        config,
+        method,
+        processes,
+        in_channels=facts.in_channels,
+        classes=len(names),
+        download=download,
+        backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
+    )
+    learner.notes.extend(notes)
+    return Assembly(config, data, processes, facts, labels, learner, backbone)
+
+
+def _training_labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """What the method is told about the training images: the coarse labels, or the fine ones for SupFINE."""
+    if method.labels == "fine" and data.train.fine is not None and data.fine_names is not None:
+        return data.train.fine, data.fine_names
+    return data.train.coarse, data.coarse_names
