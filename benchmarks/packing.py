@@ -29,7 +29,7 @@ from PIL import Image
 
 from maskcon.sources.canvas import canvas_for
 from maskcon.sources.decode import DRAFT_MARGIN, fitted
-from maskcon.sources.folder import plan_folder
+from maskcon.sources.own import plan_path
 from maskcon.sources.pack import make_pack, usable_cores
 
 CHUNK = 32
@@ -72,7 +72,7 @@ def packing(folder: Path, side: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="maskcon-packing-") as cache:
 
         def work() -> None:
-            make_pack(plan_folder(folder, image_size=side, cache=Path(cache)).job)
+            make_pack(plan_path(folder, image_size=side, cache=Path(cache)).job)
 
         return spent_on(work)
 
@@ -91,7 +91,7 @@ def make_photos(folder: Path, count: int, size: tuple[int, int]) -> None:
 
 def measure(folder: Path, view: int, repeats: int) -> dict[str, object]:
     side = canvas_for(view)
-    paths = [str(folder / path) for path in plan_folder(folder, image_size=side).job.paths]
+    paths = [str(folder / path) for path in plan_path(folder, image_size=side).job.paths]
     turns = [(decoder(paths, side), packing(folder, side)) for _ in range(repeats)]
     return {
         "pictures": len(paths),

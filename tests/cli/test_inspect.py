@@ -15,7 +15,7 @@ from maskcon.cli import app
 from maskcon.inspection import is_loud
 from maskcon.run_folder import CHOICES, CONFIG
 from tests.cli.commands import ONE_THREAD, start
-from tests.cli.test_commands import refused
+from tests.cli.in_process import refused
 from tests.inspection.test_twins import scene
 
 SMALL_NET = [

@@ -1,14 +1,8 @@
-"""`maskcon index` and `maskcon search` as a user meets them."""
+"""`maskcon search` as a user meets it: what is found, shown, and refused."""
 
 from __future__ import annotations
 
-import json
-import random
 import shutil
-import signal
-import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,57 +11,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from maskcon.cli import app
-from maskcon.engine.lock import FolderLock
-from maskcon.errors import CorruptFileError, DataError, MaskconError, UsageError
-from maskcon.model_file import read_encoder
-from maskcon.pictures import with_channels
+from maskcon.errors import DataError, UsageError
 from maskcon.run import Run
-from maskcon.search import FolderStore, approximate, read_index, unit_rows
-from maskcon.sources import load
-from tests.cli.commands import maskcon, start
-from tests.finished_run import finished_run
+from tests.cli.searching import NAMES, answers, call, picture, refused
 from tests.search.servers import postgres
-from tests.sources.miniatures import write_cifar10
-
-NAMES = ["a.png", "with space.png", 'it\'s "quoted".png', "ねこ/猫.png", "🐈.jpg"]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    return finished_run(tmp_path_factory.mktemp("runs") / "mini").folder
-
-
-@pytest.fixture
-def photos(tmp_path) -> Path:
-    for number, name in enumerate(NAMES):
-        picture(tmp_path / "photos" / name, number)
-    return tmp_path / "photos"
-
-
-def picture(path: Path, seed: int, size: tuple[int, int] = (16, 16)) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
-    return path
-
-
-def call(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.stdout
-
-
-def refused(kind: type[MaskconError], *arguments: object) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert isinstance(result.exception, kind), (result.output, result.exception)
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
-
-
-def answers(run: Path, *arguments: object) -> list[list[tuple[str, float]]]:
-    found = json.loads(call("search", run, *arguments, "--json"))
-    assert found["search"] == "exact"
-    return [[(hit["path"], hit["score"]) for hit in query["results"]] for query in found["queries"]]
 
 
 @pytest.mark.parametrize("command", ["index", "search"])
@@ -135,43 +82,6 @@ def test_a_found_picture_that_is_gone_is_a_grey_tile_and_told(run, photos, tmp_p
     )
 
 
-def test_the_same_command_again_takes_in_what_changed(run, photos, tmp_path):
-    where = ("--out", tmp_path / "index")
-    call("index", run, photos, *where)
-    assert "0 added, 0 changed, 0 removed, 5 as before; 0 embedded" in call("index", run, photos, *where)
-    picture(photos / "a.png", 77)
-    (photos / "🐈.jpg").unlink()
-    picture(photos / "b.png", 78, size=(300, 40))
-    (photos / "broken.png").write_text("no picture")
-    told = call("index", run, photos, *where)
-    assert "1 added, 1 changed, 1 removed, 3 as before; 2 embedded" in told
-    assert "note: 1 picture could not be read and was left out: broken.png (not an image" in told
-    assert "cannot be read" in refused(DataError, "index", run, photos, *where, "--strict")
-
-
-def test_an_index_of_another_model_source_or_a_damaged_one_is_refused_until_replaced(run, photos, tmp_path):
-    where = tmp_path / "index"
-    call("index", run, photos, "--out", where)
-    other = finished_run(tmp_path / "other", seed=1).folder
-    assert "made with another model" in refused(
-        UsageError, "search", other, photos / "a.png", "--index", where
-    )
-    assert "made with another model" in refused(UsageError, "index", other, photos, "--out", where)
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(photos, elsewhere)
-    assert "holds an index of" in refused(UsageError, "index", run, elsewhere, "--out", where)
-    assert "0 embedded" in call("index", run, elsewhere, "--out", where, "--replace")
-    assert answers(run, photos / "a.png", "-k", "1", "--index", where)[0][0][0] == str(elsewhere / "a.png")
-    assert "5 embedded" in call("index", other, photos, "--out", where, "--replace")
-    file = where / "index.maskcon"
-    file.write_bytes(file.read_bytes()[:-5])
-    assert "damaged or cut short" in refused(CorruptFileError, "index", other, photos, "--out", where)
-    assert "damaged or cut short" in refused(
-        CorruptFileError, "search", other, photos / "a.png", "--index", where
-    )
-    assert "5 embedded" in call("index", other, photos, "--out", where, "--replace")
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -207,119 +117,6 @@ def approximate_search(run, photos, tmp_path):
     return UsageError, "search", run, photos / "a.png", "--index", tmp_path / "index", "--approximate"
 
 
-def test_the_graph_is_made_on_request_refreshed_and_its_recall_told(run, photos, tmp_path):
-    pytest.importorskip("faiss", reason="the extra `faiss` is not installed")
-    where = tmp_path / "index"
-    assert "HNSW, recall@10 1.0000 against exact" in call("index", run, photos, "--out", where, "--hnsw")
-    picture(photos / "b.png", 50)
-    assert "HNSW, recall@10" in call("index", run, photos, "--out", where)  # no longer asked for, but there
-    query = ("search", run, photos / "b.png", "--index", where, "--json")
-    by_graph, exact = json.loads(call(*query, "--approximate")), json.loads(call(*query, "--exact"))
-    assert by_graph["search"].startswith("HNSW, recall@10")
-    assert by_graph["queries"] == exact["queries"]
-    assert json.loads(call(*query))["search"] == "exact"  # few pictures
-
-
-def test_large_indexes_get_a_graph_unasked_and_do_without_where_it_cannot_be_used(
-    run, photos, tmp_path, monkeypatch
-):
-    pytest.importorskip("faiss", reason="the extra `faiss` is not installed")
-    monkeypatch.setattr(approximate, "LARGE", 3)
-    where = tmp_path / "index"
-    monkeypatch.setattr(approximate, "is_available", lambda: False)
-    assert "pip install 'maskcon[faiss]'" in call("index", run, photos, "--out", where)
-    monkeypatch.setattr(approximate, "is_available", lambda: True)
-    assert "HNSW, recall@10" in call("index", run, photos, "--out", where)
-    query = ["search", str(run), str(photos / "a.png"), "--index", str(where)]
-    told = CliRunner().invoke(app, query)
-    assert "(HNSW, recall@10 1.0000 against exact on 5 sample queries)" in told.stderr
-    graph = where / approximate.GRAPH
-    graph.write_bytes(graph.read_bytes()[:-1])
-    told = CliRunner().invoke(app, query)
-    assert told.exit_code == 0
-    assert "note: exact search: " in told.stderr
-    assert "damaged or cut short" in told.stderr
-    assert "damaged or cut short" in refused(CorruptFileError, *query, "--approximate")
-
-
-def test_two_commands_do_not_write_one_index_at_once_not_even_its_graph(run, photos, tmp_path, monkeypatch):
-    where = tmp_path / "index"
-    call("index", run, photos, "--out", where)
-    with FolderLock(where):
-        assert "another run is writing" in refused(UsageError, "index", run, photos, "--out", where)
-    told = []
-
-    def make_graph(store, *_):
-        told.append(refused(UsageError, "index", run, photos, "--out", where))
-        return "made"
-
-    monkeypatch.setattr(FolderStore, "make_graph", make_graph)
-    call("index", run, photos, "--out", where, "--hnsw")
-    assert "another run is writing" in told[0]
-
-
-def test_the_encoder_is_read_once_however_many_chunks_there_are(run, photos, tmp_path, monkeypatch):
-    reads = []
-
-    def counting(path):
-        reads.append(path)
-        return read_encoder(path)
-
-    for module in ("maskcon.model_file", "maskcon.run"):
-        monkeypatch.setattr(f"{module}.read_encoder", counting)
-    monkeypatch.setattr(sys.modules["maskcon.search.refresh"], "CHUNK_PICTURES", 1)
-    assert "5 embedded" in call("index", run, photos, "--out", tmp_path / "index")
-    assert len(reads) == 1
-
-
-def test_a_data_set_in_a_folder_of_its_own_is_indexed_and_drawn_from_there(tmp_path):
-    write_cifar10(tmp_path / "data")
-    data = load("cifar10", root=tmp_path / "data")
-    folder = finished_run(tmp_path / "run", data, source="cifar10").folder
-    place = ("--data-root", tmp_path / "data")
-    call("index", folder, "cifar10", *place)
-    query = picture(tmp_path / "query.png", 3, size=(32, 32))
-    call("search", folder, query, "--grid", tmp_path / "grid.png", *place)
-    assert (tmp_path / "grid.png").exists()
-
-
-def test_a_data_set_by_name_can_be_indexed_and_drawn(tmp_path):
-    data = load("embedded")
-    folder = finished_run(tmp_path / "run", data, source="embedded").folder
-    assert f"{len(data.train) + len(data.test):,} added" in call("index", folder, "embedded")
-    query = picture(tmp_path / "query.png", 3, size=(28, 28))
-    hits = answers(folder, query, "-k", "4", "--grid", tmp_path / "grid.png")[0]
-    assert len(hits) == 4
-    assert all(path.startswith(("train/", "test/")) for path, _ in hits)
-    assert (tmp_path / "grid.png").exists()
-
-
-def test_a_list_of_files_is_indexed_from_where_it_lies(run, photos, tmp_path):
-    """As `embed` takes it; a picture that it names and that is not there is told."""
-    (photos / "some.txt").write_text("\n".join([*NAMES[:2], "absent.png"]), encoding="utf-8")
-    told = call("index", run, photos / "some.txt", "--out", tmp_path / "index")
-    assert "2 pictures in" in told
-    assert "left out: absent.png (No such file or directory)" in told
-    hits = answers(run, photos / NAMES[1], "--index", tmp_path / "index", "--grid", tmp_path / "grid.png")[0]
-    assert [path for path, _ in hits] == [str(photos / NAMES[1]), str(photos / NAMES[0])]
-
-
-def test_colour_pictures_of_a_data_set_serve_an_encoder_of_grey_ones_and_its_notes_are_told(
-    run, tmp_path, monkeypatch
-):
-    write_cifar10(tmp_path / "data")
-    data = load("cifar10", root=tmp_path / "data")
-    noted = replace(data, notes=("1 image could not be read",))
-    monkeypatch.setattr("maskcon.pictures.given.load", lambda name, **_: noted)
-    assert "note: 1 image could not be read" in call("index", run, "cifar10", "--out", tmp_path / "index")
-    index = read_index(tmp_path / "index" / "index.maskcon")
-    names = [entry.path for entry in index.entries]
-    assert len(names) == len(data.train) + len(data.test)
-    expected = Run.open(run).encode(with_channels(data.test.images, 1)).numpy()
-    for number, vector in zip(data.test.index.tolist(), unit_rows(expected), strict=True):
-        np.testing.assert_allclose(index.vectors[names.index(f"test/{number}")], vector, atol=1e-5)
-
-
 def test_the_same_commands_with_a_store(run, photos, tmp_path):
     pytest.importorskip("psycopg", reason="the extra `pgvector` is not installed")
     call("index", run, photos, "--out", tmp_path / "index")
@@ -336,29 +133,3 @@ def test_the_same_commands_with_a_store(run, photos, tmp_path):
         np.testing.assert_allclose([s for _, s in here[0]], [s for _, s in there[0]], atol=1e-5)
         assert (tmp_path / "grid.png").exists()
         assert "exact" in refused(UsageError, "search", run, photos / "a.png", *store, "--approximate")
-
-
-@pytest.mark.slow
-def test_kills_at_random_moments_lose_no_index(run, tmp_path):
-    chance = random.Random(0)
-    photos, where = tmp_path / "photos", tmp_path / "index"
-    for number in range(600):
-        picture(photos / f"{number}.png", number)
-    arguments = ["index", str(run), str(photos), "--out", str(where)]
-    begun = time.monotonic()
-    assert maskcon(*arguments[:-1], str(tmp_path / "whole"), cwd=tmp_path).returncode == 0
-    usual = time.monotonic() - begun
-    kills = 0
-    while kills < 8:
-        process = start(*arguments, cwd=tmp_path)
-        time.sleep(chance.uniform(0.3, 1.1) * usual)
-        process.kill()
-        kills += process.wait() == -signal.SIGKILL
-        process.communicate()
-        if (where / "index.maskcon").exists():
-            answers(run, photos / "0.png", "-k", "1", "--index", where)
-            shutil.rmtree(where)
-    assert maskcon(*arguments, cwd=tmp_path).returncode == 0
-    one, other = (read_index(folder / "index.maskcon") for folder in (where, tmp_path / "whole"))
-    assert one.entries == other.entries
-    np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-5)  # batches may have been cut elsewhere

@@ -1,3 +1,5 @@
+"""Folders of pictures: their classes, parts, names, sizes and ids."""
+
 from __future__ import annotations
 
 import os
@@ -8,22 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from maskcon.errors import DataError, UsageError
-from maskcon.sources import Dataset, absolute, load, load_folder
+from maskcon.sources import load, load_photos
 from maskcon.sources.layout import path_hash, read_any_depth
+from tests.sources.class_folders import all_paths, write_classes
 from tests.sources.miniatures import write_picture
-from tests.sources.test_decode import png_claiming
-
-
-def write_classes(root: Path, *classes: str, count: int = 10, size: tuple[int, int] = (20, 16)) -> Path:
-    for number, name in enumerate(classes):
-        for picture in range(count):
-            write_picture(root / name / f"{picture}.png", size=size, colour=(number * 40, picture * 10, 7))
-    return root
-
-
-def all_paths(data: Dataset) -> set[str]:
-    return {*(data.train.paths or ()), *(data.test.paths or ())}
 
 
 def test_sub_folders_are_coarse_classes(tmp_path: Path) -> None:
@@ -41,7 +31,7 @@ def test_sub_folders_are_coarse_classes(tmp_path: Path) -> None:
 
 
 def test_two_levels_are_coarse_and_fine(tmp_path: Path) -> None:
-    data = load_folder(write_classes(tmp_path, "a/x", "a/y", "b/x"))
+    data = load_photos(write_classes(tmp_path, "a/x", "a/y", "b/x"))
     assert data.coarse_names == ("a", "b")
     assert data.fine_names == ("a/x", "a/y", "b/x")
     assert data.coarse_of_fine == (0, 0, 1)
@@ -63,7 +53,7 @@ def test_two_levels_are_coarse_and_fine(tmp_path: Path) -> None:
 def test_own_parts_are_kept(tmp_path: Path, train_name: str, test_name: str) -> None:
     write_classes(tmp_path / train_name, "a", "b", count=4)
     write_classes(tmp_path / test_name, "a", "b", count=2)
-    data = load_folder(tmp_path)
+    data = load_photos(tmp_path)
     assert (len(data.train), len(data.test)) == (8, 4)
     assert all(path.startswith(f"{train_name}/") for path in data.train.paths or ())
     assert not any("held out" in note for note in data.notes)
@@ -71,7 +61,7 @@ def test_own_parts_are_kept(tmp_path: Path, train_name: str, test_name: str) -> 
 
 def test_a_folder_called_train_beside_others_is_a_class(tmp_path: Path) -> None:
     """Railway pictures: for training and for embedding alike."""
-    data = load_folder(write_classes(tmp_path, "train", "bus"))
+    data = load_photos(write_classes(tmp_path, "train", "bus"))
     assert data.coarse_names == ("bus", "train")
     assert {found.coarse for found in read_any_depth(tmp_path).files} == {"bus", "train"}
 
@@ -83,46 +73,29 @@ def test_labels_for_embedding_lie_below_the_parts(tmp_path: Path, parts: tuple[s
     assert {found.coarse for found in read_any_depth(tmp_path).files} == {"cat", "dog"}
 
 
-def test_pictures_of_a_kind_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a", "b", count=3)
-    (tmp_path / "a" / "phone.HEIC").write_bytes(b"no matter what")
-    note = next(note for note in load_folder(tmp_path).notes if "left out" in note)
-    assert note.endswith("a/phone.HEIC (.heic cannot be read; convert it to JPEG)")
-    with pytest.raises(DataError, match=r"a/phone\.HEIC cannot be read"):
-        load_folder(tmp_path, strict=True)
-
-
-def test_folder_of_such_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "phone.heic").write_bytes(b"no matter what")
-    with pytest.raises(DataError, match=r"none of the 2 images.*convert it to JPEG"):
-        load_folder(tmp_path)
-
-
 def test_fine_labels_may_exist_only_for_testing(tmp_path: Path) -> None:
     write_classes(tmp_path / "train", "a", "b", count=4)
     write_classes(tmp_path / "test", "a/x", "a/y", "b/z", count=2)
-    data = load_folder(tmp_path)
+    data = load_photos(tmp_path)
     assert data.train.fine is None
     assert data.test.fine is not None
     assert data.test.fine.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_held_out_part_is_stable_under_added_files(tmp_path: Path) -> None:
-    before = load_folder(write_classes(tmp_path, "a", "b", count=40))
+    before = load_photos(write_classes(tmp_path, "a", "b", count=40))
     held = set(before.test.paths or ())
     assert 4 <= len(held) <= 30
     for number in range(30):
         write_picture(tmp_path / "a" / f"new{number}.png")
-    after = load_folder(tmp_path)
+    after = load_photos(tmp_path)
     assert held == {path for path in after.test.paths or () if "new" not in path}
 
 
 def test_ids_depend_on_the_relative_path_alone(tmp_path: Path) -> None:
-    data = load_folder(write_classes(tmp_path / "one", "a", "b"))
+    data = load_photos(write_classes(tmp_path / "one", "a", "b"))
     shutil.copytree(tmp_path / "one", tmp_path / "two")
-    again = load_folder(tmp_path / "two")
+    again = load_photos(tmp_path / "two")
     assert np.array_equal(data.train.index, again.train.index)
     assert data.fingerprint() == again.fingerprint()
     assert data.train.index[0] == path_hash((data.train.paths or ())[0])
@@ -130,19 +103,19 @@ def test_ids_depend_on_the_relative_path_alone(tmp_path: Path) -> None:
 
 
 def test_every_class_keeps_a_picture_to_train_on(tmp_path: Path) -> None:
-    data = load_folder(write_classes(tmp_path, *(f"class{number}" for number in range(30)), count=1))
+    data = load_photos(write_classes(tmp_path, *(f"class{number}" for number in range(30)), count=1))
     assert len(set(data.train.coarse.tolist())) == 30
     assert any("single image" in note for note in data.notes)
 
 
 def test_each_class_of_a_tiny_folder_is_on_both_sides(tmp_path: Path) -> None:
-    data = load_folder(write_classes(tmp_path, "a", "b", count=2), held_out=0.001)
+    data = load_photos(write_classes(tmp_path, "a", "b", count=2), held_out=0.001)
     assert (data.train.coarse.tolist(), data.test.coarse.tolist()) == ([0, 1], [0, 1])
 
 
 def test_odd_names_work(tmp_path: Path) -> None:
     names = ["with space", 'it\'s "quoted"', "\u732b", "\U0001f436", "caf\u00e9", "-rf", "a;b&c", "<script>"]
-    data = load_folder(write_classes(tmp_path, *names, count=3))
+    data = load_photos(write_classes(tmp_path, *names, count=3))
     assert data.coarse_names == tuple(sorted(names))
     assert len(all_paths(data)) == 24
 
@@ -158,7 +131,7 @@ def test_names_that_are_not_utf8_work_and_can_be_printed(tmp_path: Path) -> None
     for name in (b"1\xfe.png", b"2.png"):
         with open(folder + b"/" + name, "wb") as file:  # noqa: PTH123
             Image.new("RGB", (20, 16)).save(file, format="PNG")
-    data = load_folder(tmp_path)
+    data = load_photos(tmp_path)
     assert len(all_paths(data)) == 5
     " ".join((*data.coarse_names, *data.notes)).encode("utf-8")
 
@@ -166,7 +139,7 @@ def test_names_that_are_not_utf8_work_and_can_be_printed(tmp_path: Path) -> None
 def test_mixed_sizes_share_a_canvas_and_carry_sizes(tmp_path: Path) -> None:
     write_classes(tmp_path, "a", count=6, size=(40, 20))
     write_classes(tmp_path, "b", count=6, size=(300, 600))
-    data = load_folder(tmp_path, image_size=128)
+    data = load_photos(tmp_path, image_size=128)
     assert data.train.images.shape[1:] == (3, 128, 128)
     assert data.train.sizes is not None
     assert {tuple(size) for size in data.train.sizes.tolist()} == {(20, 40), (128, 64)}
@@ -189,7 +162,7 @@ def test_mixed_sizes_share_a_canvas_and_carry_sizes(tmp_path: Path) -> None:
 def test_canvas_of_equal_pictures_is_their_size(
     tmp_path: Path, size: tuple[int, int], image_size: int | None, canvas: tuple[int, int], family: str
 ) -> None:
-    data = load_folder(write_classes(tmp_path, "a", "b", count=3, size=size), image_size=image_size)
+    data = load_photos(write_classes(tmp_path, "a", "b", count=3, size=size), image_size=image_size)
     assert data.train.images.shape[2:] == canvas
     assert data.train.sizes is None
     assert data.family == family
@@ -199,147 +172,16 @@ def test_grey_pictures_have_one_channel_unless_one_is_coloured(tmp_path: Path) -
     for name in ("a", "b"):
         for number in range(3):
             write_picture(tmp_path / name / f"{number}.png", mode="L", colour=90)
-    assert load_folder(tmp_path).train.images.shape[1] == 1
+    assert load_photos(tmp_path).train.images.shape[1] == 1
     write_picture(tmp_path / "a" / "colour.png")
-    mixed = load_folder(tmp_path)
+    mixed = load_photos(tmp_path)
     assert mixed.train.images.shape[1] == 3
-
-
-def test_unusable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a", "b", count=8)
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "a" / "cut.png")
-    (tmp_path / "a" / "cut.png").write_bytes((tmp_path / "a" / "cut.png").read_bytes()[:5000])
-    (tmp_path / "a" / "text.jpg").write_text("not a picture")
-    (tmp_path / "b" / "empty.png").touch()
-    (tmp_path / "b" / "bomb.png").write_bytes(png_claiming(15_000, 15_000))
-    (tmp_path / "b" / "dangling.png").symlink_to(tmp_path / "nowhere.png")
-    os.mkfifo(tmp_path / "b" / "pipe.png")
-    data = load_folder(tmp_path)
-    assert all_paths(data) == {f"{name}/{number}.png" for name in "ab" for number in range(8)}
-    note = next(note for note in data.notes if "could not be read" in note)
-    assert note.startswith("6 images")
-    for part in (data.train, data.test):  # rows did not shift when others were left out
-        for row, path in enumerate(part.paths or ()):
-            assert part.images[row, 1, 0, 0] == int(Path(path).stem) * 10
-
-
-def test_strict_stops_at_an_unusable_picture(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a", "b")
-    (tmp_path / "a" / "text.jpg").write_text("not a picture")
-    with pytest.raises(DataError, match=r"a/text\.jpg.*not an image"):
-        load_folder(tmp_path, strict=True)
-
-
-def test_strict_stops_at_a_picture_that_fails_while_decoding(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a", "b")
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "a" / "cut.png")
-    (tmp_path / "a" / "cut.png").write_bytes((tmp_path / "a" / "cut.png").read_bytes()[:5000])
-    with pytest.raises(DataError, match=r"a/cut\.png"):
-        load(str(tmp_path), strict=True)
-
-
-def test_other_files_and_empty_classes_are_noted(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a", "b")
-    (tmp_path / "a" / "notes.txt").touch()
-    (tmp_path / "a" / ".hidden.png").touch()
-    (tmp_path / "readme.md").touch()
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "c").mkdir()
-    data = load_folder(tmp_path)
-    assert data.coarse_names == ("a", "b")
-    assert any(note.startswith("3 other files") for note in data.notes)
-    assert any("without an image" in note and note.endswith(": c") for note in data.notes)
-
-
-def test_class_only_in_test_is_noted(tmp_path: Path) -> None:
-    write_classes(tmp_path / "train", "a", "b", count=2)
-    write_classes(tmp_path / "test", "a", "z", count=2)
-    data = load_folder(tmp_path)
-    assert any("without an image to train on: z" in note for note in data.notes)
-
-
-def test_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist; give a folder"):
-        load_folder(tmp_path / "absent")
-
-
-def test_file_instead_of_a_folder_is_a_clear_error(tmp_path: Path) -> None:
-    path = write_picture(tmp_path / "a.png")
-    with pytest.raises(DataError, match="is not a folder"):
-        load_folder(path)
-
-
-def test_folder_without_pictures_is_a_clear_error(tmp_path: Path) -> None:
-    write_picture(tmp_path / "loose.png")
-    with pytest.raises(DataError, match=r"no image found.*1 other file\b.*CLASS/picture\.jpg"):
-        load_folder(tmp_path)
-
-
-def test_folder_with_one_class_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"only one class.*\(a\)"):
-        load_folder(write_classes(tmp_path, "a"))
-
-
-def test_folder_with_one_picture_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="single image"):
-        load_folder(write_classes(tmp_path, "a", count=1))
-
-
-def test_folder_of_unreadable_pictures_is_a_clear_error(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "x.jpg").write_text("no")
-    with pytest.raises(DataError, match=r"none of the 2 images.*a/x\.jpg"):
-        load_folder(tmp_path)
-
-
-def test_mixed_depths_are_a_clear_error(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a", "b/x")
-    with pytest.raises(DataError, match="use one depth"):
-        load_folder(tmp_path)
-
-
-def test_loop_of_links_adds_no_picture_twice(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a/x", "b/y", count=3)
-    (tmp_path / "a" / "x" / "loop").symlink_to(tmp_path / "a", target_is_directory=True)
-    assert len(all_paths(load_folder(tmp_path))) == 6
-
-
-@pytest.mark.parametrize("size", [0, 7, 5000, -1])
-def test_image_size_out_of_range_is_refused(tmp_path: Path, size: int) -> None:
-    with pytest.raises(UsageError, match=r"8\.\.4096"):
-        load_folder(tmp_path, image_size=size)
 
 
 def test_progress_ends_at_the_number_of_files(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     load(str(write_classes(tmp_path, "a", "b")), progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (20, 20)
-
-
-def test_link_to_the_whole_folder_brings_no_class_into_another(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a/x", "b/y", count=3)
-    (tmp_path / "a" / "x" / "up").symlink_to(tmp_path, target_is_directory=True)
-    assert all_paths(load_folder(tmp_path)) == {
-        f"{name}/{number}.png" for name in ("a/x", "b/y") for number in range(3)
-    }
-
-
-@pytest.mark.parametrize("place", ["itself", "a/itself.png", ".itself"])
-def test_link_to_itself_is_left_out_with_a_note(tmp_path: Path, place: str) -> None:
-    write_classes(tmp_path, "a", "b", count=3)
-    (tmp_path / place).symlink_to(tmp_path / place)
-    data = load_folder(tmp_path)
-    assert len(all_paths(data)) == 6
-    assert any(place in note and "Too many levels" in note for note in data.notes)
-
-
-def test_pictures_in_too_many_folders_are_left_out_with_a_note(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a/x", "b/y" + "/d" * 20, count=3)
-    write_classes(tmp_path, "b/z", count=3)
-    assert any("16 folders deep" in note for note in load_folder(tmp_path).notes)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX names may be arbitrary bytes")
@@ -353,7 +195,7 @@ def test_classes_whose_names_are_not_utf8_stay_apart(tmp_path: Path) -> None:
         for number in range(3):
             with open(folder + b"/%d.png" % number, "wb") as file:  # noqa: PTH123
                 Image.new("RGB", (20, 16)).save(file, format="PNG")
-    data = load_folder(tmp_path)
+    data = load_photos(tmp_path)
     assert set(data.train.coarse.tolist()) == {0, 1, 2}
     assert data.coarse_names[1:] == (r"b\xfe", r"b\xff")
 
@@ -361,26 +203,6 @@ def test_classes_whose_names_are_not_utf8_stay_apart(tmp_path: Path) -> None:
 def test_names_with_line_breaks_are_shown_on_one_line(tmp_path: Path) -> None:
     write_classes(tmp_path, "a\nb", "c\x1b[31m", count=3)
     (tmp_path / "a\nb" / "x\u2028.png").touch()
-    data = load_folder(tmp_path)
+    data = load_photos(tmp_path)
     assert data.coarse_names == ("a\\nb", "c\\x1b[31m")
     assert all(note.isprintable() for note in data.notes)
-
-
-def test_folder_whose_name_cannot_be_looked_up_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot read .*too long"):
-        load_folder(tmp_path / ("x" * 300))
-
-
-def test_link_to_the_whole_folder_is_no_class_of_it(tmp_path: Path) -> None:
-    write_classes(tmp_path, "a/x", "b/y", count=3)
-    (tmp_path / "everything").symlink_to(tmp_path, target_is_directory=True)
-    data = load_folder(tmp_path)
-    assert data.coarse_names == ("a", "b")
-    assert len(all_paths(data)) == 6
-
-
-def test_folder_that_is_a_link_to_itself_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "circle").symlink_to(tmp_path / "circle")
-    assert absolute(str(tmp_path / "circle")) == str(tmp_path / "circle")
-    with pytest.raises(DataError, match="circle does not exist"):
-        load(str(tmp_path / "circle"))

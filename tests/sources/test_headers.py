@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from maskcon.sources import headers, load_folder
+from maskcon.sources import headers, load_photos
 from maskcon.sources.decode import Header
 from maskcon.sources.headers import read_headers
+from tests.sources.class_folders import write_classes
 from tests.sources.miniatures import write_picture
-from tests.sources.test_folder import write_classes
 
 PATHS = ["a.png", "grey.png", "bad.png", "absent.png"]
 FOUND = [Header(20, False), Header(30, True), "not an image of a known format", "No such file or directory"]
@@ -75,11 +75,11 @@ def test_a_folder_loads_the_same_from_remembered_headers(
 ) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
     (root / "a" / "text.jpg").write_text("not a picture")
-    first = load_folder(root, cache=tmp_path / "cache")
+    first = load_photos(root, cache=tmp_path / "cache")
     monkeypatch.setattr(headers, "REMEMBER_FROM", 3)
-    load_folder(root, cache=tmp_path / "cache")
+    load_photos(root, cache=tmp_path / "cache")
     refuse_reading(monkeypatch)
-    again = load_folder(root, cache=tmp_path / "cache")
+    again = load_photos(root, cache=tmp_path / "cache")
     assert again.fingerprint() == first.fingerprint()
     assert again.notes == first.notes
 

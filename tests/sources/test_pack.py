@@ -16,12 +16,12 @@ import pytest
 from PIL import Image
 
 from maskcon.errors import DataError
-from maskcon.sources import load_folder, pack
-from maskcon.sources.folder import plan_folder
+from maskcon.sources import load_photos, pack
+from maskcon.sources.own import plan_path
 from maskcon.sources.pack import PackJob, find_pack, make_pack
 from maskcon.turns import one_at_a_time
+from tests.sources.class_folders import all_paths, write_classes
 from tests.sources.miniatures import write_picture
-from tests.sources.test_folder import all_paths, write_classes
 
 
 def test_large_folder_is_packed_into_the_cache_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,10 +31,10 @@ def test_large_folder_is_packed_into_the_cache_once(tmp_path: Path, monkeypatch:
     Image.fromarray(noise).save(root / "a" / "cut.png")
     (root / "a" / "cut.png").write_bytes((root / "a" / "cut.png").read_bytes()[:5000])
     cache = tmp_path / "cache"
-    in_memory = load_folder(root, cache=cache)
+    in_memory = load_photos(root, cache=cache)
     assert not cache.exists()
     monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    packed = load_folder(root, cache=cache)
+    packed = load_photos(root, cache=cache)
     assert len(list(cache.iterdir())) == 1
     assert packed.fingerprint() == in_memory.fingerprint()
     assert packed.notes == in_memory.notes
@@ -44,36 +44,36 @@ def test_large_folder_is_packed_into_the_cache_once(tmp_path: Path, monkeypatch:
 
     with monkeypatch.context() as context:
         context.setattr(pack, "decode", no_decoding)
-        assert load_folder(root, cache=cache).fingerprint() == in_memory.fingerprint()
+        assert load_photos(root, cache=cache).fingerprint() == in_memory.fingerprint()
     write_picture(root / "a" / "another.png")
-    assert len(all_paths(load_folder(root, cache=cache))) == len(all_paths(in_memory)) + 1
+    assert len(all_paths(load_photos(root, cache=cache))) == len(all_paths(in_memory)) + 1
 
 
 def test_packed_images_are_memory_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_classes(tmp_path / "set", "a", count=4, size=(64, 32))
     write_classes(root, "b", count=4, size=(32, 64))
     monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    data = load_folder(root, cache=tmp_path / "cache")
+    data = load_photos(root, cache=tmp_path / "cache")
     assert isinstance(data.train.images, np.memmap)
 
 
 def test_damaged_pack_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
     monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    first = load_folder(root, cache=tmp_path / "cache").fingerprint()
+    first = load_photos(root, cache=tmp_path / "cache").fingerprint()
     (folder,) = (tmp_path / "cache").iterdir()
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        assert load_folder(root, cache=tmp_path / "cache").fingerprint() == first
+        assert load_photos(root, cache=tmp_path / "cache").fingerprint() == first
         assert list((tmp_path / "cache").iterdir()) == [folder]
 
 
 def test_flipped_bytes_beside_the_pack_never_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
     monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
-    load_folder(root, cache=tmp_path / "cache")
+    load_photos(root, cache=tmp_path / "cache")
     (folder,) = (tmp_path / "cache").iterdir()
-    job = plan_folder(root, cache=tmp_path / "cache").job
+    job = plan_path(root, cache=tmp_path / "cache").job
     assert find_pack(job) is not None
     generator = np.random.default_rng(0)
     for name in ("beside.npz", "images.npy"):
@@ -96,7 +96,7 @@ def test_interrupted_packing_leaves_no_pack(tmp_path: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        load_folder(root, cache=tmp_path / "cache", progress=interrupted)
+        load_photos(root, cache=tmp_path / "cache", progress=interrupted)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -107,7 +107,7 @@ def test_too_little_room_for_the_pack_is_said_before_decoding(
     monkeypatch.setattr(pack, "PACK_ABOVE_BYTES", 1000)
     monkeypatch.setattr(pack.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 50, 50))
     with pytest.raises(DataError, match="GB free; set XDG_CACHE_HOME"):
-        load_folder(root, cache=tmp_path / "cache")
+        load_photos(root, cache=tmp_path / "cache")
 
 
 def job_of(root: Path, count: int = 6, side: int = 24) -> PackJob:
@@ -124,15 +124,15 @@ def test_a_pack_that_is_there_is_used_whatever_its_size(
     root = write_classes(tmp_path / "set", "a", count=4, size=(64, 32))
     write_classes(root, "b", count=4, size=(32, 64))
     cache = tmp_path / "cache"
-    in_memory = load_folder(root, cache=cache)
+    in_memory = load_photos(root, cache=cache)
     assert not isinstance(in_memory.train.images, np.memmap)
-    make_pack(plan_folder(root, cache=cache).job)
+    make_pack(plan_path(root, cache=cache).job)
 
     def no_decoding(*_: object) -> None:
         raise AssertionError("decoded again")
 
     monkeypatch.setattr(pack, "decode", no_decoding)
-    packed = load_folder(root, cache=cache)
+    packed = load_photos(root, cache=cache)
     assert isinstance(packed.train.images, np.memmap)
     assert packed.fingerprint() == in_memory.fingerprint()
 
@@ -249,7 +249,7 @@ def test_file_that_disappears_before_packing_is_left_out(
         return files_key(*arguments)
 
     monkeypatch.setattr(pack, "files_key", late)
-    data = load_folder(root, cache=tmp_path / "cache")
+    data = load_photos(root, cache=tmp_path / "cache")
     assert len(all_paths(data)) == 19
     assert any("a/3.png" in note for note in data.notes)
 

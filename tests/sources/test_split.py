@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maskcon.errors import UsageError
-from maskcon.sources import load_folder
+from maskcon.sources import load_photos
 from maskcon.sources.layout import path_hash
 from maskcon.sources.split import held_out
 from tests.sources.miniatures import write_picture
@@ -81,7 +81,7 @@ def test_impossible_shares_are_refused(fraction: float) -> None:
 def test_folder_of_three_images_is_split_and_its_single_class_is_trained_on(tmp_path: Path) -> None:
     for name in ("cat/1", "cat/2", "dog/1"):
         write_picture(tmp_path / f"{name}.png")
-    data = load_folder(tmp_path)
+    data = load_photos(tmp_path)
     assert (data.train.coarse.tolist(), data.test.coarse.tolist()) == ([0, 1], [0])
     assert any("classes of a single image: dog" in note for note in data.notes)
     assert any(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from maskcon.locations import data_root
 from maskcon.sources.catalogue import Description, catalogue, describe
 from maskcon.sources.contract import Dataset, Grouping, ImageSet
-from maskcon.sources.folder import load_folder
 from maskcon.sources.in_memory import from_arrays
 from maskcon.sources.loading import (
     Prepared,
@@ -22,7 +21,7 @@ from maskcon.sources.loading import (
     prepare,
     takes_image_size,
 )
-from maskcon.sources.manifest import load_manifest
+from maskcon.sources.own import load_photos
 from maskcon.sources.pictures import read_images
 from maskcon.sources.source import SourceInfo
 
@@ -41,8 +40,7 @@ __all__ = [
     "is_path",
     "is_there",
     "load",
-    "load_folder",
-    "load_manifest",
+    "load_photos",
     "picture_plan",
     "prepare",
     "read_images",

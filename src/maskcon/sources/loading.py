@@ -12,14 +12,14 @@ import numpy as np
 
 from maskcon.download import Progress as DownloadProgress
 from maskcon.errors import UsageError, unknown
-from maskcon.locations import data_root, has_folder, resolved
+from maskcon.locations import data_root, resolved
 from maskcon.sources.contract import Dataset, Variant
 from maskcon.sources.converted import check_converted
-from maskcon.sources.folder import plan_folder
 from maskcon.sources.huggingface_data import PREFIX, Address, plan_hub
 from maskcon.sources.known import SOURCES
 from maskcon.sources.listed import plan_listing
-from maskcon.sources.manifest import is_manifest, plan_manifest
+from maskcon.sources.manifest import is_manifest
+from maskcon.sources.own import plan_path
 from maskcon.sources.pack import PicturePlan, Progress, find_pack, make_pack, pack
 from maskcon.sources.source import ArraySource, PictureSource
 
@@ -38,7 +38,7 @@ def load(
 
     root: where named data sets live; default $MASKCON_DATA, else the user's cache
     variant: labels as in the paper's text or as in its authors' code, where the two differ
-    image_size: side of the canvas, for own pictures and data sets of photographs; see `load_folder`
+    image_size: side of the canvas, for own pictures and data sets of photographs; see `load_photos`
     download: fetch a data set that is not here yet
     strict: a picture that cannot be read is an error, not left out
     progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded
@@ -183,10 +183,7 @@ def _plan(
         return plan_hub(
             name_or_path, image_size=image_size, download=download, strict=strict, looking=looking
         )
-    path = _own_path(name_or_path)
-    if is_manifest(path) and not has_folder(path):
-        return plan_manifest(path, image_size=image_size, strict=strict, looking=looking)
-    return plan_folder(path, image_size=image_size, strict=strict, looking=looking)
+    return plan_path(_own_path(name_or_path), image_size=image_size, strict=strict, looking=looking)
 
 
 def _refuse_size(source: ArraySource, image_size: int | None) -> None:

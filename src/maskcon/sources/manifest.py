@@ -18,13 +18,10 @@ from pathlib import Path
 
 from maskcon.errors import DataError, unknown
 from maskcon.locations import has_file, resolved
-from maskcon.sources.contract import Dataset
 from maskcon.sources.layout import TEST_NAMES, TRAIN_NAMES, Found, Layout, show
 from maskcon.sources.listed import present_paths
 from maskcon.sources.manifest_rows import FORM, SUFFIXES, Place, Row, read_rows
-from maskcon.sources.pack import Progress, pack
-from maskcon.sources.photos import Origin, PhotoPlan, plan_photos
-from maskcon.sources.split import HELD_OUT_FRACTION
+from maskcon.sources.photos import Origin
 from maskcon.wording import counted
 
 
@@ -37,32 +34,8 @@ def is_manifest(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def load_manifest(
-    path: Path,
-    *,
-    image_size: int | None = None,
-    strict: bool = False,
-    held_out: float = HELD_OUT_FRACTION,
-    progress: Progress | None = None,
-    cache: Path | None = None,
-) -> Dataset:
-    """Read the pictures that a manifest lists; the arguments are those of `load_folder`."""
-    plan = plan_manifest(
-        path, image_size=image_size, strict=strict, held_out=held_out, cache=cache, looking=progress
-    )
-    return plan.dataset(pack(plan.job, progress))
-
-
-def plan_manifest(
-    path: Path,
-    *,
-    image_size: int | None = None,
-    strict: bool = False,
-    held_out: float = HELD_OUT_FRACTION,
-    cache: Path | None = None,
-    looking: Progress | None = None,
-) -> PhotoPlan:
-    """Read the list, check all of it, and look at the pictures; see `load_manifest`."""
+def manifest_photos(path: Path) -> tuple[Origin, Layout]:
+    """The pictures that a manifest lists, all of it checked, and how to speak of them."""
     where = show(str(path))
     origin = Origin(
         name=show(path.stem),
@@ -73,15 +46,7 @@ def plan_manifest(
         test_part="test rows",
         root=folder_of(path),
     )
-    return plan_photos(
-        origin,
-        read_manifest(path),
-        image_size=image_size,
-        strict=strict,
-        fraction=held_out,
-        cache=cache,
-        looking=looking,
-    )
+    return origin, read_manifest(path)
 
 
 def read_manifest(path: Path) -> Layout:

@@ -87,7 +87,7 @@ def plan_photos(
     cache: Path | None = None,
     looking: Progress | None = None,
 ) -> PhotoPlan:
-    """Read how large the pictures are and choose those to hold out; see `load_folder` for the arguments.
+    """Read how large the pictures are and choose those to hold out; see `load_photos` for the arguments.
 
     looking: called as looking(pictures looked at, pictures in all), where they are many.
     """
