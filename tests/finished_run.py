@@ -33,7 +33,7 @@ def finished_run(
     config = settle(resolved.config, data)
     facts = encoder_facts(config, data.train)
     if frozen:
-        facts = replace(facts, backbone="mobilenet_v2", head_features=24)
+        facts = replace(facts, backbone="mobilenet_v2", head_features=24, earlier_weight=0.5)
     torch.manual_seed(seed)
     backbone = build_backbone(
         facts.backbone,
@@ -42,8 +42,9 @@ def finished_run(
         **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
     )
     if frozen:
-        axes = Axes(backbone.features, 24, torch.randn(backbone.features, 24) / 8)
-        backbone = FrozenEncoder(backbone, FeatureHead(24), axes)
+        seen = backbone.level_features(facts.earlier_weight)
+        axes = Axes(seen, 24, torch.randn(seen, 24))
+        backbone = FrozenEncoder(backbone, FeatureHead(24), axes, earlier_weight=facts.earlier_weight)
     size = (8, facts.in_channels, facts.image_size, facts.image_size)
     for _ in range(3):
         backbone(torch.randn(size))  # moves the running statistics

@@ -80,8 +80,9 @@ def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download
     notes: list[str] = []
     if config.freeze:
         backbone, notes = frozen.frozen_backbone(config, in_channels=facts.in_channels, download=download)
-        kept = frozen.axes_kept(config.head_features, backbone.features, len(data.train))
-        facts = replace(facts, head_features=kept)
+        weight = config.earlier_weight if backbone.earlier_features else 0.0
+        kept = frozen.axes_kept(config.head_features, backbone.level_features(weight), len(data.train))
+        facts = replace(facts, head_features=kept, earlier_weight=weight)
     learner = build_learner(
         config,
         method,

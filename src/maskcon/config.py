@@ -82,6 +82,11 @@ class RunConfig(BaseModel):
     freeze_seed: int = Field(
         0, ge=0, lt=2**31, description="seed of the cached views: runs of any seed share them"
     )
+    earlier_weight: float = Field(
+        0.5,
+        ge=0,
+        description="weight of the features of earlier layers beside the last ones; of mobilenet_v2 alone",
+    )
     head_features: int = Field(
         256, ge=1, le=8192, description="leading axes of the backbone's features that the head learns on"
     )

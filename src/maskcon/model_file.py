@@ -39,6 +39,7 @@ class EncoderFacts:
     head_features: int = (
         0  # of the head on a frozen backbone, see `FrozenEncoder`; 0: the backbone is the encoder
     )
+    earlier_weight: float = 0.0  # of the frozen backbone's earlier maps, see `FrozenEncoder`
 
     @property
     def canvas(self) -> int:
@@ -79,7 +80,9 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
             **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
         )
         if facts.head_features:
-            backbone = FrozenEncoder(backbone, FeatureHead(facts.head_features))
+            backbone = FrozenEncoder(
+                backbone, FeatureHead(facts.head_features), earlier_weight=facts.earlier_weight
+            )
     try:
         backbone.load_state_dict(tensors)
     except RuntimeError as error:
@@ -97,7 +100,9 @@ def _facts(header: str, path: Path) -> EncoderFacts:
         sizes = (facts.width, facts.in_channels, facts.image_size, facts.head_features)
         if not all(type(size) is int for size in sizes) or not isinstance(facts.backbone, str):
             raise TypeError
-        if not all(isinstance(value, int | float) for value in (*facts.mean, *facts.std)):
+        if not all(
+            isinstance(value, int | float) for value in (*facts.mean, *facts.std, facts.earlier_weight)
+        ):
             raise TypeError
         return facts
     except json.JSONDecodeError as error:

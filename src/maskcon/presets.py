@@ -46,6 +46,7 @@ PAPER: Settings = {
     "freeze": (False, "paper, section 4: the whole encoder learns"),
     "freeze_views": (3, _FROZEN),
     "freeze_seed": (0, _FROZEN),
+    "earlier_weight": (0.5, _FROZEN),
     "head_features": (256, _FROZEN),
     "projector_hidden": (512, _TEXT),
     "projection_dim": (128, _TEXT),

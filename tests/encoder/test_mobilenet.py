@@ -138,3 +138,28 @@ def test_folding_batchnorm_leaves_the_function_as_it_is(name):
         expected = made.eval()(image)
         torch.testing.assert_close(fused(image), expected, rtol=1e-3, atol=1e-4)
     assert expected.std() > 1e-3
+
+
+def test_without_weight_the_levels_are_the_features():
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(net().levels(images, 0.0), net()(images))
+    assert net().level_features(0.0) == 1280
+
+
+@pytest.mark.parametrize("made", [net(), for_inference(net())])
+def test_levels_are_the_features_and_behind_them_the_means_of_two_earlier_maps(made):
+    images, weight = torch.rand(4, 3, 48, 40), 0.5
+    seen: dict[int, torch.Tensor] = {}
+    for number in (13, 16):
+        made.layers[number].register_forward_hook(
+            lambda _layer, _given, out, number=number: seen.update({number: out.mean(dim=(2, 3))})
+        )
+    with torch.no_grad():
+        levels = made.levels(images, weight)
+        parts = [made(images), seen[13], seen[16]]
+    assert [part.shape[1] for part in parts] == [1280, 96, 160]
+    assert levels.shape == (4, made.level_features(weight)) == (4, 1536)
+    cosines = torch.stack([torch.cosine_similarity(part[:1], part) for part in parts])  # [3, 4]
+    expected = (cosines * torch.tensor([1, weight**2, weight**2])[:, None]).sum(0) / (1 + 2 * weight**2)
+    torch.testing.assert_close(torch.cosine_similarity(levels[:1], levels), expected, rtol=1e-5, atol=1e-5)

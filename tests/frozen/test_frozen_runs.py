@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from maskcon import views
-from maskcon.encoder import FeatureHead, build_backbone
+from maskcon.encoder import FeatureHead, MobileNetV2, build_backbone
+from maskcon.evaluate import recall_at_k
 from maskcon.frozen.cache import FEATURES, features_folder
 from maskcon.frozen.prepared import CachedView
 from maskcon.methods import all_methods
@@ -71,6 +72,34 @@ def test_the_saved_model_embeds_new_images_as_backbone_and_head_do_by_hand(tmp_p
     embedded = run.encode(fresh.images)
     assert embedded.shape == (30, kept)
     torch.testing.assert_close(embedded, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_earlier_layers_are_seen_by_the_head_and_not_by_the_backbone_alone(tmp_path, weight):
+    torch.manual_seed(5)
+    net = MobileNetV2(in_channels=1).train()
+    net(torch.rand(64, 1, 32, 32))
+    save_file(net.state_dict(), tmp_path / "net.safetensors")
+    net.eval()
+    run = fit(
+        tmp_path / "run", tmp_path / "net.safetensors", backbone="mobilenet_v2", image_size=32, epochs=1,
+        earlier_weight=weight,
+    )  # fmt: skip
+    _, facts = read_encoder(run.folder / "encoder.safetensors")
+    saved = load_file(run.folder / "encoder.safetensors")
+    assert saved["axes.matrix"].shape == (1536 if weight else 1280, 12)
+    test = miniature().test
+    with torch.no_grad():
+        view = facts.normalise(views.test_view(torch.from_numpy(test.images), size=32))
+        seen = net.levels(view, weight) @ saved["axes.matrix"]
+        alone = torch.nn.functional.normalize(net(view), dim=1)
+    expected = seen @ saved["head.layer.weight"].T + saved["head.layer.bias"]
+    torch.testing.assert_close(run.encode(test.images), expected, rtol=1e-3, atol=1e-3)
+    kept = next(np.load(p) for p in features_folder().rglob(FEATURES) if len(np.load(p)) == len(test))
+    features = torch.from_numpy(kept[:, 0, :1280])
+    torch.testing.assert_close(torch.nn.functional.normalize(features, dim=1), alone, rtol=1e-3, atol=1e-4)
+    recall = recall_at_k(features, torch.from_numpy(test.fine))
+    assert run.result["frozen_backbone"] == {str(k): pytest.approx(v, abs=1e-6) for k, v in recall.items()}
 
 
 def test_scoring_the_saved_model_gives_what_the_run_says(tmp_path, weights):

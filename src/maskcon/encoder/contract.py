@@ -18,6 +18,7 @@ class Backbone(nn.Module):
     Attributes:
         name: the name it is built by, as in `build_backbone(name)`.
         features: F, the length of the feature vector.
+        earlier_features: E, how many more numbers `levels` gives; 0 for a net that keeps its inner maps to itself.
         in_channels: C, the number of image channels it takes.
         first_layer: name of the convolution [out, C, k, k] that sees the image; published colour weights of it are
             fitted to grey images.
@@ -27,11 +28,27 @@ class Backbone(nn.Module):
 
     name: str
     features: int
+    earlier_features: int = 0
     in_channels: int
 
     def forward(self, images: Tensor) -> Tensor:
         """Features [B, F] of images [B, C, H, W]."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def levels(self, images: Tensor, weight: float) -> Tensor:
+        """Features [B, F] and, if weight > 0, behind them those of earlier maps, [B, F + E].
+
+        With weight > 0 the features have length 1 and those of each earlier map the length `weight`, so that the cosine
+        of two rows is a mean of the cosines at all levels.
+        """
+        if weight > 0 and self.earlier_features > 0:
+            raise NotImplementedError(f"{type(self).__name__} has no levels")
+        features: Tensor = self(images)
+        return features
+
+    def level_features(self, weight: float) -> int:
+        """How many numbers an image `levels` gives."""
+        return self.features + (self.earlier_features if weight > 0 else 0)
 
     def translate(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors of a published file under this net's own names; here they are the same."""

@@ -52,17 +52,24 @@ class Axes(nn.Module):
 
 
 class FrozenEncoder(Backbone):
-    """Backbone, axes and head as one encoder: images [B, C, H, W] -> features [B, head.features]."""
+    """Backbone, axes and head as one encoder: images [B, C, H, W] -> features [B, head.features].
 
-    def __init__(self, backbone: Backbone, head: FeatureHead, axes: Axes | None = None) -> None:
+    earlier_weight: of the backbone's earlier maps beside its features, see `Backbone.levels`.
+    """
+
+    def __init__(
+        self, backbone: Backbone, head: FeatureHead, axes: Axes | None = None, *, earlier_weight: float = 0.0
+    ) -> None:
         super().__init__()
         self.name = backbone.name
         self.in_channels = backbone.in_channels
         self.features = head.features
         self.backbone = backbone
-        self.axes = Axes(backbone.features, head.features) if axes is None else axes
+        self.earlier_weight = earlier_weight
+        seen = backbone.level_features(earlier_weight)
+        self.axes = Axes(seen, head.features) if axes is None else axes
         self.head = head
 
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.head(self.axes(self.backbone(images)))
+        features: Tensor = self.head(self.axes(self.backbone.levels(images, self.earlier_weight)))
         return features

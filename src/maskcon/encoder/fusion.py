@@ -14,12 +14,12 @@ from maskcon.encoder.mobilenet import MobileNetV2
 from maskcon.encoder.resnet import ResNet
 
 
-def for_inference(backbone: Backbone) -> nn.Module:
+def for_inference(backbone: Backbone) -> Backbone:
     """A copy that only computes features: evaluation mode, no gradients, channels-last, BatchNorm folded in.
 
     Nets that are not ours are copied without folding: nothing says which of their layers follow each other.
     """
-    fused: nn.Module = copy.deepcopy(backbone).eval().requires_grad_(False)
+    fused: Backbone = copy.deepcopy(backbone).eval().requires_grad_(False)
     if isinstance(backbone, ResNet | MobileNetV2):
         for module in list(fused.modules()):
             _fold_children(module)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from maskcon.encoder.contract import Backbone
 from maskcon.errors import UsageError
@@ -28,6 +30,8 @@ STAGES = (
     (6, 160, 3, 2),
     (6, 320, 1, 1),
 )
+# Behind these layers `levels` takes a look as well: the ends of the stages of 96 and of 160 channels.
+EARLIER_LAYERS = (13, 16)
 
 _PUBLISHED, _OURS = "features.", "layers."
 _UNGROUPED = re.compile(r"layers\.(\d+)\.conv\.(\d+)\.(\w+)")
@@ -85,6 +89,7 @@ class MobileNetV2(Backbone):
         self.name = NAME
         self.in_channels = in_channels
         self.features = FEATURES
+        self.earlier_features = 0
         channels = STEM_CHANNELS
         self.layers = nn.Sequential(_conv_norm_relu(in_channels, channels, 3, stride=2))
         for expansion, out_channels, count, first_stride in STAGES:
@@ -92,6 +97,8 @@ class MobileNetV2(Backbone):
                 stride = first_stride if position == 0 else 1
                 self.layers.append(InvertedResidual(channels, out_channels, stride, expansion))
                 channels = out_channels
+                if len(self.layers) - 1 in EARLIER_LAYERS:
+                    self.earlier_features += channels
         self.layers.append(_conv_norm_relu(channels, FEATURES, 1))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -100,6 +107,17 @@ class MobileNetV2(Backbone):
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.layers(images)  # [B, F, H/32, W/32]
         return maps.mean(dim=(2, 3))  # [B, F]
+
+    def levels(self, images: Tensor, weight: float) -> Tensor:
+        """Features [B, 1280] and, if weight > 0, behind them those of `EARLIER_LAYERS`; see `Backbone.levels`."""
+        if weight <= 0:
+            return self.forward(images)
+        maps, earlier = images, []
+        for number, layer in enumerate(self.layers):
+            maps = layer(maps)
+            if number in EARLIER_LAYERS:
+                earlier.append(weight * normalize(maps.mean(dim=(2, 3)), dim=1))
+        return torch.cat([normalize(maps.mean(dim=(2, 3)), dim=1), *earlier], dim=1)
 
     def translate(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors of a published file, grouped or not, under our names."""

@@ -17,7 +17,7 @@ from maskcon.wording import counted
 
 # What was learnt from which settings; where the data lay is nobody else's business.
 SHAPE = ("width", "stem", "norm")  # of backbones that are built to measure
-FROZEN = ("freeze", "freeze_views", "head_features")
+FROZEN = ("freeze", "freeze_views", "earlier_weight", "head_features")
 SETTINGS = (
     *("preset", "backbone", *SHAPE, "weights", *FROZEN, "image_size", "query_view", "key_view"),
     *("epochs", "batch_size", "learning_rate", "weight_decay", "bank_size", "projection_dim"),

@@ -80,7 +80,8 @@ def _construction(encoder: Backbone) -> tuple[str, list[type[nn.Module]]]:
     if isinstance(encoder, FrozenEncoder):
         backbone, classes = _construction(encoder.backbone)
         head, others = _construction(encoder.head)
-        return f"FrozenEncoder({backbone}, {head})", [*classes, *others, FrozenEncoder]
+        earlier = f", earlier_weight={encoder.earlier_weight!r}" if encoder.earlier_weight else ""
+        return f"FrozenEncoder({backbone}, {head}{earlier})", [*classes, *others, FrozenEncoder]
     raise UsageError(
         f"backbone {encoder.name!r} is no net of ours, so its code cannot be exported; "
         "its library loads it, with the weights of encoder.safetensors in the run's folder"

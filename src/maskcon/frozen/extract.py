@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from maskcon.encoder import Backbone
 from maskcon.engine.feed import Feed
 from maskcon.engine.randomness import uniforms
 from maskcon.engine.signals import Interrupted, StopRequest
@@ -20,8 +21,8 @@ from maskcon.frozen.cache import FeatureFile
 from maskcon.model_file import EncoderFacts
 from maskcon.views import Policy, test_view
 
-# Views that go through the net together: few enough for their maps to stay in the processor's cache, which made a net
-# at 96 px a fifth faster with 32 of them than with 64, and never so many that large ones fill the memory.
+# Views that go through the net together: few enough for their maps to stay in the processor's cache, and never so many
+# that large ones fill the memory.
 BATCH_PIXELS, BATCH_VIEWS = 32 * 96 * 96, 64
 
 Progress = Callable[[int, int, float], None]  # views done, views in all, views a second (0: not known yet)
@@ -31,7 +32,7 @@ Progress = Callable[[int, int, float], None]  # views done, views in all, views 
 class Extraction:
     """What is embedded: these views of every image, in this order; None stands for the plain test view."""
 
-    net: nn.Module  # see `for_inference`
+    net: Backbone  # see `for_inference`
     feed: Feed
     facts: EncoderFacts
     views: Sequence[Policy | None]
@@ -74,7 +75,7 @@ class Extraction:
         """[count, F], a few rows at a time."""
         step = max(1, min(BATCH_VIEWS, BATCH_PIXELS // self.facts.image_size**2))
         parts = [slice(start, start + step) for start in range(0, count, step)]
-        return torch.cat([self.net(view(part)).float() for part in parts])
+        return torch.cat([self.net.levels(view(part), self.facts.earlier_weight).float() for part in parts])
 
 
 @torch.inference_mode()

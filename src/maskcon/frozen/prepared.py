@@ -71,8 +71,9 @@ class FrozenFeatures:
     train: [N, V, D] float16, first the views of the query's policy, then those of the key's
     query_views: how many of the V are the query's
     test: [M, D] float32, of the plain test view
-    whole_test: [M, F] float32, the same before the axes: the backbone alone
+    whole_test: [M, F] float32, features before axes and without earlier maps: the backbone alone
     key: of the cache of `train`: another one for another backbone, other weights, views or pictures
+    earlier_weight: of the backbone's earlier maps beside its features, see `Backbone.levels`
     """
 
     backbone: Backbone
@@ -82,6 +83,7 @@ class FrozenFeatures:
     test: Tensor
     whole_test: Tensor
     key: str
+    earlier_weight: float
 
     def training_data(
         self, labels: Tensor, index: Tensor, config: RunConfig, device: torch.device
@@ -112,7 +114,7 @@ class FrozenFeatures:
     def encoder(self, head: Backbone) -> FrozenEncoder:
         """Backbone and head as one model that embeds images."""
         assert isinstance(head, FeatureHead)  # a frozen run has no other
-        return FrozenEncoder(self.backbone, head, self.axes)
+        return FrozenEncoder(self.backbone, head, self.axes, earlier_weight=self.earlier_weight)
 
 
 def require_weights(config: RunConfig, *, download: bool) -> None:
@@ -203,7 +205,7 @@ def _read(
     for part, seen, dtype in parts:
         description = describe(part, facts, weights, seen, config.freeze_seed)
         keys.append(key_of(description))
-        shape = (len(part), len(seen), backbone.features)
+        shape = (len(part), len(seen), backbone.level_features(facts.earlier_weight))
         feed = Feed(part.images, part.sizes, device)
         work = Extraction(net, feed, facts, seen, config.freeze_seed)
         try:
@@ -218,12 +220,13 @@ def _read(
     turned /= size
     return FrozenFeatures(
         backbone,
-        Axes(backbone.features, facts.head_features, torch.from_numpy(matrix)).to(device),
+        Axes(len(matrix), facts.head_features, torch.from_numpy(matrix)).to(device),
         turned.astype(np.float16),
         len(query),
         torch.from_numpy(along(test, matrix)[:, 0]).to(device),
-        torch.from_numpy(np.array(test[:, 0])).to(device),
+        torch.from_numpy(np.array(test[:, 0, : backbone.features])).to(device),
         keys[0],
+        facts.earlier_weight,
     )
 
 
