@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +81,6 @@ class Extraction:
         return torch.cat([self.net.levels(view(part), self.facts.earlier_weight).float() for part in parts])
 
 
-@torch.inference_mode()
 def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[int, float]:
     """Fill in the chunks that `file` lacks; how many views that were, and seconds.
 
@@ -89,13 +91,12 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
     total = file.shape[0] * views
     done = total - sum(len(file.rows(chunk)) for chunk in missing) * views
     begun, made = time.perf_counter(), 0
-    with StopRequest() as stop:
+    with StopRequest() as stop, closing(_chunks(work, file, missing)) as finished:
         if missing:
             progress(done, total, 0.0)  # the first chunk may take a while
-        for chunk in missing:
-            rows = file.rows(chunk)
-            file.write(chunk, _as_kept(work.chunk(chunk, rows), file))
-            made += len(rows) * views
+        for chunk, features in finished:
+            file.write(chunk, _as_kept(features, file))
+            made += len(file.rows(chunk)) * views
             progress(done + made, total, made / max(time.perf_counter() - begun, 1e-9))
             if stop.signal_number is not None:
                 raise Interrupted(
@@ -104,6 +105,38 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
                     stop.signal_number,
                 )
     return made, time.perf_counter() - begun
+
+
+def _chunks(
+    work: Extraction, file: FeatureFile, numbers: Sequence[int]
+) -> Generator[tuple[int, NDArray[np.float32]]]:
+    """Features of the chunks of these numbers, in that order.
+
+    On a CPU each core takes whole chunks: cores that share one wait for the slowest at every layer, which costs most of
+    the speed where another program has a core as well. It also makes features independent of the number of threads.
+    """
+    cores = torch.get_num_threads() if work.feed.device.type == "cpu" else 1
+
+    def make(number: int) -> NDArray[np.float32]:
+        with torch.inference_mode():  # holds for the thread that asks
+            return work.chunk(number, file.rows(number))
+
+    if cores == 1:
+        yield from ((number, make(number)) for number in numbers)
+        return
+    with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        waiting: deque[tuple[int, Future[NDArray[np.float32]]]] = deque()
+        try:
+            for number in numbers:
+                waiting.append((number, pool.submit(make, number)))
+                if len(waiting) > cores:
+                    first, features = waiting.popleft()
+                    yield first, features.result()
+            while waiting:
+                first, features = waiting.popleft()
+                yield first, features.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _as_kept(features: NDArray[np.float32], file: FeatureFile) -> NDArray[np.floating[Any]]:
