@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskcon.cores import in_order
 from maskcon.encoder import Backbone
 from maskcon.engine.feed import Feed
 from maskcon.engine.randomness import uniforms
@@ -91,10 +90,11 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
     total = file.shape[0] * views
     done = total - sum(len(file.rows(chunk)) for chunk in missing) * views
     begun, made = time.perf_counter(), 0
-    with StopRequest() as stop, closing(_chunks(work, file, missing)) as finished:
+    made_chunks = in_order(lambda chunk: work.chunk(chunk, file.rows(chunk)), missing, work.feed.device)
+    with StopRequest() as stop, closing(made_chunks):
         if missing:
             progress(done, total, 0.0)  # the first chunk may take a while
-        for chunk, features in finished:
+        for chunk, features in zip(missing, made_chunks, strict=True):
             file.write(chunk, _as_kept(features, file))
             made += len(file.rows(chunk)) * views
             progress(done + made, total, made / max(time.perf_counter() - begun, 1e-9))
@@ -105,38 +105,6 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
                     stop.signal_number,
                 )
     return made, time.perf_counter() - begun
-
-
-def _chunks(
-    work: Extraction, file: FeatureFile, numbers: Sequence[int]
-) -> Generator[tuple[int, NDArray[np.float32]]]:
-    """Features of the chunks of these numbers, in that order.
-
-    On a CPU each core takes whole chunks: cores that share one wait for the slowest at every layer, which costs most of
-    the speed where another program has a core as well. It also makes features independent of the number of threads.
-    """
-    cores = torch.get_num_threads() if work.feed.device.type == "cpu" else 1
-
-    def make(number: int) -> NDArray[np.float32]:
-        with torch.inference_mode():  # holds for the thread that asks
-            return work.chunk(number, file.rows(number))
-
-    if cores == 1:
-        yield from ((number, make(number)) for number in numbers)
-        return
-    with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        waiting: deque[tuple[int, Future[NDArray[np.float32]]]] = deque()
-        try:
-            for number in numbers:
-                waiting.append((number, pool.submit(make, number)))
-                if len(waiting) > cores:
-                    first, features = waiting.popleft()
-                    yield first, features.result()
-            while waiting:
-                first, features = waiting.popleft()
-                yield first, features.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _as_kept(features: NDArray[np.float32], file: FeatureFile) -> NDArray[np.floating[Any]]:
