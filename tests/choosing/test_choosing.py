@@ -134,8 +134,8 @@ def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine
     found = decided(str(photos), machine, tmp_path / "run")
     config = resolve(str(photos), method="maskcon", preset="cpu", overrides={}, chosen=found.settings).config
     assert (config.freeze, config.backbone, config.weights) == (True, "mobilenet_v2", "imagenet")
-    assert (config.normalise, config.image_size, config.w) == ("imagenet", 96, 1.0)
-    assert config.learning_rate == pytest.approx(0.05 * config.batch_size / 128)
+    assert (config.normalise, config.image_size, config.w) == ("imagenet", 96, 0.8)
+    assert config.learning_rate == pytest.approx(0.02 * config.batch_size / 128)
     kept = {"freeze": False}
     plain = resolve(str(photos), method="maskcon", preset="cpu", overrides=kept, chosen=found.settings).config
     assert not plain.freeze

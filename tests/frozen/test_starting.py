@@ -49,7 +49,7 @@ def test_the_size_follows_the_pictures(tmp_path):
 def test_freeze_brings_its_own_settings_and_the_user_wins():
     resolved = resolve("embedded", method="coins", preset="paper", overrides={"freeze": True, "epochs": 7})
     config = resolved.config
-    assert (config.backbone, config.weights, config.epochs, config.w) == ("mobilenet_v2", "imagenet", 7, 0.8)
+    assert (config.backbone, config.weights, config.epochs, config.w) == ("mobilenet_v2", "imagenet", 7, 0.5)
     assert resolved.reasons["epochs"] == "given"
     assert "frozen" in resolved.reasons["learning_rate"]
     plain = resolve("embedded", method="coins", preset="paper", overrides={"freeze": False}).config
