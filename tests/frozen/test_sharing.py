@@ -15,7 +15,7 @@ from maskcon.frozen.cache import DONE, FEATURES, features_folder
 from maskcon.frozen.prepared import describe, weights_hash
 from maskcon.presets import resolve
 from maskcon.settling import encoder_facts
-from tests.frozen.runs import OFTEN, SMALL, Told, cached, fit
+from tests.frozen.runs import SMALL, Told, cached, fit
 from tests.miniature import miniature
 
 
@@ -32,17 +32,6 @@ def test_runs_of_other_seeds_methods_and_labels_share_the_cache(tmp_path, weight
     fit(tmp_path / "c", weights, epochs=1, method="supce", data=other, announce=told)
     assert told.extracted == []
     assert cached() == before
-
-
-def test_features_are_the_same_bytes_with_any_number_of_threads(tmp_path, weights, monkeypatch):
-    made = []
-    for threads in (1, 3):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache{threads}"))
-        place = OFTEN.model_copy(update={"threads": threads})
-        fit(tmp_path / f"run{threads}", weights, data=miniature(300, 40), epochs=1, machine=place)
-        made.append(cached())
-    assert made[0] == made[1]
-    assert len(made[0]) == 2
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,11 @@ class Feed:
         if self._resident is not None:
             return self._resident[rows.to(self.device)], sizes
         name = rows.numpy().tobytes()
-        last = self._last  # another thread may take a batch of its own at the same time
-        if name != last[0]:
+        if name != self._last[0]:
             waiting = self._ahead.pop(name, None)
             batch = self._read(rows) if waiting is None else waiting.result()
-            self._last = last = (name, batch.to(self.device, non_blocking=True))
-        return last[1], sizes
+            self._last = (name, batch.to(self.device, non_blocking=True))
+        return self._last[1], sizes
 
     def prefetch(self, *batches: Tensor) -> None:
         """Start reading the next batches, if reading is needed at all; forget those nobody came for."""

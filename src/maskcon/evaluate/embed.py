@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from maskcon import views
-from maskcon.cores import in_order
 
-# A batch holds at most so many images, and fewer of large ones, whose activations would fill the memory, or on a CPU
-# the cache.
-BATCH_IMAGES, BATCH_PIXELS, CPU_BATCH_PIXELS = 500, 1 << 21, 32 * 96 * 96
+# A batch holds at most so many images, and fewer of large ones, whose activations would fill the memory.
+BATCH_IMAGES, BATCH_PIXELS = 500, 1 << 21
 
 
 class Images(Protocol):
@@ -41,28 +38,19 @@ def embed(
 
     The backbone is put into evaluation mode and back into the mode it came in.
     """
-    device = next((weight.device for weight in backbone.parameters()), torch.device("cpu"))
-    pixels = CPU_BATCH_PIXELS if device.type == "cpu" else BATCH_PIXELS
-
-    def features_of(part: Tensor) -> Tensor:
-        batch, sizes = images.take(part)
-        view = normalise(views.test_view(batch, size=size, sizes=sizes, resize=resize))
-        features: Tensor = backbone(view.contiguous(memory_format=torch.channels_last)).float()
-        return features
-
     before = backbone.training
     backbone.eval()
     features: list[Tensor] = []
     done = 0
-    parts = torch.split(rows, max(1, min(BATCH_IMAGES, pixels // size**2)))
     try:
-        with closing(in_order(features_of, parts, device)) as made:
-            for part in parts:
-                if should_stop():
-                    return None
-                features.append(next(made))
-                done += len(part)
-                progress(done, len(rows))
+        for part in torch.split(rows, max(1, min(BATCH_IMAGES, BATCH_PIXELS // size**2))):
+            if should_stop():
+                return None
+            batch, sizes = images.take(part)
+            view = normalise(views.test_view(batch, size=size, sizes=sizes, resize=resize))
+            features.append(backbone(view.contiguous(memory_format=torch.channels_last)).float())
+            done += len(part)
+            progress(done, len(rows))
     finally:
         backbone.train(before)
     return torch.cat(features)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskcon.cores import in_order
 from maskcon.encoder import Backbone
 from maskcon.engine.feed import Feed
 from maskcon.engine.randomness import uniforms
@@ -80,6 +78,7 @@ class Extraction:
         return torch.cat([self.net.levels(view(part), self.facts.earlier_weight).float() for part in parts])
 
 
+@torch.inference_mode()
 def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[int, float]:
     """Fill in the chunks that `file` lacks; how many views that were, and seconds.
 
@@ -90,13 +89,13 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
     total = file.shape[0] * views
     done = total - sum(len(file.rows(chunk)) for chunk in missing) * views
     begun, made = time.perf_counter(), 0
-    made_chunks = in_order(lambda chunk: work.chunk(chunk, file.rows(chunk)), missing, work.feed.device)
-    with StopRequest() as stop, closing(made_chunks):
+    with StopRequest() as stop:
         if missing:
             progress(done, total, 0.0)  # the first chunk may take a while
-        for chunk, features in zip(missing, made_chunks, strict=True):
-            file.write(chunk, _as_kept(features, file))
-            made += len(file.rows(chunk)) * views
+        for chunk in missing:
+            rows = file.rows(chunk)
+            file.write(chunk, _as_kept(work.chunk(chunk, rows), file))
+            made += len(rows) * views
             progress(done + made, total, made / max(time.perf_counter() - begun, 1e-9))
             if stop.signal_number is not None:
                 raise Interrupted(
