@@ -1,6 +1,6 @@
 """Speed of packing a folder of pictures, over that of the decoder alone, in one run on one machine.
 
-python benchmarks/packing.py [FOLDER] [--pictures 2000] [--size 640x480] [--view 224] [--repeats 3] [--json FILE]
+python benchmarks/packing.py [FOLDER] [--pictures 2000] [--size 640x480] [--view 224] [--repeats 5] [--json FILE]
 
 Without a folder, JPEGs of that size are made in a temporary one.
 decoder           images a second of Pillow alone: opened, decoded at a reduced size and shrunk, one process a core
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=2000)
     parser.add_argument("--size", default="640x480")
     parser.add_argument("--view", type=int, default=224, help="side of a view, as --set image_size")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="maskcon-photos-") as made:

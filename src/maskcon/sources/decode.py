@@ -126,7 +126,7 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
             plain = plain.resize(target, Image.Resampling.LANCZOS, reducing_gap=3.0)
         if turn is not None:
             plain = plain.transpose(turn)
-        pixels = np.asarray(plain.convert("L" if channels == 1 else "RGB"))
+        pixels = np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB"))
     except Exception as error:  # decoders raise nearly anything on damaged data
         raise UndecodableError(_in_short(error)) from error
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
@@ -191,7 +191,12 @@ def _plain(image: Image.Image) -> Image.Image:
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         colour = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", colour.size, "white"), colour).convert("RGB")
-    return image.convert("L" if image.mode in GREY_MODES else "RGB")
+    return _in_mode(image, "L" if image.mode in GREY_MODES else "RGB")
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    """`convert` without its copy of a picture that is in the mode already: a sixth of a photograph's decoding."""
+    return image if image.mode == mode else image.convert(mode)
 
 
 def _to_bytes(image: Image.Image) -> NDArray[np.uint8]:
