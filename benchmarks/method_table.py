@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from maskcon.comparison import Job, run_jobs
@@ -97,6 +98,8 @@ class Study:
     taus: Sequence[float] = ()  # MaskCon is also trained at each of these, with its chosen w and rate
     fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
     search_on: str = "validation"  # or "test", where the source of the search has none of the test images
+    finalists: int = 1  # so many of a method's best settings at seed 0 ...
+    search_seeds: int = 1  # ... are tried with so many seeds in all; the best mean is chosen
 
 
 PER_CLASS = {"train": 1500, "test": 250}  # pictures of CIFARtoy, of each of the 8 classes
@@ -158,27 +161,46 @@ def show(jobs: Sequence[Job]) -> None:
 
 def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once: int) -> None:
     """Each method's best of its trials by recall@1 on validation; all of them go to `search.json`."""
-    jobs: dict[tuple[str, int], Job] = {}
-    for method in methods:
-        for number, trial in enumerate(study.trials[method]):
-            settings: dict[str, Any] = {**study.fixed, **trial, "epochs": study.search_epochs}
-            settings |= {"evaluate_on": study.search_on, "eval_every_epochs": 0}
-            folder = out / "search" / f"{method}-{number}"
-            jobs[method, number] = Job(
-                f"{method} {trial}", folder, train_arguments(source, method, 0, settings)
-            )
-    run_jobs(list(jobs.values()), at_once=at_once, threads=1, watch=show)
+
+    def tried(trials: Sequence[tuple[str, int]], seed: int) -> None:
+        """Run these trials with this seed and note what they reach."""
+        jobs: list[Job] = []
+        for method, number in trials:
+            settings: dict[str, Any] = {**study.fixed, **study.trials[method][number]}
+            settings |= {
+                "epochs": study.search_epochs,
+                "eval_every_epochs": 0,
+                "evaluate_on": study.search_on,
+            }
+            name = f"{method}-{number}" if seed == 0 else f"{method}-{number}-seed{seed}"
+            arguments = train_arguments(source, method, seed, settings)
+            jobs.append(Job(f"{method} {study.trials[method][number]}", out / "search" / name, arguments))
+        run_jobs(jobs, at_once=at_once, threads=1, watch=show)
+        for trial, job in zip(trials, jobs, strict=True):
+            recalls.setdefault(trial, []).append(read_result(job.folder)["recall"]["1"])
+
+    recalls: dict[tuple[str, int], list[float]] = {}
+    tried([(method, number) for method in methods for number in range(len(study.trials[method]))], 0)
+    finals: dict[str, list[tuple[str, int]]] = {
+        method: sorted(
+            (trial for trial in recalls if trial[0] == method), key=lambda trial: -recalls[trial][0]
+        )[: study.finalists]
+        for method in methods
+    }
+    for seed in range(1, study.search_seeds):
+        tried([trial for method in methods for trial in finals[method]], seed)
     print()
     found: dict[str, list[dict[str, Any]]] = {}
-    for (method, number), job in jobs.items():
-        recall = read_result(job.folder)["recall"]["1"]
-        found.setdefault(method, []).append({**study.trials[method][number], "validation_recall@1": recall})
+    for (method, number), of_seeds in recalls.items():
+        row = {**study.trials[method][number], "validation_recall@1": fmean(of_seeds)}
+        found.setdefault(method, []).append({**row, "of_seeds": of_seeds} if len(of_seeds) > 1 else row)
+    chosen: dict[str, Settings] = {}
+    for method in methods:
+        best = max(finals[method], key=lambda trial: fmean(recalls[trial]))
+        chosen[method] = study.trials[method][best[1]]
+        print(f"{method:10s} {fmean(recalls[best]):.4f} on validation: {dict(chosen[method])}")
     write_json(out / "search.json", found)
-    best = {method: max(rows, key=lambda row: row["validation_recall@1"]) for method, rows in found.items()}
-    chosen = {m: {k: v for k, v in row.items() if k != "validation_recall@1"} for m, row in best.items()}
     write_json(out / "chosen.json", chosen)
-    for method, row in best.items():
-        print(f"{method:8s} {row}")
 
 
 def train(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from maskcon.comparison import Job
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,3 +59,32 @@ def test_settings_that_were_not_chosen_yet_are_named(tmp_path: Path) -> None:
 def test_both_starts_need_pictures(tmp_path: Path) -> None:
     line = refused("--images", "nowhere", cwd=tmp_path, script="both_starts.py")
     assert "has 0 pictures; 500 are needed" in line
+
+
+def test_finalists_are_tried_with_more_seeds_and_the_best_mean_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import method_table
+
+    recalls = {"supce-0": 0.70, "supce-1": 0.69, "supce-2": 0.10}  # at seed 0
+    recalls |= {f"supce-0-seed{seed}": 0.60 for seed in (1, 2)}
+    recalls |= {f"supce-1-seed{seed}": 0.68 for seed in (1, 2)}
+    ran: list[str] = []
+
+    def run_jobs(jobs: Sequence[Job], **_: Any) -> None:
+        ran.extend(job.folder.name for job in jobs)
+
+    monkeypatch.setattr(method_table, "run_jobs", run_jobs)
+    monkeypatch.setattr(method_table, "read_result", lambda folder: {"recall": {"1": recalls[folder.name]}})
+    trials = {"supce": method_table.grid(learning_rate=[0.1, 0.2, 0.3])}
+    study = method_table.Study("embedded", trials, 2, 1, 0, finalists=2, search_seeds=3)
+    method_table.search(study, "embedded", ["supce"], tmp_path, at_once=1)
+
+    assert sorted(ran) == sorted(recalls)  # the worst one was tried once
+    assert json.loads((tmp_path / "chosen.json").read_text()) == {"supce": {"learning_rate": 0.2}}
+    first, second, third = json.loads((tmp_path / "search.json").read_text())["supce"]
+    assert second["validation_recall@1"] == pytest.approx((0.69 + 0.68 + 0.68) / 3)
+    assert second["of_seeds"] == [0.69, 0.68, 0.68]
+    assert first["learning_rate"] == 0.1
+    assert third["validation_recall@1"] == 0.10
