@@ -104,3 +104,35 @@ def test_writing_over_keys_that_a_loss_still_needs_is_noticed():
     bank.enqueue(*batch_of(4, 2))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 12), st.lists(st.integers(0, 30), max_size=8))
+def test_what_is_compared_stays_beside_its_key_at_every_wrap_around(size, batches):
+    bank = MemoryBank(size, 2, compared_dim=3)
+    start = 0
+    for count in batches:
+        keys, coarse, index = batch_of(start, count)
+        bank.enqueue(keys, coarse, index, compared=index.unsqueeze(1).float() * torch.tensor([1.0, 2.0, 3.0]))
+        start += count
+        assert torch.equal(bank.compared[:, 0], bank.index.float())
+        assert torch.equal(bank.compared[:, 2], 3 * bank.keys[:, 0])
+    other = MemoryBank(size, 2, compared_dim=3)
+    other.load_state_dict(bank.state_dict())
+    assert torch.equal(other.compared, bank.compared)
+
+
+def test_a_bank_compares_its_keys_unless_told_otherwise():
+    bank = MemoryBank(4, 2)
+    bank.enqueue(*batch_of(0, 3))
+    assert torch.equal(bank.compared, bank.keys)
+    assert "_compared" not in bank.state_dict()
+
+
+@pytest.mark.parametrize(("kept", "given_length"), [(None, 3), (3, None), (3, 2)])
+def test_a_bank_takes_what_it_compares_by_and_nothing_else(kept, given_length):
+    bank = MemoryBank(4, 2, compared_dim=kept)
+    compared = None if given_length is None else torch.ones(2, given_length)
+    with pytest.raises(ValueError, match="this bank compares by"):
+        bank.enqueue(*batch_of(0, 2), compared)
+    assert len(bank) == 0

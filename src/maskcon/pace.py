@@ -80,13 +80,13 @@ def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> flo
     for rows in _batches(data, config, KEY_BATCHES):
         before = time.perf_counter()
         keys = encode_keys(learner, data, config, place, rows)
-        on_device = rows.to(keys.device)
-        keys.sum().item()  # waits for a GPU
+        on_device = rows.to(keys.projection.device)
+        keys.projection.sum().item()  # waits for a GPU
         spent.append((time.perf_counter() - before) / len(rows))
         if time.perf_counter() - begun > MOST_SECONDS:
             break
     while len(bank) < bank.size:
-        bank.enqueue(keys, data.labels[on_device], data.index[on_device])
+        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
     return _typical(spent, 1)
 
 

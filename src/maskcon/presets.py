@@ -54,6 +54,7 @@ PAPER: Settings = {
     "coarse_weight": (0.0, "paper, section 3: its methods add none"),
     "contrast_temperature": (0.1, _TEXT),
     "exclude_own_keys": (True, "paper, eq. 11: i != j"),
+    "relation_space": ("projection", "paper, eq. 11: between projections of keys"),
     "key_momentum": (0.99, _SILENT),
     "key_update": ("before", _SILENT),
     "key_buffers": ("own", _SILENT),
@@ -199,6 +200,10 @@ FREEZE: Settings = {
     "weight_decay": (5e-4, _FROZEN),
     "warmup_epochs": (1.0, _FROZEN),
     "relation_warmup_epochs": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
+    "relation_space": (
+        "features",
+        "ours, for a frozen backbone: they tell kinds apart from the start, a fresh projector does not",
+    ),
     "projector_hidden": (512, _FROZEN),
     "projection_dim": (128, _FROZEN),
     "eval_every_epochs": (5, _FROZEN),

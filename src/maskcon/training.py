@@ -163,7 +163,7 @@ def _bound(
         if len(bank) == 0:
             return None
         found = bank_distances(
-            recipes, bank.keys, bank.index, labels, exclude_own_keys=config.exclude_own_keys
+            recipes, bank.compared, bank.index, labels, exclude_own_keys=config.exclude_own_keys
         )
         # JSON has no NaN, and keys that are NaN must not keep a checkpoint from being written
         return {name: round(d_z, 6) if math.isfinite(d_z) else None for name, d_z in found.items()}

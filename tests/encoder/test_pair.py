@@ -121,6 +121,19 @@ def test_keys_are_unit_float32_rows_also_under_autocast() -> None:
     torch.testing.assert_close(keys.norm(dim=1), torch.ones(6))
 
 
+def test_keys_with_their_features_are_the_same_keys() -> None:
+    pair = MomentumPair(model()).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        keys, features = pair.encode_keys_and_features(IMAGES)
+        assert torch.equal(keys, pair.encode_keys(IMAGES))
+    assert features.dtype == torch.float32
+    assert not features.requires_grad
+    torch.testing.assert_close(features.norm(dim=1), torch.ones(6))
+    plain = pair.key(IMAGES, "features").features
+    _, exact = pair.encode_keys_and_features(IMAGES)
+    torch.testing.assert_close(exact * plain.norm(dim=1, keepdim=True), plain)
+
+
 def test_own_buffers_follow_the_key_images_only() -> None:
     pair = MomentumPair(model()).train()
     pair.query(IMAGES * 3 + 1)

@@ -163,6 +163,12 @@ class MomentumPair(nn.Module):
         """Unit projections [B, D], float32, of the key views [B, C, H, W]."""
         return self.key.project(self.key.backbone(images))
 
+    @torch.no_grad()
+    def encode_keys_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, and the unit features [B, F], float32, that they were projected from."""
+        features: Tensor = self.key.backbone(images)
+        return self.key.project(features), nn.functional.normalize(features.float(), dim=1)
+
     def _followed(self) -> list[nn.Module]:
         # In the order in which Model registers them; the classifier has no counterpart in the key.
         return [part for part in (self.query.backbone, self.query.projector) if part is not None]

@@ -145,7 +145,12 @@ def build_learner(
     if method.contrasts:
         pair = MomentumPair(model, buffers=config.key_buffers, key_batchnorm=config.key_batchnorm)
         pair.key.to(processes.device)
-        bank = MemoryBank(config.bank_size, config.projection_dim, device=processes.device)
+        bank = MemoryBank(
+            config.bank_size,
+            config.projection_dim,
+            compared_dim=model.features if config.relation_space == "features" else None,
+            device=processes.device,
+        )
     optimizer = torch.optim.SGD(
         model.parameters(),
         lr=config.learning_rate,

@@ -150,8 +150,9 @@ class Training:
                 break
             place = Place(epoch=-1, step=number, w=0.0, learning_rate=0.0)
             keys = encode_keys(self.learner, self.data, self.config, place, rows)
-            on_device = rows.to(keys.device)
-            bank.enqueue(keys, self.data.labels[on_device], self.data.index[on_device])
+            on_device = rows.to(keys.projection.device)
+            labels, index = self.data.labels[on_device], self.data.index[on_device]
+            bank.enqueue(keys.projection, labels, index, keys.compared)
 
     def _step(self, epoch: int, rows: Tensor) -> None:
         config, step = self.config, self.progress.step

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -49,6 +49,13 @@ class TrainingData:
         return len(self.labels)
 
 
+class Keys(NamedTuple):
+    """Keys of a global batch, and what relations compare them by where that is not the keys themselves."""
+
+    projection: Tensor  # [G, D], unit rows
+    compared: Tensor | None  # [G, F], unit rows
+
+
 @dataclass(frozen=True)
 class Place:
     """Where in the run a step is; with the seed it decides every random draw."""
@@ -88,21 +95,20 @@ def train_step(
     contrast = cross_entropy = None
 
     if pair is not None and bank is not None and method.relation is not None:
-        keys = encode_keys(learner, data, config, place, rows)  # [G, D], the same on every process
+        keys = encode_keys(learner, data, config, place, rows)  # of G rows, the same on every process
+        own = keys.projection[share]  # [B, D]
         inputs = RelationInputs(
-            keys=keys[share],
+            keys=own if keys.compared is None else keys.compared[share],
             coarse=labels[share],
             index=index[share] if config.exclude_own_keys else None,
-            bank_keys=bank.keys,
+            bank_keys=bank.compared,
             bank_coarse=bank.coarse,
             bank_index=bank.index if config.exclude_own_keys else None,
             w=place.w,
             tau=config.tau,
         )
         relation = method.relation(inputs)  # [B, 1+K]
-        contrast = relation_loss(
-            output.projection, keys[share], bank.keys, relation, config.contrast_temperature
-        )
+        contrast = relation_loss(output.projection, own, bank.keys, relation, config.contrast_temperature)
         losses = losses + method.contrast_weight(place.w) * contrast
     if output.logits is not None:
         cross_entropy = torch.nn.functional.cross_entropy(
@@ -121,7 +127,7 @@ def train_step(
     if config.key_update == "after":
         learner.update_keys(config.key_momentum)
     if pair is not None and bank is not None:
-        bank.enqueue(keys, labels, index)
+        bank.enqueue(keys.projection, labels, index, keys.compared)
 
     def mean(share_of_rows: Tensor | None) -> Tensor | None:
         return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
@@ -151,10 +157,8 @@ def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, co
 
 
 @torch.no_grad()
-def encode_keys(
-    learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor
-) -> Tensor:
-    """Keys of the whole global batch, ``[G, D]``, in its order.
+def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor) -> Keys:
+    """Keys of the whole global batch, G rows, in its order.
 
     With several processes and local BatchNorm, a process encodes the keys of a shuffled part, as MoCo does:
     a query and its key must not share batch statistics that give the match away. Since views follow from
@@ -164,11 +168,18 @@ def encode_keys(
     order = key_order(processes, config, place.epoch, place.step, len(rows))
     views = make_views(data, config, place, rows, "key", order[processes.share(len(rows))])
     assert learner.pair is not None  # only contrastive methods get here
+
+    def in_order(part: Tensor) -> Tensor:
+        gathered = processes.gather(part, len(rows))
+        restored = torch.empty_like(gathered)
+        restored[order.to(gathered.device)] = gathered
+        return restored
+
     with processes.fabric.autocast():
-        keys = processes.gather(learner.pair.encode_keys(views), len(rows))
-    restored = torch.empty_like(keys)
-    restored[order.to(keys.device)] = keys
-    return restored
+        if config.relation_space == "projection":
+            return Keys(in_order(learner.pair.encode_keys(views)), None)
+        keys, features = learner.pair.encode_keys_and_features(views)
+        return Keys(in_order(keys), in_order(features))
 
 
 def _finite_gradient_norm(learner: Learner, config: RunConfig, place: Place, loss: Tensor) -> Tensor:

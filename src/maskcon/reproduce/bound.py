@@ -111,7 +111,7 @@ def _distances(
     bank = bank_of_run(run)
     labels = SampleLabels(*(torch.from_numpy(part) for part in (train.index, train.coarse, train.fine)))
     return bank_distances(
-        recipes, bank.keys, bank.index, labels, exclude_own_keys=run.config.exclude_own_keys, unit=unit
+        recipes, bank.compared, bank.index, labels, exclude_own_keys=run.config.exclude_own_keys, unit=unit
     )
 
 
@@ -129,6 +129,7 @@ def bank_of_run(run: Run) -> MemoryBank:
         )
     prefix = "bank."
     state = {key.removeprefix(prefix): t for key, t in checkpoint.tensors.items() if key.startswith(prefix)}
-    bank = MemoryBank(*state["_keys"].shape)
+    compared = state.get("_compared")
+    bank = MemoryBank(*state["_keys"].shape, compared_dim=None if compared is None else compared.shape[1])
     bank.load_state_dict(state)
     return bank

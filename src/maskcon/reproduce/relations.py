@@ -50,7 +50,7 @@ def relations_figure(
     labels = SampleLabels(*(torch.from_numpy(part) for part in (train.index, train.coarse, train.fine)))
     coarse, fine = labels.of(bank.index)
     rows = small_batch(coarse.numpy(), fine.numpy(), bank.index.numpy())
-    index, keys = bank.index[rows], bank.keys[rows]
+    index, keys = bank.index[rows], bank.compared[rows]
     coarse, fine = coarse[rows], fine[rows]
     truth = optimal_relation(fine, fine, index=index, bank_index=index)
     tau = settings["maskcon"][1]
