@@ -157,6 +157,10 @@ def test_places_that_cannot_be_written_are_refused_before_anything_is_embedded(
         write_embeddings(run, folder, tmp_path / "file" / "e.parquet")
     with pytest.raises(UsageError, match="is a folder; give a file to write"):
         write_embeddings(run, folder, folder)
+    for name in ("e.csv", "e.NPY"):
+        with pytest.raises(UsageError, match=r"are written as Parquet, and .* name it e.parquet"):
+            write_embeddings(run, folder, tmp_path / name)
+        assert not (tmp_path / name).exists()
 
 
 def test_two_commands_do_not_write_one_file(run: Run, tmp_path: Path) -> None:

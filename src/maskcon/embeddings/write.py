@@ -33,6 +33,9 @@ from maskcon.run import Run, features_of
 from maskcon.run_folder import ENCODER, make_writable
 from maskcon.sources.layout import show
 
+OTHER_FORMATS = frozenset(  # a Parquet file under such a name would surprise whoever opens it
+    (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npy", ".npz", ".pkl", ".pt", ".h5", ".xlsx")
+)
 PART_IMAGES = 256  # at most so many are embedded again after a kill
 BLOCK_IMAGES = 64  # at most so many between two signs of progress
 GROUP_ROWS = 1024  # of the finished file
@@ -95,6 +98,11 @@ def write_embeddings(
     if target.is_dir():
         raise UsageError(
             f"{target} is a folder; give a file to write, such as {target / 'embeddings.parquet'}"
+        )
+    if target.suffix.lower() in OTHER_FORMATS:
+        raise UsageError(
+            f"embeddings are written as Parquet, and {target.name} promises something else; name it "
+            f"{target.with_suffix('.parquet').name}. Afterwards pandas.read_parquet(...) reads it, and can save it anew"
         )
     usable_device(device)  # before anything slow
     backbone, encoder = read_encoder(run.folder / ENCODER)
