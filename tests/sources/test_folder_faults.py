@@ -100,8 +100,11 @@ def test_file_instead_of_a_folder_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_folder_without_pictures_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(DataError, match=r"no image found.*\(1 other file\).*CLASS/picture\.jpg"):
+        load_photos(tmp_path)
     write_picture(tmp_path / "loose.png")
-    with pytest.raises(DataError, match=r"no image found.*1 other file\b.*CLASS/picture\.jpg"):
+    with pytest.raises(DataError, match=r"\(1 picture in no sub-folder, 1 other file\).*CLASS/picture\.jpg"):
         load_photos(tmp_path)
 
 

@@ -45,6 +45,7 @@ class Layout:
     has_parts: bool = False
     empty_classes: list[str] = field(default_factory=list)
     ignored_files: int = 0
+    loose_pictures: int = 0  # of the ignored files: pictures beside the class folders, in no class
     unreadable: list[tuple[str, str]] = field(default_factory=list)  # path, reason
     notes: list[str] = field(default_factory=list)
 
@@ -208,6 +209,7 @@ def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
             found[entry.name] = identity
         else:
             layout.ignored_files += 1
+            layout.loose_pictures += Path(entry.name).suffix.lower() in EXTENSIONS
     return found
 
 

@@ -155,8 +155,10 @@ def _held_out_last(
 def _check_enough(origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
     where, expected = origin.shown, origin.expected
     if not layout.files and not failures:
-        others = counted(layout.ignored_files, "other file")
-        raise DataError(f"no image found in {origin.inside} ({others}); expected {expected}")
+        loose = counted(layout.loose_pictures, "picture")
+        others = counted(layout.ignored_files - layout.loose_pictures, "other file")
+        beside = f"{loose} in no sub-folder, {others}" if layout.loose_pictures else others
+        raise DataError(f"no image found in {origin.inside} ({beside}); expected {expected}")
     if not kept:
         first, why = next(iter(failures.items()))
         raise DataError(
