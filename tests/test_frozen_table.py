@@ -46,4 +46,4 @@ def test_every_method_is_tried_as_often_as_any_other() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == "10 {8}"
+    assert done.stdout.strip() == "10 {10}"

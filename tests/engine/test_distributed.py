@@ -47,7 +47,7 @@ def launch(folder: Path, devices: int, steps: int, **settings: object) -> list[d
 FROZEN = {"batchnorm": "frozen", "epochs": 1}  # statistics of a share differ from those of the whole batch
 
 
-@pytest.mark.parametrize("method", ["maskcon", "coins"])
+@pytest.mark.parametrize("method", ["maskcon", pytest.param("coins", marks=pytest.mark.slow)])
 def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, method):
     (one,) = launch(tmp_path, 1, 3, method=method, **FROZEN)
     first, second = launch(tmp_path, 2, 3, method=method, **FROZEN)

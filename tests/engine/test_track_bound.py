@@ -117,6 +117,7 @@ def test_a_bank_that_is_still_empty_has_no_d_z_yet(tmp_path):
     assert all(set(values) == NAMES for values in later)
 
 
+@pytest.mark.slow
 def test_two_processes_track_the_same_d_z_as_one(tmp_path):
     launch(tmp_path, 1, 5, track_bound=True, **FROZEN)
     launch(tmp_path, 2, 5, track_bound=True, **FROZEN)
