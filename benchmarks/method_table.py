@@ -29,10 +29,11 @@ from typing import Any
 from maskcon.comparison import Job, run_jobs
 from maskcon.errors import MaskconError, UsageError, unknown
 from maskcon.report.tables import methods_table
-from maskcon.run_folder import make_writable, read_result
+from maskcon.run_folder import RESULT, make_writable, read_result
 from maskcon.sources.cifar import TOY_GROUPS
 from maskcon.summary import write_summary
 
+DIVERGED = "became NaN or Inf"  # in what such a run says last
 Settings = Mapping[str, float]
 Trials = Mapping[str, Sequence[Settings]]
 
@@ -159,6 +160,11 @@ def show(jobs: Sequence[Job]) -> None:
         print(f"\r{sum(job.share for job in jobs):6.2f} of {len(jobs)} runs done", end="", flush=True)
 
 
+def diverged(job: Job) -> bool:
+    """Was its learning rate too large? Such a setting is a bad one, and no reason to stop the others."""
+    return not (job.folder / RESULT).is_file() and job.log_path.is_file() and DIVERGED in job.reason()
+
+
 def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once: int) -> None:
     """Each method's best of its trials by recall@1 on validation; all of them go to `search.json`."""
 
@@ -175,9 +181,11 @@ def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once
             name = f"{method}-{number}" if seed == 0 else f"{method}-{number}-seed{seed}"
             arguments = train_arguments(source, method, seed, settings)
             jobs.append(Job(f"{method} {study.trials[method][number]}", out / "search" / name, arguments))
-        run_jobs(jobs, at_once=at_once, threads=1, watch=show)
+        run_jobs(jobs, at_once=at_once, threads=1, watch=show, may_fail=diverged)
         for trial, job in zip(trials, jobs, strict=True):
-            recalls.setdefault(trial, []).append(read_result(job.folder)["recall"]["1"])
+            recalls.setdefault(trial, []).append(
+                0.0 if diverged(job) else read_result(job.folder)["recall"]["1"]
+            )
 
     recalls: dict[tuple[str, int], list[float]] = {}
     tried([(method, number) for method in methods for number in range(len(study.trials[method]))], 0)

@@ -41,6 +41,20 @@ def test_a_run_that_ends_well_without_a_result_is_a_failure(tmp_path):
         run_jobs([Scripted("empty", tmp_path / "a", ["pass"])], at_once=1, threads=1, watch=silent)
 
 
+def test_others_go_on_beside_a_run_that_may_fail_but_not_beside_one_that_was_refused(tmp_path):
+    def scripted(name, code):
+        return Scripted(name, tmp_path / name, [f"print('maskcon: too fast'); raise SystemExit({code})"])
+
+    first, second = scripted("a", 1), scripted("b", 1)
+    run_jobs(
+        [first, second], at_once=1, threads=1, watch=silent, may_fail=lambda job: job.reason() == "too fast"
+    )
+    assert second.process.returncode == 1
+    for job, may in ((scripted("c", 1), False), (scripted("d", 2), True)):
+        with pytest.raises(MaskconError, match="too fast"):
+            run_jobs([job], at_once=1, threads=1, watch=silent, may_fail=lambda job, may=may: may)
+
+
 def test_each_run_has_its_own_log_whatever_its_name(tmp_path):
     names = ("tau0.05", "tau0.1", "tau0")
     assert len({Job(name, tmp_path / name, []).log_path for name in names}) == 3

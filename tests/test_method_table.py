@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +71,28 @@ def test_finalists_are_tried_with_more_seeds_and_the_best_mean_is_chosen(
     recalls = {"supce-0": 0.70, "supce-1": 0.69, "supce-2": 0.10}  # at seed 0
     recalls |= {f"supce-0-seed{seed}": 0.60 for seed in (1, 2)}
     recalls |= {f"supce-1-seed{seed}": 0.68 for seed in (1, 2)}
+    recalls |= {"supce-3": math.nan}  # of a run that diverges, nobody asks it
     ran: list[str] = []
 
-    def run_jobs(jobs: Sequence[Job], **_: Any) -> None:
-        ran.extend(job.folder.name for job in jobs)
+    def run_jobs(jobs: Sequence[Job], *, may_fail: Callable[[Job], bool], **_: Any) -> None:
+        for job in jobs:
+            ran.append(job.folder.name)
+            if job.folder.name == "supce-3":
+                job.log_path.parent.mkdir(parents=True, exist_ok=True)
+                job.log_path.write_text("maskcon: the loss or its gradient became NaN or Inf at step 3\n")
+            assert may_fail(job) == (job.folder.name == "supce-3")
 
     monkeypatch.setattr(method_table, "run_jobs", run_jobs)
     monkeypatch.setattr(method_table, "read_result", lambda folder: {"recall": {"1": recalls[folder.name]}})
-    trials = {"supce": method_table.grid(learning_rate=[0.1, 0.2, 0.3])}
+    trials = {"supce": method_table.grid(learning_rate=[0.1, 0.2, 0.3, 9.0])}
     study = method_table.Study("embedded", trials, 2, 1, 0, finalists=2, search_seeds=3)
     method_table.search(study, "embedded", ["supce"], tmp_path, at_once=1)
 
     assert sorted(ran) == sorted(recalls)  # the worst one was tried once
     assert json.loads((tmp_path / "chosen.json").read_text()) == {"supce": {"learning_rate": 0.2}}
-    first, second, third = json.loads((tmp_path / "search.json").read_text())["supce"]
+    first, second, third, last = json.loads((tmp_path / "search.json").read_text())["supce"]
     assert second["validation_recall@1"] == pytest.approx((0.69 + 0.68 + 0.68) / 3)
     assert second["of_seeds"] == [0.69, 0.68, 0.68]
     assert first["learning_rate"] == 0.1
     assert third["validation_recall@1"] == 0.10
+    assert last["validation_recall@1"] == 0

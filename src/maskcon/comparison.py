@@ -81,10 +81,16 @@ class Job:
 
 
 def run_jobs(
-    jobs: Sequence[Job], *, at_once: int, threads: int | None, watch: Callable[[Sequence[Job]], None]
+    jobs: Sequence[Job],
+    *,
+    at_once: int,
+    threads: int | None,
+    watch: Callable[[Sequence[Job]], None],
+    may_fail: Callable[[Job], bool] = lambda job: False,  # noqa: ARG005
 ) -> None:
     """Run all, `at_once` at a time. A failure or a request to stop ends all of them, resumably.
 
+    may_fail: asked of a run that failed; True lets the others go on without it.
     Finished ones are started too: only `maskcon train` knows whether a folder holds the run asked for, or another.
     """
     waiting = list(jobs)
@@ -104,12 +110,12 @@ def run_jobs(
                     raise Interrupted(
                         "stopped, every run saved; the same command again goes on", stop.signal_number
                     )
-                active = [job for job in active if not _ended(job)]
+                active = [job for job in active if not _ended(job, may_fail)]
         finally:
             _stop(active)
 
 
-def _ended(job: Job) -> bool:
+def _ended(job: Job, may_fail: Callable[[Job], bool]) -> bool:
     assert job.process is not None  # only started jobs are active
     code = job.process.poll()
     if code is None:
@@ -117,6 +123,9 @@ def _ended(job: Job) -> bool:
     job.close()
     if code == UsageError.exit_code:  # the same command again would be refused again
         raise UsageError(f"{job.label} failed: {job.reason()}")
+    if code not in (0, UsageError.exit_code) and may_fail(job):
+        job.share = 1.0
+        return True
     if code != 0 or not job.finished:
         raise MaskconError(
             f"{job.label} failed (exit code {code}): {job.reason()}. All it said is in {job.log_path}; "
