@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from maskcon.encoder import has_own_shape
-from maskcon.methods import method_named
+from maskcon.methods import full_title, method_named
 from maskcon.observer import Announcer
 from maskcon.wording import counted
 
@@ -49,7 +49,7 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     values = f"w={config.w:g} " if method.uses_w else ""
     values += f"tau={config.tau:g} " if method.uses_tau else ""
     return (
-        f"{method.title} {values}on {data.name}: {counted(len(data.train), 'image')}, "
+        f"{full_title(method, config.coarse_weight)} {values}on {data.name}: {counted(len(data.train), 'image')}, "
         f"{counted(len(data.coarse_names), 'coarse class', 'coarse classes')}, {config.image_size} px; "
         f"{_encoder(config)}, {counted(config.epochs, 'epoch')}, preset {config.preset}, seed {config.seed}"
     )

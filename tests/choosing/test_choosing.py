@@ -16,7 +16,7 @@ from maskcon.config import Machine
 from maskcon.encoder.weights import PUBLISHED, weights_folder
 from maskcon.errors import CorruptFileError, MaskconError
 from maskcon.facts import facts_bytes, look, read_facts, weights_at_hand
-from maskcon.presets import resolve
+from maskcon.presets import FREEZE_METHODS, resolve
 from maskcon.run_folder import CHOICES
 from tests.choosing.deciding import SMALL_NET, Heard, decided
 from tests.miniature import miniature
@@ -134,8 +134,10 @@ def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine
     found = decided(str(photos), machine, tmp_path / "run")
     config = resolve(str(photos), method="maskcon", preset="cpu", overrides={}, chosen=found.settings).config
     assert (config.freeze, config.backbone, config.weights) == (True, "mobilenet_v2", "imagenet")
-    assert (config.normalise, config.image_size, config.w) == ("imagenet", 96, 0.8)
-    assert config.learning_rate == pytest.approx(0.02 * config.batch_size / 128)
+    own = FREEZE_METHODS["maskcon"]
+    assert (config.normalise, config.image_size) == ("imagenet", 96)
+    assert (config.w, config.tau, config.coarse_weight) == (own["w"], own["tau"], own["coarse_weight"])
+    assert config.learning_rate == pytest.approx(own["learning_rate"] * config.batch_size / 128)
     kept = {"freeze": False}
     plain = resolve(str(photos), method="maskcon", preset="cpu", overrides=kept, chosen=found.settings).config
     assert not plain.freeze

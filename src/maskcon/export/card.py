@@ -9,7 +9,7 @@ from maskcon import __version__
 from maskcon.config import RunConfig
 from maskcon.encoder import has_own_shape
 from maskcon.export.embedder import Preprocessing
-from maskcon.methods import method_named
+from maskcon.methods import full_title, method_named
 from maskcon.run import Run
 from maskcon.run_folder import short_name
 from maskcon.sources.layout import show, some
@@ -35,7 +35,7 @@ def card_text(
     onnx: bool,
 ) -> str:
     """README.md of an export; coarse_names: None where nobody knows any more what they were."""
-    title = method_named(run.config.method).title
+    title = full_title(method_named(run.config.method), run.config.coarse_weight)
     name = _plain(short_name(run.config.source))
     return "\n".join(
         [
