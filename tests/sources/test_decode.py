@@ -7,15 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from maskcon.sources.decode import (
     ORIENTATION_TAG,
     UndecodableError,
     decode,
+    fitted,
     picture_bombs_refused,
     read_header,
     read_shape,
+    to_array,
 )
 from tests.sources.miniatures import write_picture
 
@@ -161,6 +165,28 @@ def test_shrinking_averages_instead_of_skipping(tmp_path: Path) -> None:
     pixels = decode(tmp_path / "a.png", 64, 1)
     assert pixels.min() >= 120
     assert pixels.max() <= 135
+
+
+@given(
+    size=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    side=st.integers(1, 60),
+    grey=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_shrinking_gives_the_pixels_of_pillow(size: tuple[int, int], side: int, grey: bool, seed: int) -> None:
+    """But for a rounding each: both round between the passes over rows and columns, which may come in another order.
+
+    The greys leave room for the filter to overshoot: cut off at 0 and 255, the order would be seen.
+    """
+    shape = size if grey else (*size, 3)
+    image = Image.fromarray(np.random.default_rng(seed).integers(80, 176, shape, dtype=np.uint8))
+    wanted = fitted(image.size, side)
+    expected = np.asarray(image.resize(wanted, Image.Resampling.LANCZOS), dtype=np.int16)
+    pixels = to_array(image, side, 1 if grey else 3)
+    planes = expected[None] if grey else expected.transpose(2, 0, 1)
+    assert pixels.dtype == np.uint8
+    assert pixels.flags.c_contiguous
+    assert np.abs(pixels - planes).max() <= 2
 
 
 def test_jpeg_read_at_reduced_size_equals_the_full_read(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 32  # files between two calls of `progress`
 BLOCKS_AHEAD = 8  # lined up for the threads, so that none of them waits for the slowest file of a block
 MAX_THREADS = 32  # what a picture takes of Python's lock leaves room for about so many
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 SCRATCH = "packing-"
 IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
 
