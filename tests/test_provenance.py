@@ -176,6 +176,14 @@ def test_the_facts_say_what_was_trained_on_what(run: Run) -> None:
     assert dict(about([run], miniature()))["Software"] == "maskcon 1, torch 2, Python 3, on cpu with 1 thread"
 
 
+def test_the_facts_name_the_cross_entropy_beside_a_method(run: Run) -> None:
+    said = dict(about([run, changed(run, coarse_weight=0.5)], miniature()))["Methods"]
+    alone, beside = said.split("; MaskCon + CE, trained on the coarse labels: ")
+    assert alone.startswith("MaskCon, trained on")
+    assert "cross-entropy" not in alone
+    assert beside.endswith("; cross-entropy on the coarse labels beside it")
+
+
 def test_the_facts_of_a_frozen_run_without_fine_labels(run: Run) -> None:
     run = changed(run, freeze=True, backbone="mobilenet_v2", weights="imagenet")
     facts = dict(about([run], miniature(fine=False)))

@@ -105,15 +105,6 @@ class Method:
         return self.cross_entropy_weight(w) > 0
 
 
-def full_title(method: Method, coarse_weight: float) -> str:
-    """The method's title; with cross-entropy on the coarse labels beside its loss it is no longer the paper's.
-
-    >>> full_title(method_named("maskcon"), coarse_weight=1.0)
-    'MaskCon + CE'
-    """
-    return f"{method.title} + CE" if coarse_weight > 0 else method.title
-
-
 _METHODS: dict[str, Method] = {}
 
 

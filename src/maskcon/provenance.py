@@ -22,7 +22,7 @@ from maskcon.run_folder import CHOICES, ENVIRONMENT, short_name
 from maskcon.settling import settle
 from maskcon.sources import Dataset
 from maskcon.sources.known import SOURCES
-from maskcon.wording import counted
+from maskcon.wording import counted, full_title
 
 if TYPE_CHECKING:
     from maskcon.run import Run
@@ -123,8 +123,8 @@ def about(runs: Sequence[Run], data: Dataset) -> list[tuple[str, str]]:
         ("Coarse classes", _classes(data)),
         ("Fine labels", _fine(data)),
     ]
-    methods = dict.fromkeys(run.config.method for run in runs)
-    facts.append(("Method" if len(methods) == 1 else "Methods", "; ".join(map(_method, methods))))
+    methods = dict.fromkeys(_method(run.config) for run in runs)
+    facts.append(("Method" if len(methods) == 1 else "Methods", "; ".join(methods)))
     facts.append(("Encoder", "; ".join(dict.fromkeys(_encoder(run.config) for run in runs))))
     facts.append(("Training", _training(runs)))
     software = dict.fromkeys(filter(None, (_software(run.folder) for run in runs)))
@@ -195,13 +195,15 @@ def _fine(data: Dataset) -> str:
     return f"{len(data.fine_names)} known, to score by; a method that trains on them says so"
 
 
-def _method(name: str) -> str:
+def _method(config: RunConfig) -> str:
     try:
-        method = method_named(name)
+        method = method_named(config.method)
     except MaskconError:  # one that another package registers
-        return METHOD_NAMES.get(name, name)
+        return full_title(METHOD_NAMES.get(config.method, config.method), config.coarse_weight)
     seen = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
-    return f"{method.title}, trained on {seen}: {method.summary.rstrip('.')}"
+    beside = "; cross-entropy on the coarse labels beside it" if config.coarse_weight > 0 else ""
+    title = full_title(method.title, config.coarse_weight)
+    return f"{title}, trained on {seen}: {method.summary.rstrip('.')}{beside}"
 
 
 def _encoder(config: RunConfig) -> str:

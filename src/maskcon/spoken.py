@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from maskcon.encoder import has_own_shape
-from maskcon.methods import full_title, method_named
+from maskcon.methods import method_named
 from maskcon.observer import Announcer
-from maskcon.wording import counted
+from maskcon.wording import counted, full_title
 
 if TYPE_CHECKING:
     from maskcon.config import RunConfig
@@ -48,8 +48,9 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     method = method_named(config.method)
     values = f"w={config.w:g} " if method.uses_w else ""
     values += f"tau={config.tau:g} " if method.uses_tau else ""
+    title = full_title(method.title, config.coarse_weight)
     return (
-        f"{full_title(method, config.coarse_weight)} {values}on {data.name}: {counted(len(data.train), 'image')}, "
+        f"{title} {values}on {data.name}: {counted(len(data.train), 'image')}, "
         f"{counted(len(data.coarse_names), 'coarse class', 'coarse classes')}, {config.image_size} px; "
         f"{_encoder(config)}, {counted(config.epochs, 'epoch')}, preset {config.preset}, seed {config.seed}"
     )

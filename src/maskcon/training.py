@@ -81,7 +81,9 @@ def train(
             processes.in_first(begin)
             cached = assembly.embedded(heard.extracting, heard.on_message)
             _carry_out(assembly, cached, folder, machine, heard)
+            processes.close()
         except MaskconError:
+            processes.close()  # all stop together; after any other failure a peer may still wait, and must be killed
             if processes.is_first:
                 raise
             # All stop together, and the first process says why. Its launcher would kill it if another one ended

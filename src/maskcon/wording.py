@@ -10,3 +10,12 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 image', '2,500 images', '0 classes')
     """
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def full_title(title: str, coarse_weight: float) -> str:
+    """A method's title; with cross-entropy on the coarse labels beside its loss it is no longer the paper's.
+
+    >>> full_title("MaskCon", coarse_weight=1.0)
+    'MaskCon + CE'
+    """
+    return f"{title} + CE" if coarse_weight > 0 else title

@@ -173,7 +173,9 @@ def test_shrinking_averages_instead_of_skipping(tmp_path: Path) -> None:
     grey=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_shrinking_gives_the_pixels_of_pillow(size: tuple[int, int], side: int, grey: bool, seed: int) -> None:
+def test_shrinking_gives_the_pixels_of_pillow(
+    size: tuple[int, int], side: int, grey: bool, seed: int
+) -> None:
     """But for a rounding each: both round between the passes over rows and columns, which may come in another order.
 
     The greys leave room for the filter to overshoot: cut off at 0 and 255, the order would be seen.

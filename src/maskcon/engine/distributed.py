@@ -97,6 +97,14 @@ class Processes:
         if self.any(failure is not None):
             raise failure or FirstProcessError(f"process {self.rank} stopped with the first one")
 
+    def close(self) -> None:
+        """Part from the peers, when no process waits for another any more.
+
+        A process that ends without it may be aborted by the threads that still listen to the others.
+        """
+        if self.count > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
 
 def start(*, device: str, devices: int, precision: str, threads: int | None = None) -> Processes:
     """Start this process, and its peers where there are several, on the wanted devices.

@@ -9,11 +9,11 @@ from maskcon import __version__
 from maskcon.config import RunConfig
 from maskcon.encoder import has_own_shape
 from maskcon.export.embedder import Preprocessing
-from maskcon.methods import full_title, method_named
+from maskcon.methods import method_named
 from maskcon.run import Run
 from maskcon.run_folder import short_name
 from maskcon.sources.layout import show, some
-from maskcon.wording import counted
+from maskcon.wording import counted, full_title
 
 # What was learnt from which settings; where the data lay is nobody else's business.
 SHAPE = ("width", "stem", "norm")  # of backbones that are built to measure
@@ -35,7 +35,7 @@ def card_text(
     onnx: bool,
 ) -> str:
     """README.md of an export; coarse_names: None where nobody knows any more what they were."""
-    title = full_title(method_named(run.config.method), run.config.coarse_weight)
+    title = full_title(method_named(run.config.method).title, run.config.coarse_weight)
     name = _plain(short_name(run.config.source))
     return "\n".join(
         [

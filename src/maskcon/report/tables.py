@@ -12,6 +12,7 @@ from typing import Any
 
 from maskcon.errors import UsageError
 from maskcon.report.formats import Cell, Table
+from maskcon.wording import full_title
 
 __all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table"]
 
@@ -65,9 +66,8 @@ class Group:
 
     @property
     def name(self) -> str:
-        name = METHOD_NAMES.get(self.method, self.method)
-        if dict(self.own).get("coarse_weight"):
-            name += " + CE"  # no longer the paper's
+        title = METHOD_NAMES.get(self.method, self.method)
+        name = full_title(title, dict(self.own).get("coarse_weight") or 0.0)
         return f"{name}, fine labels" if self.fine_labels and self.method != "supfine" else name
 
     def label(self, others: Sequence[Group]) -> str:

@@ -122,7 +122,8 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
         plain = _in_mode(_plain(image), "L" if channels == 1 else "RGB")
         upright = plain if turn is None else plain.transpose(turn)
         pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
-        turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])  # here, or by Pillow while loading
+        # here, or by Pillow while loading
+        turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
         return _shrunk(pixels, wanted[::-1] if turned else wanted)
     except Exception as error:  # decoders raise nearly anything on damaged data
         raise UndecodableError(_in_short(error)) from error
@@ -207,7 +208,8 @@ def _shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint
     import torch
     from torch.nn.functional import interpolate
 
-    whole = torch.tensor(pixels).permute(2, 0, 1)[None]  # a copy: torch warns of Pillow's memory, it is read-only
+    # a copy: Pillow's memory is read-only, which torch warns of
+    whole = torch.tensor(pixels).permute(2, 0, 1)[None]
     small: NDArray[np.uint8] = interpolate(whole, size[::-1], mode="lanczos", antialias=True)[0].numpy()
     return np.ascontiguousarray(small)
 
