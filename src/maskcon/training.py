@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 import torch
@@ -64,10 +65,30 @@ def train(
     )
     # refuses what it cannot build before anything is written
     assembly = assemble(config, data, processes, download=machine.download)
+    failure: MaskconError | None = None
+    try:
+        _train_together(assembly, folder, machine, announce, choices)
+    except MaskconError as error:
+        clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
+        failure = error
+    del assembly
+    processes.close()  # not after another error: a peer may still wait for this process, and must be killed
+    if failure is not None:
+        if processes.is_first:
+            raise failure
+        # All stop together, and the first process says why. Its launcher would kill it if another one ended with a
+        # code that is not 0, perhaps before it could.
+        raise SystemExit(0)
+
+
+def _train_together(
+    assembly: Assembly, folder: Path, machine: Machine, announce: Announcer, choices: bytes | None
+) -> None:
+    config, processes = assembly.config, assembly.learner.processes
     with ExitStack() as held:
 
         def begin() -> None:
-            _check_shares(min(config.batch_size, len(data.train)), processes)
+            _check_shares(min(config.batch_size, len(assembly.data.train)), processes)
             make_writable(folder)
             held.enter_context(FolderLock(folder))
             is_finished(folder, config)  # another run may have begun, and ended, while this one was loading
@@ -77,18 +98,9 @@ def train(
             write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
 
         heard = announce if processes.is_first else Announcer()
-        try:
-            processes.in_first(begin)
-            cached = assembly.embedded(heard.extracting, heard.on_message)
-            _carry_out(assembly, cached, folder, machine, heard)
-            processes.close()
-        except MaskconError:
-            processes.close()  # all stop together; after any other failure a peer may still wait, and must be killed
-            if processes.is_first:
-                raise
-            # All stop together, and the first process says why. Its launcher would kill it if another one ended
-            # with a code that is not 0, perhaps before it could.
-            raise SystemExit(0) from None
+        processes.in_first(begin)
+        cached = assembly.embedded(heard.extracting, heard.on_message)
+        _carry_out(assembly, cached, folder, machine, heard)
 
 
 def _check_shares(batch: int, processes: Processes) -> None:

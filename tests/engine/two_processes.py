@@ -45,6 +45,7 @@ def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) ->
     config = settle(config, data)
     machine = Machine(device="cpu", devices=devices, threads=1, checkpoint_every_seconds=0)
     training.train(config, data, folder / f"run-{devices}", machine, Announcer())
+    assert not torch.distributed.is_initialized(), "the processes did not part"
 
 
 if __name__ == "__main__":

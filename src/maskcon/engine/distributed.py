@@ -6,6 +6,7 @@ order of the batch, and no row is seen twice.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import warnings
@@ -98,11 +99,14 @@ class Processes:
             raise failure or FirstProcessError(f"process {self.rank} stopped with the first one")
 
     def close(self) -> None:
-        """Part from the peers, when no process waits for another any more.
+        """Part from the peers, when nobody waits for this process any more and its wrapped nets have been let go.
 
-        A process that ends without it may be aborted by the threads that still listen to the others.
+        A process that ends without it may be aborted: threads of the connection still hold the last tensors that were
+        sent. Here they are waited for. The nets go first, because one that outlived the connection would wait for
+        these threads itself, and keep Python's lock meanwhile, which they need to end.
         """
         if self.count > 1 and dist.is_initialized():
+            gc.collect()
             dist.destroy_process_group()
 
 
