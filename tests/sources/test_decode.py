@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -167,6 +167,7 @@ def test_shrinking_averages_instead_of_skipping(tmp_path: Path) -> None:
     assert pixels.max() <= 135
 
 
+@settings(deadline=None)  # the first one imports torch
 @given(
     size=st.tuples(st.integers(1, 90), st.integers(1, 90)),
     side=st.integers(1, 60),
