@@ -17,7 +17,7 @@ from maskcon.encoder.backbones import has_own_shape
 from maskcon.errors import MaskconError
 from maskcon.methods import method_named
 from maskcon.presets import Resolved, resolve
-from maskcon.report.tables import METHOD_NAMES
+from maskcon.report.tables import shown_name
 from maskcon.run_folder import CHOICES, ENVIRONMENT, short_name
 from maskcon.settling import settle
 from maskcon.sources import Dataset
@@ -199,7 +199,7 @@ def _method(config: RunConfig) -> str:
     try:
         method = method_named(config.method)
     except MaskconError:  # one that another package registers
-        return full_title(METHOD_NAMES.get(config.method, config.method), config.coarse_weight)
+        return shown_name(config.method, config.coarse_weight)
     seen = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
     beside = "; cross-entropy on the coarse labels beside it" if config.coarse_weight > 0 else ""
     title = full_title(method.title, config.coarse_weight)

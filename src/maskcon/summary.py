@@ -19,7 +19,7 @@ from maskcon.observer import Announcer
 from maskcon.provenance import about, fit_call, provenance, train_command
 from maskcon.report.journal import read_journal
 from maskcon.report.run_settings import curve_names
-from maskcon.report.tables import METHOD_NAMES
+from maskcon.report.tables import shown_name
 from maskcon.report.write import ReportInputs, Sample, write_report
 from maskcon.run import Run
 from maskcon.run_folder import JOURNAL, check_place, short_name
@@ -165,7 +165,7 @@ def _page_command(folders: Sequence[Path], target: Path, images: int | None, mac
 
 
 def _title(run: Run) -> str:
-    name = METHOD_NAMES.get(run.config.method, run.config.method)
+    name = shown_name(run.config.method, run.config.coarse_weight)
     return f"{name} on a frozen backbone" if run.config.freeze else name
 
 

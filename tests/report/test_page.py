@@ -286,6 +286,14 @@ def test_runs_that_differ_in_their_seed_alone_become_one_line() -> None:
     assert curve_names(journals)["e"] == "a"
 
 
+def test_a_curve_names_the_cross_entropy_beside_its_method() -> None:
+    both = {
+        name: [{"kind": "start", "settings": {"method": "maskcon", "coarse_weight": weight}}]
+        for name, weight in (("alone", 0.0), ("beside", 0.5))
+    }
+    assert curve_names(both) == {"alone": "MaskCon", "beside": "MaskCon + CE"}
+
+
 def test_settings_are_split_into_shared_and_different() -> None:
     apart, shared = settings_tables(
         {f"{m}{s}": journal(m, s) for m in ("maskcon", "selfcon") for s in (0, 1)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from maskcon.report.formats import Table
-from maskcon.report.tables import METHOD_NAMES
+from maskcon.report.tables import shown_name
 
 Events = Sequence[Mapping[str, Any]]  # a journal, as read_journal gives it
 
@@ -24,7 +24,7 @@ def curve_names(journals: Mapping[str, Events]) -> dict[str, str]:
             kinds[label] = (label, ())
             continue
         rest = tuple(sorted((key, repr(value)) for key, value in settings.items() if key != "seed"))
-        kinds[label] = (METHOD_NAMES.get(str(method), str(method)), rest)
+        kinds[label] = (shown_name(str(method), float(settings.get("coarse_weight") or 0.0)), rest)
     firsts: dict[str, dict[tuple[Any, ...], str]] = {}  # name -> settings -> the first run that has them
     for label, (name, rest) in kinds.items():
         firsts.setdefault(name, {}).setdefault(rest, label)

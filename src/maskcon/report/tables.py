@@ -14,7 +14,7 @@ from maskcon.errors import UsageError
 from maskcon.report.formats import Cell, Table
 from maskcon.wording import full_title
 
-__all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table"]
+__all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table", "shown_name"]
 
 Result = Mapping[str, Any]
 
@@ -51,6 +51,15 @@ SYMBOLS = {"tau": "τ"}
 TOLD_ELSEWHERE = {"method", "seed", "source", "preset", "epochs", "evaluate_on", "train_limit", "test_limit"}
 
 
+def shown_name(method: str, coarse_weight: float) -> str:
+    """What a reader calls a method, registered here or not, with cross-entropy beside it or without.
+
+    >>> shown_name("maskcon", coarse_weight=0.0), shown_name("mine", coarse_weight=1.0)
+    ('MaskCon', 'mine + CE')
+    """
+    return full_title(METHOD_NAMES.get(method, method), coarse_weight)
+
+
 @dataclass(frozen=True)
 class Group:
     """Runs that differ in nothing but their seed, as far as their results tell.
@@ -66,8 +75,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        title = METHOD_NAMES.get(self.method, self.method)
-        name = full_title(title, dict(self.own).get("coarse_weight") or 0.0)
+        name = shown_name(self.method, dict(self.own).get("coarse_weight") or 0.0)
         return f"{name}, fine labels" if self.fine_labels and self.method != "supfine" else name
 
     def label(self, others: Sequence[Group]) -> str:
