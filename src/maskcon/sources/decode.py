@@ -197,21 +197,13 @@ def _in_mode(image: Image.Image, mode: str) -> Image.Image:
 
 
 def _shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """[H, W, C] at (width, height) as [C, height, width], by Lanczos' filter.
-
-    torch's, because it does what Pillow's does in a quarter of the time, and Pillow takes twice as long to shrink a
-    photograph as to decode it.
-    """
+    """[H, W, C] at (width, height) as [C, height, width]."""
     if pixels.shape[:2] == size[::-1]:
         return np.ascontiguousarray(pixels.transpose(2, 0, 1))
-    # imported here: it takes seconds, and who reads headers or small pictures needs none of it
-    import torch
-    from torch.nn.functional import interpolate
+    # imported here, because it imports torch, which takes seconds: who reads headers or small pictures needs none of it
+    from maskcon.shrinking import shrunk
 
-    # a copy: Pillow's memory is read-only, which torch warns of
-    whole = torch.tensor(pixels).permute(2, 0, 1)[None]
-    small: NDArray[np.uint8] = interpolate(whole, size[::-1], mode="lanczos", antialias=True)[0].numpy()
-    return np.ascontiguousarray(small)
+    return shrunk(pixels, size)
 
 
 def _to_bytes(image: Image.Image) -> NDArray[np.uint8]:
