@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch.nn.functional import interpolate
 
 
@@ -21,5 +22,13 @@ def shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8
     """
     # a copy: Pillow's memory is read-only, which torch warns of
     whole = torch.tensor(pixels).permute(2, 0, 1)[None]
-    small: NDArray[np.uint8] = interpolate(whole, size[::-1], mode="lanczos", antialias=True)[0].numpy()
+    try:
+        small: NDArray[np.uint8] = interpolate(whole, size[::-1], mode="lanczos", antialias=True)[0].numpy()
+    except (
+        NotImplementedError,
+        ValueError,
+    ):  # an exported model may meet a torch that is older than this filter
+        image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+        lines = np.asarray(image.resize(size, Image.Resampling.LANCZOS))
+        small = lines.reshape(size[1], size[0], pixels.shape[2]).transpose(2, 0, 1)
     return np.ascontiguousarray(small)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from maskcon import shrinking
 from maskcon.sources.decode import (
     ORIENTATION_TAG,
     UndecodableError,
@@ -190,6 +191,21 @@ def test_shrinking_gives_the_pixels_of_pillow(
     assert pixels.dtype == np.uint8
     assert pixels.flags.c_contiguous
     assert np.abs(pixels - planes).max() <= 2
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, ValueError])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_an_older_torch_without_the_filter_leaves_it_to_pillow(monkeypatch, error, channels) -> None:
+    pixels = np.random.default_rng(0).integers(80, 176, (30, 41, channels), dtype=np.uint8)
+    ours = shrinking.shrunk(pixels, (13, 9))
+
+    def unknown(*_: object, **__: object) -> None:
+        raise error("Anti-alias option is restricted to bilinear and bicubic modes")
+
+    monkeypatch.setattr(shrinking, "interpolate", unknown)
+    theirs = shrinking.shrunk(pixels, (13, 9))
+    assert theirs.shape == (channels, 9, 13)
+    assert np.abs(ours.astype(int) - theirs).max() <= 2
 
 
 def test_jpeg_read_at_reduced_size_equals_the_full_read(tmp_path: Path) -> None:

@@ -112,12 +112,31 @@ class _Module:
         return module
 
     def text(self, node: Definition) -> str:
-        """The definition with its decorators and the comment right above it."""
+        """The definition with its decorators and the comment right above it, without the imports of ours inside it."""
         decorators = getattr(node, "decorator_list", [])
-        first = min([node.lineno, *(decorator.lineno for decorator in decorators)]) - 1
-        while first and self.lines[first - 1].startswith("#"):
-            first -= 1
-        return "\n".join(self.lines[first : node.end_lineno])
+        first = self._with_comment(min([node.lineno, *(decorator.lineno for decorator in decorators)]) - 1)
+        left_out: set[int] = set()
+        for inner in _own_imports(node):
+            end = inner.end_lineno or inner.lineno
+            left_out |= set(range(self._with_comment(inner.lineno - 1), end + (not self.lines[end])))
+        return "\n".join(
+            self.lines[row] for row in range(first, node.end_lineno or first) if row not in left_out
+        )
+
+    def _with_comment(self, row: int) -> int:
+        """The first row of the comment right above a row."""
+        while row and self.lines[row - 1].lstrip().startswith("#"):
+            row -= 1
+        return row
+
+
+def _own_imports(node: Definition) -> list[ast.ImportFrom]:
+    """Imports of ours that wait inside a function until they are needed."""
+    return [
+        inner
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.ImportFrom) and str(inner.module).partition(".")[0] == PACKAGE
+    ]
 
 
 def _names(node: Definition) -> Iterator[str]:
@@ -158,6 +177,9 @@ class _Bundle:
         for other in (*module.imports, *module.definitions):
             if other in used:
                 self.include(module_name, other)
+        for inner in _own_imports(node):
+            for alias in inner.names:
+                self._include_import(str(inner.module), alias.name, alias.asname or alias.name)
         self.texts.append(module.text(node))
 
     def needs(self, module: str, name: str | None = None) -> None:
