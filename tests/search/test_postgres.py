@@ -117,6 +117,32 @@ def test_forgetting_replaces_the_vectors_at_the_commit_and_not_before(tmp_path, 
         assert reader.search(unit_rows(np.ones((1, 3))), 9).scores.shape == (1, 3)
 
 
+def test_the_next_writer_need_not_wait_until_the_server_misses_the_last(tmp_path, address, monkeypatch):
+    """The server may take its time to end a closed connection; here it never does, until the end."""
+    psycopg = pytest.importorskip("psycopg")
+    folder = photos(tmp_path / "photos", 3)
+    left_open = []
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Connection, "close", lambda connection: left_open.append(connection))
+        update_there(folder, address, "turns")
+        assert update_there(folder, address, "turns").embedded == 0
+    assert len(left_open) == 2
+    for connection in left_open:
+        connection.close()
+
+
+def test_a_writer_whose_connection_is_lost_ends_with_that_error_alone(tmp_path, address):
+    folder = photos(tmp_path / "photos", 3)
+
+    def work() -> None:
+        with store_of(folder, address, "lost") as store:
+            store._open.close()
+            raise RuntimeError("the work failed")
+
+    with pytest.raises(RuntimeError, match="the work"):
+        work()
+
+
 def test_who_reads_sees_one_state_of_the_index_whatever_is_written_meanwhile(tmp_path, address):
     folder = photos(tmp_path / "photos", 3)
     update_there(folder, address, "read")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import psycopg
 
 SCHEMES = ("postgresql://", "postgres://")
+TURN = "hashtext('maskcon'), hashtext(%s)"  # the lock of who writes the index of a name
 VERSION = 1
 CONNECT_SECONDS = 10
 TABLES = (
@@ -88,6 +89,11 @@ class PostgresStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self.owner is not None:
+            # Given back by hand: the server may notice only later that a connection is closed, and would keep the next
+            # writer out until then. With a connection that is gone already, it is the server's to end the turn.
+            with suppress(_packages()[0].Error):
+                self._open.execute(f"SELECT pg_advisory_unlock({TURN})", (self.name,))
         self._open.close()
 
     def header(self) -> Header | None:
@@ -216,11 +222,9 @@ class PostgresStore:
         cursor.execute("UPDATE maskcon_index SET dimension = %s WHERE id = %s", (low or 0, number))
 
     def _prepare(self, register: Any) -> None:
-        """Tables where something is to be written; the turn to write, which ends with the connection."""
+        """Tables where something is to be written; the turn to write, which ends with the connection at the latest."""
         if self.owner is not None:
-            free = self._open.execute(
-                "SELECT pg_try_advisory_lock(hashtext('maskcon'), hashtext(%s))", (self.name,)
-            ).fetchone()
+            free = self._open.execute(f"SELECT pg_try_advisory_lock({TURN})", (self.name,)).fetchone()
             if free != (True,):
                 raise UsageError(f"another process is writing the index {self.name!r}; wait for it")
             with self._open.transaction():
