@@ -24,10 +24,8 @@ def shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8
     whole = torch.tensor(pixels).permute(2, 0, 1)[None]
     try:
         small: NDArray[np.uint8] = interpolate(whole, size[::-1], mode="lanczos", antialias=True)[0].numpy()
-    except (
-        NotImplementedError,
-        ValueError,
-    ):  # an exported model may meet a torch that is older than this filter
+    except (NotImplementedError, ValueError):
+        # an exported model may meet a torch that is older than this filter
         image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
         lines = np.asarray(image.resize(size, Image.Resampling.LANCZOS))
         small = lines.reshape(size[1], size[0], pixels.shape[2]).transpose(2, 0, 1)

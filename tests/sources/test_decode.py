@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from maskcon import shrinking
 from maskcon.sources.decode import (
     ORIENTATION_TAG,
+    REDUCING_GAP,
     UndecodableError,
     decode,
     fitted,
@@ -185,12 +186,24 @@ def test_shrinking_gives_the_pixels_of_pillow(
     shape = size if grey else (*size, 3)
     image = Image.fromarray(np.random.default_rng(seed).integers(80, 176, shape, dtype=np.uint8))
     wanted = fitted(image.size, side)
+    assume(max(image.size) < 2 * REDUCING_GAP * max(wanted))
     expected = np.asarray(image.resize(wanted, Image.Resampling.LANCZOS), dtype=np.int16)
     pixels = to_array(image, side, 1 if grey else 3)
     planes = expected[None] if grey else expected.transpose(2, 0, 1)
     assert pixels.dtype == np.uint8
     assert pixels.flags.c_contiguous
     assert np.abs(pixels - planes).max() <= 2
+
+
+@pytest.mark.parametrize("size", [(1800, 1200), (1201, 1799), (1777, 3)])
+def test_a_large_picture_is_averaged_first_and_looks_the_same(size: tuple[int, int]) -> None:
+    """A slope of greys, which a shift by half a pixel of the small picture would change by more."""
+    wide = np.linspace(20, 235, size[0])[None, :].repeat(size[1], axis=0)
+    image = Image.fromarray(np.rint(wide).astype(np.uint8))
+    expected = np.asarray(image.resize(fitted(size, 60), Image.Resampling.LANCZOS), dtype=np.int16)
+    pixels = to_array(image, 60, 1)
+    assert pixels.shape == (1, *expected.shape)
+    assert np.abs(pixels[0] - expected).max() <= 2
 
 
 @pytest.mark.parametrize("error", [NotImplementedError, ValueError])

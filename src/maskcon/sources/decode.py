@@ -38,6 +38,8 @@ TURN = {  # EXIF orientation -> what brings the picture upright
 LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 # a JPEG is decoded at no less than twice the wanted size, so that the filter still has work to do
 DRAFT_MARGIN = 2
+# others are first averaged over squares of pixels, which takes little time and memory, to no less than so many times it
+REDUCING_GAP = 3
 
 
 class UndecodableError(Exception):
@@ -120,7 +122,9 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
         image.load()
         turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
         plain = _in_mode(_plain(image), "L" if channels == 1 else "RGB")
-        upright = plain if turn is None else plain.transpose(turn)
+        factor = max(plain.size) // (max(wanted) * REDUCING_GAP)
+        small = plain.reduce(factor) if factor > 1 else plain
+        upright = small if turn is None else small.transpose(turn)
         pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
         # here, or by Pillow while loading
         turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
