@@ -1,7 +1,6 @@
 """Shrink 8-bit pictures: torch's filter, for those who otherwise do without torch.
 
-It does what Pillow's does in a quarter of the time, and Pillow takes twice as long to shrink a photograph as to decode
-it. Both filter rows and columns one after the other in whole numbers, so they differ by roundings; where the filter
+It does what Pillow's does in less time, and Pillow takes longer to shrink a photograph than to decode it. Both filter rows and columns one after the other in whole numbers, so they differ by roundings; where the filter
 overshoots black or white in between, which is cut off, also by the order of the two.
 """
 
