@@ -1,7 +1,8 @@
 """Shrink 8-bit pictures: torch's filter, for those who otherwise do without torch.
 
-It does what Pillow's does in less time, and Pillow takes longer to shrink a photograph than to decode it. Both filter rows and columns one after the other in whole numbers, so they differ by roundings; where the filter
-overshoots black or white in between, which is cut off, also by the order of the two.
+It does what Pillow's does in less time, and Pillow takes longer to shrink a photograph than to decode it. Both filter
+rows and columns one after the other in whole numbers, so they differ by roundings; where the filter overshoots black or
+white in between, which is cut off, also by the order of the two.
 """
 
 from __future__ import annotations
