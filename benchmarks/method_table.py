@@ -99,7 +99,7 @@ class Study:
     taus: Sequence[float] = ()  # MaskCon is also trained at each of these, with its chosen w and rate
     fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
     search_on: str = "validation"  # or "test", where the source of the search has none of the test images
-    finalists: int = 1  # so many of a method's best settings at seed 0 ...
+    finalists: float = 0.0  # this share of a method's settings, at least one, the best at seed 0 ...
     search_seeds: int = 1  # ... are tried with so many seeds in all; the best mean is chosen
 
 
@@ -148,9 +148,12 @@ def picture_hash(name: str) -> str:
 
 
 def train_arguments(source: str, method: str, seed: int, settings: Mapping[str, Any]) -> list[str]:
-    """Arguments of `maskcon train`; "maskcon+ce" is MaskCon with cross-entropy on the coarse labels beside it."""
+    """Arguments of `maskcon train`; "maskcon+ce" is MaskCon with cross-entropy on the coarse labels beside it.
+
+    That weight is always given: without the suffix there is none, whatever the defaults say.
+    """
     method, _, more = method.partition("+")
-    settings = {**({"coarse_weight": 1.0} if more == "ce" else {}), **settings}
+    settings = {"coarse_weight": 1.0 if more == "ce" else 0.0, **settings}
     pairs = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
     return [source, "--method", method, "--seed", str(seed), *pairs]
 
@@ -192,7 +195,7 @@ def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once
     finals: dict[str, list[tuple[str, int]]] = {
         method: sorted(
             (trial for trial in recalls if trial[0] == method), key=lambda trial: -recalls[trial][0]
-        )[: study.finalists]
+        )[: max(1, round(study.finalists * len(study.trials[method])))]
         for method in methods
     }
     for seed in range(1, study.search_seeds):

@@ -57,6 +57,19 @@ def test_settings_that_were_not_chosen_yet_are_named(tmp_path: Path) -> None:
     assert "no settings for maskcon, coins" in line
 
 
+def test_rows_without_cross_entropy_beside_say_so_whatever_the_defaults_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import method_table
+
+    alone = method_table.train_arguments("embedded", "maskcon", 0, {"freeze": "yes"})
+    beside = method_table.train_arguments("embedded", "maskcon+ce", 0, {"freeze": "yes"})
+    assert "coarse_weight=0.0" in alone
+    assert "coarse_weight=1.0" in beside
+    assert beside[beside.index("--method") + 1] == "maskcon"
+
+
 def test_both_starts_need_pictures(tmp_path: Path) -> None:
     line = refused("--images", "nowhere", cwd=tmp_path, script="both_starts.py")
     assert "has 0 pictures; 500 are needed" in line
@@ -85,7 +98,7 @@ def test_finalists_are_tried_with_more_seeds_and_the_best_mean_is_chosen(
     monkeypatch.setattr(method_table, "run_jobs", run_jobs)
     monkeypatch.setattr(method_table, "read_result", lambda folder: {"recall": {"1": recalls[folder.name]}})
     trials = {"supce": method_table.grid(learning_rate=[0.1, 0.2, 0.3, 9.0])}
-    study = method_table.Study("embedded", trials, 2, 1, 0, finalists=2, search_seeds=3)
+    study = method_table.Study("embedded", trials, 2, 1, 0, finalists=0.5, search_seeds=3)
     method_table.search(study, "embedded", ["supce"], tmp_path, at_once=1)
 
     assert sorted(ran) == sorted(recalls)  # the worst one was tried once
