@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from maskcon.model_file import EncoderFacts, read_encoder
 from maskcon.observer import Announcer
 from maskcon.run import Run
 from maskcon.run_folder import ENCODER, make_writable
+from maskcon.scratch import scratch_beside
 from maskcon.settling import load_dataset
 from maskcon.sources import Dataset
 from maskcon.sources.layout import some
@@ -125,12 +125,12 @@ def export_run(
     if onnx:
         announce.on_message("turning the encoder into an ONNX graph; this takes a while")
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-            folder = Path(scratch) / target.name  # the one around it is private, this one is not
+        with scratch_beside(target) as scratch:
+            folder = scratch / target.name  # the one around it is private, this one is not
             folder.mkdir()
             differences = _fill(folder, run, names, backbone, facts, source, sample, onnx, tolerance)
             files = tuple(sorted(path.name for path in folder.iterdir()))
-            _replace(folder, target, Path(scratch))
+            _replace(folder, target, scratch)
     except OSError as error:
         raise MaskconError(
             f"could not write {target}: {error.strerror or error}; choose another --out"
