@@ -208,8 +208,8 @@ FREEZE: Settings = {
     "projection_dim": (128, _FROZEN),
     "eval_every_epochs": (5, _FROZEN),
 }
-# The best of ten settings a method by recall@1 on validation (benchmarks/frozen_table.py, good split); for MaskCon, of
-# ten with cross-entropy on the coarse labels beside it and ten without.
+# The best settings of a method by recall@1 on validation (benchmarks/frozen_table.py, good split): of twenty for those
+# with coarse labels, with and without cross-entropy on these beside their loss; of ten for the others.
 FREEZE_METHODS: dict[str, dict[str, float]] = {
     "selfcon": {"learning_rate": 0.02, "weight_decay": 5e-3},
     "supce": {"learning_rate": 0.01, "weight_decay": 5e-3},
