@@ -25,6 +25,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto;
   max-width: 75rem; padding: 1rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; }
+td:first-child, th:first-child { min-width: 8rem; } /* else a phone would break names after every letter */
 .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -92,7 +93,12 @@ def _class_table(counts: Sequence[ClassCount], strips: Strips) -> str:
             f'<td class="n">{count.test:,}</td><td>{shown}</td></tr>'
         )
     head = '<tr><th>class</th><th class="n">train</th><th class="n">test</th><th>pictures</th></tr>'
-    return f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
+    return _wide("coarse classes", head + "".join(rows))
+
+
+def _wide(label: str, rows: str) -> str:
+    """A table that scrolls in a box of its own where it is too wide, by keyboard too."""
+    return f'<div class="wide" role="region" aria-label="{escape(label)}" tabindex="0"><table>{rows}</table></div>'
 
 
 def _fine(found: Inspection) -> str:
@@ -106,7 +112,7 @@ def _fine(found: Inspection) -> str:
     head = '<tr><th>class</th><th>coarse</th><th class="n">train</th><th class="n">test</th></tr>'
     return (
         f"<h2>Fine classes</h2><details><summary>{counted(len(found.fine), 'class', 'classes')}</summary>"
-        f'<div class="wide"><table>{head}{rows}</table></div></details>'
+        f"{_wide('fine classes', head + rows)}</details>"
     )
 
 
@@ -121,7 +127,7 @@ def _twins(title: str, groups: Sequence[Twins], read: Read) -> str:
         if len(groups) > GROUPS_SHOWN
         else ""
     )
-    return f'<h2>{escape(title)}</h2><div class="wide"><table>{rows}</table></div>{more}'
+    return f"<h2>{escape(title)}</h2>{_wide(title.lower(), rows)}{more}"
 
 
 def _twin_row(group: Twins, pictures: NDArray[np.uint8]) -> str:
