@@ -22,6 +22,7 @@ ALONE = (
     "maskcon.evaluate.neighbours",
     "maskcon.evaluate.recall",
     "maskcon.evaluate.spread",
+    "maskcon.engine.muon",
     "maskcon.engine.schedule",
     "maskcon.search.exact",
 )

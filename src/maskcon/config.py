@@ -119,11 +119,17 @@ class RunConfig(BaseModel):
     # Optimisation
     epochs: int = Field(200, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images a step, over all processes")  # B
-    learning_rate: float = Field(0.02, gt=0, description="peak rate of SGD")
-    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of SGD")
-    nesterov: bool = Field(False, description="Nesterov momentum")
+    optimizer: Literal["sgd", "muon"] = Field(
+        "sgd", description="muon: updates of weight matrices are made orthogonal"
+    )
+    learning_rate: float = Field(0.02, gt=0, description="peak rate of the optimiser")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the optimiser")
+    nesterov: bool = Field(False, description="Nesterov momentum of SGD; muon always has it")
     weight_decay: float = Field(5e-4, ge=0, description="weight decay")
-    schedule: Literal["cosine", "constant"] = Field("cosine", description="rate after the warm-up")
+    schedule: Literal["cosine", "linear", "constant"] = Field(
+        "cosine",
+        description="rate after the warm-up: down to 0 by half a cosine or a straight line, or as it is",
+    )
     warmup_epochs: float = Field(0.0, ge=0, description="the rate rises from 0 over so many epochs")
     drop_last: bool = Field(False, description="leave out the last short batch of an epoch")
 

@@ -36,6 +36,7 @@ PAPER: Settings = {
     "batchnorm": ("local", _SILENT),
     "epochs": (200, _TEXT),
     "batch_size": (128, _TEXT),
+    "optimizer": ("sgd", _TEXT),
     "learning_rate": (0.02, _TEXT),
     "momentum": (0.9, _TEXT),
     "nesterov": (False, _SILENT),

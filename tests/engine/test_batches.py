@@ -81,6 +81,17 @@ def test_learning_rate_rises_from_zero_to_the_peak_and_falls_to_zero():
     assert learning_rate(70, peak=0.5, total_steps=100, schedule="constant") == 0.5
 
 
+def test_a_linear_rate_falls_by_the_same_step_each_time_to_zero():
+    rates = [
+        learning_rate(s, peak=0.5, total_steps=110, warmup_steps=10, schedule="linear") for s in range(112)
+    ]
+    assert rates[5] == 0.25
+    assert rates[10] == 0.5
+    assert rates[60] == 0.25
+    assert rates[110] == rates[111] == 0
+    assert all(abs(a - b - 0.005) < 1e-12 for a, b in itertools.pairwise(rates[10:111]))
+
+
 def test_relation_weight_rises_in_a_straight_line_and_stays():
     assert [ramped(s, value=0.8, warmup_steps=4) for s in range(6)] == [
         0.0,

@@ -214,6 +214,8 @@ def test_the_gradient_norm_is_reported_without_the_scale_of_the_loss(tmp_path, m
         {"channels_last": False},
         {"nesterov": True},
         {"schedule": "constant"},
+        {"schedule": "linear"},
+        {"optimizer": "muon"},
         {"projector_norm": "batch"},
         {"test_resize": "both", "normalise": "imagenet"},
         {"image_size": 12},

@@ -24,6 +24,7 @@ from maskcon.encoder import (
 from maskcon.encoder.weights import load_weights
 from maskcon.engine.checkpoint import Checkpoint
 from maskcon.engine.distributed import Processes
+from maskcon.engine.muon import Muon
 from maskcon.engine.randomness import generator
 from maskcon.errors import UsageError
 from maskcon.methods import Method
@@ -42,7 +43,7 @@ class Learner:
     query: nn.Module
     pair: MomentumPair | None
     bank: MemoryBank | None
-    optimizer: Any  # torch.optim.SGD as Fabric wraps it
+    optimizer: Any  # torch.optim.Optimizer as Fabric wraps it
     processes: Processes
     notes: list[str]
 
@@ -151,16 +152,31 @@ def build_learner(
             compared_dim=model.features if config.relation_space == "features" else None,
             device=processes.device,
         )
-    optimizer = torch.optim.SGD(
-        model.parameters(),
+    query, optimizer = processes.fabric.setup(model, build_optimizer(model, config))
+    return Learner(method, model, query, pair, bank, optimizer, processes, notes)
+
+
+def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
+    """SGD, or Muon for every weight matrix but the classifier's, whose rows are classes and no hidden directions."""
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            weight_decay=config.weight_decay,
+            foreach=True,
+        )
+    output = set() if model.classifier is None else set(model.classifier.parameters())
+    learns = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in learns if parameter.ndim >= 2 and parameter not in output]
+    return Muon(
+        matrices,
+        [parameter for parameter in learns if parameter.ndim < 2 or parameter in output],
         lr=config.learning_rate,
         momentum=config.momentum,
-        nesterov=config.nesterov,
         weight_decay=config.weight_decay,
-        foreach=True,
     )
-    query, optimizer = processes.fabric.setup(model, optimizer)
-    return Learner(method, model, query, pair, bank, optimizer, processes, notes)
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
