@@ -63,11 +63,11 @@ class Rates:
     bytes_per_second: float
 
 
-class _Moved(TorchDispatchMode):
+class _Moved(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the bytes of inputs and outputs of every operation that is no product and no view."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -90,7 +90,7 @@ def _convolution_backward_flops(
     """As many as going forward for each gradient wanted. Torch's own count takes a grouped one for a full one."""
     transposed, wanted = rest[4], rest[7]
     places = math.prod(_images[2:]) if transposed else math.prod(grad[2:])
-    return 2 * grad[0] * places * math.prod(weight) * sum(wanted[:2])
+    return 2 * grad[0] * places * math.prod(weight) * sum(map(bool, wanted[:2]))
 
 
 def count(work: Callable[[], object]) -> Work:
@@ -166,7 +166,7 @@ def passes(net: Net, batch: int) -> Passes:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         going = count(forward)
-    back = count(lambda: outputs[0].backward(torch.empty_like(outputs[0])))
+    back = count(lambda: torch.autograd.backward(outputs[0], torch.empty_like(outputs[0])))
     with torch.no_grad():
         key = count(lambda: model(images))
     parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -21,7 +21,9 @@ import numpy as np
 import torch
 
 from cost_count import Net, Rates, Work, count, momentum_bytes, optimiser_bytes, passes, relation_work
-from cost_scale import IMAGENET, PICTURE_BYTES, SMALL_NETS, TABLES, duration, figures, size, table
+from cost_index import INDEX_TABLES
+from cost_scale import IMAGENET, PICTURE_BYTES, SMALL_NETS, TABLES
+from cost_show import duration, figures, size, table
 from maskcon import views
 from maskcon.engine.distributed import start
 from maskcon.engine.feed import Feed
@@ -109,7 +111,7 @@ def step_parts(name: str, net: Net, repeats: int) -> tuple[list[Part], Part]:
             index=numbers[:batch],
             bank_index=bank.index,
         )
-        relation_loss(asked, keys[:batch], bank.keys, wanted, 0.1).mean().backward()
+        torch.autograd.backward(relation_loss(asked, keys[:batch], bank.keys, wanted, 0.1).mean())
 
     def update() -> None:
         learner.update_keys(config.key_momentum)
@@ -237,7 +239,7 @@ def main() -> None:
             print(step_table(parts, whole, rates), flush=True)
         print(f"\n### Exact search, measured\n\n{search_table(chosen.repeats)}")
         print(f"\n### Reading a pack, measured\n\n{pack_table(chosen.repeats)}")
-    for name, made in TABLES.items():
+    for name, made in (TABLES | INDEX_TABLES).items():
         print(f"\n### {name}, computed\n\n{made()}")
 
 

@@ -5,13 +5,12 @@ Every function ending in `_table` gives a table of docs/scaling.md, which tests/
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cost_count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
+from cost_show import duration, figures, share, size, table
 from maskcon.evaluate.embed import BATCH_IMAGES, BATCH_PIXELS
-from maskcon.search.approximate import LINKS
 from maskcon.sources.canvas import canvas_for
 
 IMAGENET, VALIDATION = 1_281_167, 50_000  # images of ImageNet-1K
@@ -36,63 +35,6 @@ SMALL_NETS = {
     ),
     "ResNet-18, 32 px": Net("resnet18", 32),
 }
-
-INDEX_COUNTS, INDEX_DIMS = (10**6, 10**8, 10**9), (128, 512)
-SERVER_BYTES = 0.75e12  # for vectors, of a machine with 1 TB of memory: assumed
-SERVER_RATE = 200e9  # bytes/s that it reads from memory: assumed
-CODE_BYTES = 64  # of a product quantiser that keeps a byte for every 2 (D = 128) or 8 (D = 512) numbers
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def size(count: float) -> str:
-    """Bytes in powers of 1000.
-
-    >>> size(4325376), size(252e9)
-    ('4.33 MB', '252 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{figures(count)} {unit}"
-        count /= 1000
-    return f"{figures(count)} TB"
-
-
-def figures(value: float) -> str:
-    """Three figures at most, thousands set apart.
-
-    >>> figures(1234567), figures(0.01234), figures(5.0)
-    ('1,230,000', '0.0123', '5')
-    """
-    if value == 0:
-        return "0"
-    digits = 2 - math.floor(math.log10(abs(value)))
-    rounded = round(value, digits)
-    return f"{rounded:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:,.0f}"
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(0.0042), duration(90), duration(7200), duration(400000)
-    ('4.2 ms', '90 s', '2 h', '4.63 days')
-    """
-    for limit, unit, length in (
-        (1e-3, "us", 1e-6),
-        (1, "ms", 1e-3),
-        (600, "s", 1),
-        (7200, "min", 60),
-        (172800, "h", 3600),
-    ):
-        if seconds < limit:
-            return f"{figures(seconds / length)} {unit}"
-    return f"{figures(seconds / 86400)} days" if seconds >= 172800 else f"{figures(seconds / 3600)} h"
-
-
-def share(part: float) -> str:
-    return f"{figures(100 * part)} %"
 
 
 @dataclass(frozen=True)
@@ -336,47 +278,6 @@ def evaluation_batch(side: int) -> int:
     return max(1, min(BATCH_IMAGES, BATCH_PIXELS // side**2))
 
 
-def graph_bytes(dim: int) -> float:
-    """Of a vector in faiss's HNSW: its numbers, 2 links a unit of M below, M on each level above, offset and level."""
-    above = LINKS / (LINKS - 1)  # one of M nodes reaches the next level
-    return FLOAT32 * dim + 4 * (2 * LINKS + above) + 8 + 4
-
-
-FORMATS: dict[str, Callable[[int], float]] = {
-    "float32, exact": lambda dim: 4.0 * dim,
-    "float16": lambda dim: 2.0 * dim,
-    "HNSW, M = 32": graph_bytes,
-    "IVF-PQ, 64 bytes": lambda _: CODE_BYTES + 8.0,  # and the number of the vector
-}
-
-
-def index_table() -> str:
-    rows = []
-    for dim in INDEX_DIMS:
-        for count in INDEX_COUNTS:
-            needed = [per_vector(dim) * count for per_vector in FORMATS.values()]
-            machines = [max(1, math.ceil(total / SERVER_BYTES)) for total in needed]
-            cells = [f"{size(total)} ({number})" for total, number in zip(needed, machines, strict=True)]
-            rows.append([f"{count:,} x {dim}", *cells])
-    return table(("vectors", *FORMATS), rows)
-
-
-def query_table() -> str:
-    rows = []
-    for dim in INDEX_DIMS:
-        for count in INDEX_COUNTS:
-            total = FLOAT32 * dim * count
-            machines = max(1, math.ceil(total / SERVER_BYTES))
-            rows.append(
-                [
-                    f"{count:,} x {dim}",
-                    duration(total / SERVER_RATE),
-                    f"{duration(total / SERVER_RATE / machines)} ({machines})",
-                ]
-            )
-    return table(("vectors", "exact, one machine", "exact, on the machines that hold it"), rows)
-
-
 TABLES: dict[str, Callable[[], str]] = {
     "An image": nets_table,
     "ImageNet-1K, 224 px, A100": epochs_table,
@@ -386,6 +287,4 @@ TABLES: dict[str, Callable[[], str]] = {
     "Relation and loss, 256 images": bank_table,
     "Where the bank matters": bank_limits_table,
     "Evaluation": evaluation_table,
-    "Memory of an index (machines of 1 TB)": index_table,
-    "Time of a query": query_table,
 }

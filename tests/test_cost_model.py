@@ -27,6 +27,14 @@ def scale(monkeypatch: pytest.MonkeyPatch) -> Any:
     return cost_scale
 
 
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import cost_index
+
+    return cost_index
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
@@ -103,17 +111,27 @@ def test_the_bank_takes_the_bytes_the_formula_says(counting: Any) -> None:
     assert held == counting.bank_bytes(100, 16, compared=32)
 
 
-def test_a_vector_of_the_graph_takes_the_bytes_the_formula_says(scale: Any) -> None:
+def test_a_vector_of_the_graph_takes_the_bytes_the_formula_says(index: Any) -> None:
     faiss = pytest.importorskip("faiss")
     import numpy as np
 
     vectors = np.random.default_rng(0).standard_normal((3000, 24), np.float32)
-    graph = faiss.IndexHNSWFlat(24, scale.LINKS, faiss.METRIC_INNER_PRODUCT)
+    graph = faiss.IndexHNSWFlat(24, index.LINKS, faiss.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction = 8
     graph.add(vectors)
-    assert len(faiss.serialize_index(graph)) / 3000 == pytest.approx(scale.graph_bytes(24), rel=0.02)
+    assert len(faiss.serialize_index(graph)) / 3000 == pytest.approx(index.graph_bytes(24), rel=0.02)
 
 
-def test_the_document_shows_the_computed_tables(scale: Any) -> None:
+def test_the_document_shows_the_computed_tables(scale: Any, index: Any) -> None:
     text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
-    assert [name for name, made in scale.TABLES.items() if made() not in text] == []
+    assert [name for name, made in (scale.TABLES | index.INDEX_TABLES).items() if made() not in text] == []
+
+
+def test_the_rates_told_in_the_document_follow_from_the_published_ones(scale: Any) -> None:
+    assert scale.usable_flops() / 1e12 == pytest.approx(60, rel=0.01)
+    assert scale.usable_flops() / scale.PEAK_FLOPS == pytest.approx(0.19, abs=0.005)
+    assert pytest.approx(0.84, abs=0.005) == scale.SCALING
+    cost = scale.cost_of(scale.NETS["ResNet-50, 224 px"])
+    key_net_too = cost.all.flops / (cost.forward + cost.backward).flops
+    assert 200 * scale.IMAGENET / 2855 * key_net_too / 3600 == pytest.approx(33, abs=0.5)  # eight V100
+    assert scale.evaluation_batch(224) == 41
