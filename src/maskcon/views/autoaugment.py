@@ -70,6 +70,7 @@ NAMES = tuple(MAGNITUDES)
 GEOMETRIC = NAMES[:5]  # the first five move pixels, the others change levels
 FIRST_ENHANCEMENT = NAMES.index("color")  # from here on the magnitude is added to a factor of 1
 UNSIGNED = ("rotate", "posterize", "solarize", "autocontrast", "equalize", "invert")
+_TURNS = torch.tensor([0, 3])
 NOTHING = -1  # in place of an operation's number: it was not applied
 
 
@@ -82,25 +83,46 @@ def magnitude(name: str, index: int) -> float:
 
 @dataclass(frozen=True)
 class Choice:
-    """What happens to each sample: numbers into NAMES (or NOTHING) and signed magnitudes, both [B, 2]."""
+    """What happens to each sample: numbers into NAMES (or NOTHING) and signed magnitudes, both [B, T] for T turns."""
 
     operations: Tensor
     magnitudes: Tensor
 
+    @property
+    def amounts(self) -> Tensor:
+        """What the colour operations take, float32 [B, T]: bits, a threshold, or a factor."""
+        # Added in doubles, as PIL gets its factor; float32 from here on.
+        enhanced = self.operations >= FIRST_ENHANCEMENT
+        return torch.where(enhanced, 1 + self.magnitudes, self.magnitudes).float()
+
 
 @cache
-def _table_columns() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The table as tensors [25, 2]: operation numbers, probabilities, magnitudes, whether a sign is drawn."""
-    number = [[NAMES.index(name) for name, _, _ in pair] for pair in CIFAR10_TABLE]
-    chance = [[probability for _, probability, _ in pair] for pair in CIFAR10_TABLE]
-    amount = [[magnitude(name, index) for name, _, index in pair] for pair in CIFAR10_TABLE]
-    signed = [[name not in UNSIGNED for name, _, _ in pair] for pair in CIFAR10_TABLE]
-    return (
-        torch.tensor(number),
-        torch.tensor(chance),
-        torch.tensor(amount, dtype=torch.float64),
-        torch.tensor(signed),
-    )
+def _chances() -> Tensor:
+    """Probabilities of the table: [25, 2]."""
+    return torch.tensor([[probability for _, probability, _ in pair] for pair in CIFAR10_TABLE])
+
+
+@cache
+def outcomes() -> Choice:
+    """All that can happen to a sample in one of its two turns, as a `Choice` of [150, 1].
+
+    By sub-policy and turn, in the table's order, and then three each: not applied, applied, applied with the sign
+    turned.
+    """
+    number, amount = [], []
+    for name, _, index in (operation for pair in CIFAR10_TABLE for operation in pair):
+        size = magnitude(name, index)
+        number += [[NOTHING], [NAMES.index(name)], [NAMES.index(name)]]
+        amount += [[size], [size], [size if name in UNSIGNED else -size]]
+    return Choice(torch.tensor(number), torch.tensor(amount, dtype=torch.float64))
+
+
+@cache
+def _outcome_warps(size: int) -> tuple[Tensor, Tensor]:
+    """Of each outcome, in a view of `size`: whether it moves pixels [150], and how, float32 [150, 9]."""
+    operations = outcomes().operations[:, 0]
+    geometric = (operations != NOTHING) & (operations < len(GEOMETRIC))
+    return geometric, geometric_matrices(outcomes(), size).float().flatten(1)
 
 
 @dataclass(frozen=True)
@@ -123,28 +145,32 @@ class AutoAugment(Operation):
     def warps(self) -> bool:
         return True
 
-    def choose(self, uniforms: Tensor) -> Choice:
-        """uniforms [B, 5] -> the operations; on the CPU, because rows are then grouped by operation."""
+    def outcome(self, uniforms: Tensor) -> Tensor:
+        """uniforms [B, 5] -> what happens in each of the two turns, [B, 2] numbers into `outcomes`.
+
+        On the CPU, because rows are then grouped by operation.
+        """
         draws = uniforms.cpu()
-        numbers, chances, amounts, signed = _table_columns()
         policy = (wide(draws[:, 0]) * len(CIFAR10_TABLE)).long()  # [B]
-        applied = draws[:, 1:3] < chances[policy]
-        sign = torch.where((draws[:, 3:5] < 0.5) & signed[policy], -1.0, 1.0)
-        return Choice(torch.where(applied, numbers[policy], NOTHING), amounts[policy] * sign)
+        applied = draws[:, 1:3] < _chances().index_select(0, policy)
+        turned = draws[:, 3:5] < 0.5
+        # the places of the two turns in `outcomes`, and 0, 1 or 2 beyond
+        return (policy.unsqueeze(1) * 6 + _TURNS).add_(applied).add_(applied & turned)
+
+    def choose(self, uniforms: Tensor) -> Choice:
+        """uniforms [B, 5] -> the operations."""
+        outcome = self.outcome(uniforms)
+        return Choice(*(column[outcome, 0] for column in (outcomes().operations, outcomes().magnitudes)))
 
     def warp(self, uniforms: Tensor, size: int) -> Warp:
-        choice = self.choose(uniforms)
-        geometric = (choice.operations != NOTHING) & (choice.operations < len(GEOMETRIC))
-        matrices = geometric_matrices(choice, size).float().to(uniforms.device)
-        return Warp(matrices, geometric.any(dim=1), FILL)
+        outcome = self.outcome(uniforms).view(-1)
+        moves, matrices = (table.index_select(0, outcome) for table in _outcome_warps(size))
+        matrices = matrices.view(-1, 2, 3, 3).to(uniforms.device)
+        return Warp(matrices, moves.view(-1, 2).any(dim=1), FILL)
 
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
         choice = self.choose(uniforms)
-        # In doubles, as PIL gets its factor; float32 from here on.
-        amounts = torch.where(
-            choice.operations >= FIRST_ENHANCEMENT, 1 + choice.magnitudes, choice.magnitudes
-        )
-        amounts = amounts.float()
+        amounts = choice.amounts
         for turn in range(2):
             # Rows sorted by operation: each group is then a slice of `order`, and only chosen rows are touched.
             order = choice.operations[:, turn].argsort(stable=True)
@@ -164,9 +190,9 @@ class AutoAugment(Operation):
 
 
 def geometric_matrices(choice: Choice, size: int) -> Tensor:
-    """Maps from the warped view back to the view, as PIL's transform takes them: [B, 2, 3, 3]; colour maps nothing."""
+    """Maps from the warped view back to the view, as PIL's transform takes them: [B, T, 3, 3]; colour maps nothing."""
 
-    def amount(name: str) -> Tensor:  # [B, 2], nought where another operation was drawn
+    def amount(name: str) -> Tensor:  # [B, T], nought where another operation was drawn
         return torch.where(choice.operations == NAMES.index(name), choice.magnitudes, 0.0)
 
     angle = amount("rotate") * (math.pi / 180)
@@ -178,7 +204,7 @@ def geometric_matrices(choice: Choice, size: int) -> Tensor:
         amount("shear_y") + sine, cosine, shift_y + half * (1 - cosine - sine),
         torch.zeros_like(angle), torch.zeros_like(angle), torch.ones_like(angle),
     ]  # fmt: skip
-    return torch.stack(entries, dim=2).view(-1, 2, 3, 3)
+    return torch.stack(entries, dim=2).view(*angle.shape, 3, 3)
 
 
 def recoloured(name: str, views: Tensor, amounts: Tensor) -> Tensor:

@@ -78,14 +78,18 @@ class ColourJitter(Operation):
             [between(uniforms[:, 2 + i], low, high) for i, (low, high) in enumerate(ranges)], dim=1
         )
 
+    def order(self, uniforms: Tensor) -> Tensor:
+        """Numbers of the four changes in the order of the second uniform: [B, 4], on the CPU."""
+        return torch.tensor(ORDERS)[(wide(uniforms[:, 1]) * len(ORDERS)).long().cpu()]
+
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
         index = chosen_rows(uniforms[:, 0], self.probability)
         if index.shape[0] == 0:
             return views
         chosen, uniforms = views.index_select(0, index), uniforms.index_select(0, index)
         amounts = self.amounts(uniforms)
-        # The order goes to the CPU once, so that grouping rows by operation does not wait for the device each time.
-        order = torch.tensor(ORDERS)[(wide(uniforms[:, 1]) * len(ORDERS)).long().cpu()]  # [n, 4]
+        # On the CPU, so that grouping rows by operation does not wait for the device each time.
+        order = self.order(uniforms)
         for turn in range(4):
             for operation in (BRIGHTNESS, CONTRAST, SATURATION, HUE):
                 rows = (order[:, turn] == operation).nonzero().squeeze(1).to(views.device)
@@ -134,21 +138,30 @@ class GaussianBlur(Operation):
     def draws(self) -> int:
         return 2
 
+    def sigmas(self, uniforms: Tensor) -> Tensor:
+        """The second uniform as a sigma: [B]."""
+        return between(uniforms[:, 1], *self.sigma)
+
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
         index = chosen_rows(uniforms[:, 0], self.probability)
         if index.shape[0] > 0:
-            matrices = blur_matrices(between(uniforms[index, 1], *self.sigma), size=views.shape[2])
+            matrices = blur_matrices(self.sigmas(uniforms.index_select(0, index)), size=views.shape[2])
             blurred = separable(views.index_select(0, index), matrices, matrices.transpose(1, 2))
             views.index_copy_(0, index, blurred)
         return views
 
 
-def blur_matrices(sigma: Tensor, *, size: int) -> Tensor:
-    """The blur of a line of `size` pixels with repeated edges, as a matrix per sample: sigma [B] -> [B, size, size]."""
+def box_taps(sigma: Tensor) -> tuple[Tensor, Tensor]:
+    """The box of one of three passes, float32 [B] each: full taps to either side, weight of the next tap."""
     variance = wide(sigma) ** 2 / 3  # three passes share it
     whole = torch.floor((torch.sqrt(12 * variance + 1) - 1) / 2)  # full taps to either side
     part = (2 * whole + 1) * (whole * (whole + 1) - 3 * variance) / (6 * (variance - (whole + 1) ** 2))
-    whole, part = whole.float().view(-1, 1, 1), part.float().view(-1, 1, 1)
+    return whole.float(), part.float()
+
+
+def blur_matrices(sigma: Tensor, *, size: int) -> Tensor:
+    """The blur of a line of `size` pixels with repeated edges, as a matrix per sample: sigma [B] -> [B, size, size]."""
+    whole, part = (taps.view(-1, 1, 1) for taps in box_taps(sigma))
     lines = torch.arange(size, device=sigma.device, dtype=torch.float32)
     distance = (lines.view(1, -1, 1) - lines.view(1, 1, -1)).abs_()  # [1, size, size]
     box = (whole + 1 - distance).clamp_(0.0, 1.0) + part * (distance == whole + 1)
@@ -177,13 +190,18 @@ class ToneJitter(Operation):
     def draws(self) -> int:
         return 3
 
-    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
+    def amounts(self, uniforms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Shift in levels, factor and exponent, [B] each."""
         shift = between(uniforms[:, 0], -1, 1) * (self.brightness * 255)
-        factor = between(uniforms[:, 1], *self.contrast).view(-1, 1, 1, 1)
+        factor = between(uniforms[:, 1], *self.contrast)
         exponent = torch.exp(between(uniforms[:, 2], math.log(self.gamma[0]), math.log(self.gamma[1])))
+        return shift, factor, exponent
+
+    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
+        shift, factor, exponent = (amount.view(-1, 1, 1, 1) for amount in self.amounts(uniforms))
         mean = views.mean(dim=(1, 2, 3), keepdim=True)
-        toned = ((views - mean) * factor + (mean + shift.view(-1, 1, 1, 1))).clamp_(0.0, 255.0)
-        return (toned / 255).pow_(exponent.view(-1, 1, 1, 1)).mul_(255)
+        toned = ((views - mean) * factor + (mean + shift)).clamp_(0.0, 255.0)
+        return (toned / 255).pow_(exponent).mul_(255)
 
 
 @dataclass(frozen=True)
@@ -198,21 +216,27 @@ class RandomErasing(Operation):
     def draws(self) -> int:
         return 5
 
-    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        index = chosen_rows(uniforms[:, 0], self.probability)
-        if index.shape[0] == 0:
-            return views
-        chosen, draws = views.index_select(0, index), wide(uniforms.index_select(0, index))
-        size = views.shape[2]
+    def boxes(self, uniforms: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Top, left, height and width of the rectangle in a view of `size`, in whole pixels, [B] each."""
+        draws = wide(uniforms)
         share = between(draws[:, 1], *self.area)
         ratio = torch.exp(between(draws[:, 2], math.log(self.ratio[0]), math.log(self.ratio[1])))
         height = torch.round(torch.sqrt(share / ratio) * size).clamp(1, size)
         width = torch.round(torch.sqrt(share * ratio) * size).clamp(1, size)
-        top = torch.floor(draws[:, 3] * (size - height + 1)).unsqueeze(1)
-        left = torch.floor(draws[:, 4] * (size - width + 1)).unsqueeze(1)
+        top = torch.floor(draws[:, 3] * (size - height + 1))
+        left = torch.floor(draws[:, 4] * (size - width + 1))
+        return top, left, height, width
+
+    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
+        index = chosen_rows(uniforms[:, 0], self.probability)
+        if index.shape[0] == 0:
+            return views
+        chosen, size = views.index_select(0, index), views.shape[2]
+        sides = self.boxes(uniforms.index_select(0, index), size)
+        top, left, height, width = (side.unsqueeze(1) for side in sides)
         lines = torch.arange(size, device=views.device)
-        rows = (lines >= top) & (lines < top + height.unsqueeze(1))  # [n, S]
-        columns = (lines >= left) & (lines < left + width.unsqueeze(1))
+        rows = (lines >= top) & (lines < top + height)  # [n, S]
+        columns = (lines >= left) & (lines < left + width)
         erased = (rows.unsqueeze(2) & columns.unsqueeze(1)).unsqueeze(1)
         erased_views = torch.where(erased, chosen.mean(dim=(2, 3), keepdim=True), chosen)
         return views.index_copy_(0, index, erased_views)

@@ -69,29 +69,47 @@ class ViewPolicy:
         return self.crop.draws + (self.mirror > 0) + sum(operation.draws for operation in self.operations)
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
-        heights, widths = check_images(images, size, sizes)
+        heights, widths = self.check(images, uniforms, size, sizes)
+        uniforms = uniforms.to(images.device)
+        placement = self.crop(heights, widths, uniforms[:, : self.crop.draws], size)
+        shares = self.shares(uniforms)
+        views = resample(
+            on_byte_scale(images), placement, self.mirrored(uniforms), self.warp(shares, size), size=size
+        )
+        for operation, share in zip(self.operations, shares, strict=True):
+            views = operation.recolour(views, share)
+        return views.mul_(1 / 255).clamp_(0.0, 1.0)
+
+    def check(
+        self, images: Tensor, uniforms: Tensor, size: int, sizes: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Valid heights and widths [B] of the images; raises `UsageError` for what cannot be used."""
+        sides = check_images(images, size, sizes)
         if uniforms.shape != (images.shape[0], self.draws) or uniforms.dtype != torch.float32:
             raise UsageError(
                 f"view policy {self.name!r} needs uniforms of shape {(images.shape[0], self.draws)} in float32, "
                 f"got {tuple(uniforms.shape)} in {uniforms.dtype}"
             )
-        uniforms = uniforms.to(images.device)
-        placement = self.crop(heights, widths, uniforms[:, : self.crop.draws], size)
-        used = self.crop.draws
-        mirrored: Tensor | None = None
-        if self.mirror > 0:
-            mirrored = uniforms[:, used] < self.mirror
-            used += 1
-        warp: Warp | None = None
-        shares: list[Tensor] = []  # each operation's own columns
+        return sides
+
+    def mirrored(self, uniforms: Tensor) -> Tensor | None:
+        """Which rows are mirrored, bool [B]; None where no row ever is."""
+        return uniforms[:, self.crop.draws] < self.mirror if self.mirror > 0 else None
+
+    def shares(self, uniforms: Tensor) -> list[Tensor]:
+        """Each operation's own columns [B, draws]."""
+        shares, used = [], self.crop.draws + (self.mirror > 0)
         for operation in self.operations:
             shares.append(uniforms[:, used : used + operation.draws])
             used += operation.draws
-            warp = operation.warp(shares[-1], size) or warp
-        views = resample(on_byte_scale(images), placement, mirrored, warp, size=size)
-        for operation, share in zip(self.operations, shares, strict=True):
-            views = operation.recolour(views, share)
-        return views.mul_(1 / 255).clamp_(0.0, 1.0)
+        return shares
+
+    def warp(self, shares: Sequence[Tensor], size: int) -> Warp | None:
+        """How views of `size` are warped, by the columns of the one operation that does."""
+        warps = (
+            operation.warp(share, size) for operation, share in zip(self.operations, shares, strict=True)
+        )
+        return next((warp for warp in warps if warp is not None), None)
 
 
 def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tensor, Tensor]:
