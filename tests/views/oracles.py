@@ -5,11 +5,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
+from maskcon import views
 from maskcon.views.autoaugment import CIFAR10_TABLE
+
+ENGINES = ("tensor", "compiled")
+
+
+def made_by(engine: str, name: str) -> views.Policy:
+    """The policy of this name, its views in [0, 1], by tensor code or by compiled loops."""
+    if engine == "tensor":
+        return views.policy(name)
+    pytest.importorskip("numba")
+    from maskcon.views.compiled import CompiledPolicy
+
+    view = views.policy(name)
+    assert isinstance(view, views.ViewPolicy)
+    return CompiledPolicy(view)
 
 
 def to_pil(image: Tensor) -> Image.Image:

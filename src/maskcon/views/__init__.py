@@ -10,11 +10,13 @@ batch, the rank or the device.
     queries = normalise(queries, mean, std)
 
 Reading order: boxes (where a view looks), resample (the one interpolation), operations (warps), colour (PIL's 8-bit
-operations), autoaugment (the published table), jitter (photographs), policies (what is made of them).
+operations), autoaugment (the published table), jitter (photographs), policies (what is made of them), engines (tensor
+code or compiled loops), and for the latter compiled, programs, kernels.
 """
 
 from __future__ import annotations
 
+from maskcon.views.engines import compiled_policy, settled_engine
 from maskcon.views.policies import (
     FAMILIES,
     Policy,
@@ -30,9 +32,11 @@ __all__ = [
     "FAMILIES",
     "Policy",
     "ViewPolicy",
+    "compiled_policy",
     "normalise",
     "pair",
     "policy",
     "policy_names",
+    "settled_engine",
     "test_view",
 ]
