@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskcon import frozen, views
 from maskcon.config import RunConfig
@@ -35,6 +36,8 @@ class Assembly:
     labels: NDArray[np.int64]  # [N] what the method is told of the training images
     learner: Learner
     frozen_backbone: Backbone | None
+    # the query's view, the key's, and what normalises both
+    policies: tuple[views.Policy, views.Policy, Callable[[Tensor], Tensor]]
 
     def embedded(
         self, progress: Callable[[int, int, float], None], message: Callable[[str], None]
@@ -60,13 +63,14 @@ class Assembly:
         index = torch.from_numpy(train.index).to(device)
         if features is not None:
             return features.training_data(labels, index, self.config, device)
+        query_view, key_view, normalise = self.policies
         return TrainingData(
             feed=Feed(train.images, train.sizes, device),
             labels=labels,
             index=index,
-            query_view=views.policy(str(self.config.query_view)),
-            key_view=views.policy(str(self.config.key_view)),
-            normalise=self.facts.normalise,
+            query_view=query_view,
+            key_view=key_view,
+            normalise=normalise,
             image_size=self.facts.image_size,
         )
 
@@ -93,7 +97,28 @@ def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download
         backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
     )
     learner.notes.extend(notes)
-    return Assembly(config, data, processes, facts, labels, learner, backbone)
+    made = _views(config, facts, processes.device)
+    return Assembly(config, data, processes, facts, labels, learner, backbone, made)
+
+
+def _views(
+    config: RunConfig, facts: EncoderFacts, device: torch.device
+) -> tuple[views.Policy, views.Policy, Callable[[Tensor], Tensor]]:
+    """The query's and the key's policy, and what normalises their views: compiled loops do so themselves.
+
+    Devices other than the CPU have the tensor code only, whatever the run was begun with.
+    """
+    query, key = str(config.query_view), str(config.key_view)
+    if config.view_engine == "compiled" and device.type == "cpu":
+        compiled = partial(
+            views.compiled_policy, mean=facts.mean, std=facts.std, channels_last=config.channels_last
+        )
+        return compiled(query), compiled(key), _as_they_are
+    return views.policy(query), views.policy(key), facts.normalise
+
+
+def _as_they_are(images: Tensor) -> Tensor:
+    return images
 
 
 def _training_labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:

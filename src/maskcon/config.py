@@ -50,6 +50,11 @@ class RunConfig(BaseModel):
     test_resize: Literal["shorter", "both"] = Field(
         "shorter", description="shorter: keep the aspect, centre square; both: stretch"
     )
+    view_engine: Literal["auto", "tensor", "compiled"] = Field(
+        "tensor",
+        description="what makes the views on a CPU, alike but for rounding: tensor code, or numba's loops, "
+        "many times as fast; auto: numba where it is installed",
+    )
     normalise: Literal["dataset", "imagenet"] = Field(
         "dataset", description="channel mean and deviation to normalise views with"
     )

@@ -30,6 +30,7 @@ from maskcon.run_folder import (
     CONFIG,
     ENCODER,
     RESULT,
+    as_begun,
     check_place,
     default_folder,
     is_new,
@@ -169,7 +170,7 @@ def fit(
         if config.freeze:
             config = _ready_to_freeze(config, source, folder, machine)
         data = load_dataset(source, config, machine, announce)
-        config = settle(config, data)
+        config = settle(as_begun(config, folder), data)
         if decided.needs_measuring(overrides):
             decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
         train(config, data, folder, machine, announce, decided.record())

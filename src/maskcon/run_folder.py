@@ -119,6 +119,16 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
     return _has_result(folder)
 
 
+def as_begun(config: RunConfig, folder: Path) -> RunConfig:
+    """The config with what `auto` was settled to when the run in the folder was begun, to go on bit by bit the same.
+
+    What makes the views depends on what is installed, and that may have changed since.
+    """
+    if config.view_engine != "auto" or is_new(folder):
+        return config
+    return config.changed(view_engine=RunConfig.from_yaml(folder / CONFIG).view_engine)
+
+
 def make_writable(folder: Path) -> None:
     """Fail now, not at the first checkpoint, when nothing can be written there."""
     try:

@@ -87,9 +87,11 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
         query_view=config.query_view or (weak if config.freeze else strong).name,
         key_view=config.key_view or ("identity" if config.freeze else weak.name),
     )
-    for name in (settled.query_view, settled.key_view):
-        views.policy(str(name))  # a misspelt one is refused now
-    return settled
+    names = (str(settled.query_view), str(settled.key_view))
+    engine = views.settled_engine(settled.view_engine, *names)
+    if settled.freeze and settled.view_engine == "auto":
+        engine = "tensor"  # its views are made once, and cached for runs with and without numba
+    return settled.changed(view_engine=engine)
 
 
 def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:

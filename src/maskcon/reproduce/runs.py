@@ -16,7 +16,7 @@ from maskcon.observer import Announcer
 from maskcon.presets import resolve
 from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.scales import Ground
-from maskcon.run_folder import is_finished, read_result
+from maskcon.run_folder import as_begun, is_finished, read_result
 from maskcon.settling import load_dataset, settle
 from maskcon.sources import Dataset
 from maskcon.training import refuse_other_data
@@ -104,7 +104,7 @@ def unfinished(
             data[run.ground.source] = load_dataset(run.ground.source, whole, machine, announce or Announcer())
         here = data[run.ground.source]
         images[run.folder] = _training_images(run.config, len(here.train))
-        if not is_finished(run.folder, settle(run.config, here)):
+        if not is_finished(run.folder, settle(as_begun(run.config, run.folder), here)):
             waiting[run.folder] = run
             continue
         config = run.config

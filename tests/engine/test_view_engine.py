@@ -1,0 +1,83 @@
+"""What makes the views of a run: settled at its start, kept for as long as it goes on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from maskcon import assembly
+from maskcon.config import RunConfig
+from maskcon.errors import UsageError
+from maskcon.presets import resolve
+from maskcon.report.journal import read_journal
+from maskcon.settling import encoder_facts, settle
+from maskcon.views import ViewPolicy, engines
+from tests.engine.runs import Told, fit, weights
+from tests.miniature import TINY, miniature
+
+pytest.importorskip("numba")
+
+
+def losses(folder) -> list[float]:
+    return [event["loss"] for event in read_journal(folder / "journal.jsonl") if event["kind"] == "step"]
+
+
+@pytest.fixture
+def without_numba(monkeypatch) -> None:
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+
+
+def test_a_run_saves_what_auto_was_settled_to(tmp_path):
+    assert fit(tmp_path / "run", epochs=1).config.view_engine == "compiled"
+    assert RunConfig.from_yaml(tmp_path / "run" / "config.yaml").view_engine == "compiled"
+
+
+def test_without_numba_a_run_takes_the_tensor_code(tmp_path, without_numba):
+    assert fit(tmp_path / "run", epochs=1).config.view_engine == "tensor"
+
+
+def test_compiled_without_numba_is_refused_with_the_extra_before_anything_is_written(tmp_path, without_numba):
+    with pytest.raises(UsageError, match=r"maskcon\[compiled\]"):
+        fit(tmp_path / "run", view_engine="compiled")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_run_begun_with_tensor_code_goes_on_with_it_when_numba_has_come(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(engines, "find_spec", lambda name: None)
+        fit(tmp_path / "run")
+    told = Told()
+    again = fit(tmp_path / "run", announce=told)
+    assert again.config.view_engine == "tensor"
+    assert "finished" in told.messages[-1]
+    with pytest.raises(UsageError, match="view_engine: tensor -> compiled"):
+        fit(tmp_path / "run", view_engine="compiled")
+
+
+def test_settings_of_an_older_version_are_those_of_tensor_code(tmp_path):
+    config = settle(resolve("miniature", method="maskcon", preset="cpu", overrides=TINY).config, miniature())
+    lines = [line for line in config.to_yaml().splitlines() if not line.startswith("view_engine")]
+    (tmp_path / "config.yaml").write_text("\n".join(lines))
+    assert RunConfig.from_yaml(tmp_path / "config.yaml").view_engine == "tensor"
+
+
+def test_both_engines_train_alike_but_for_rounding(tmp_path):
+    runs = {engine: fit(tmp_path / engine, view_engine=engine).folder for engine in ("tensor", "compiled")}
+    tensor, compiled = (losses(folder) for folder in runs.values())
+    assert tensor == pytest.approx(compiled, rel=1e-2)
+    assert tensor[0] == pytest.approx(compiled[0], rel=1e-5)
+    assert weights(runs["tensor"]) != weights(runs["compiled"])  # so the setting has an effect
+
+
+@pytest.mark.parametrize(("device", "compiled"), [("cpu", True), ("cuda", False), ("mps", False)])
+def test_compiled_loops_are_for_the_cpu_and_other_devices_have_tensor_code(device, compiled):
+    config = settle(resolve("miniature", method="maskcon", preset="cpu", overrides=TINY).config, miniature())
+    facts = encoder_facts(config, miniature().train)
+    *policies, normalise = assembly._views(config, facts, torch.device(device))
+    assert [isinstance(policy, ViewPolicy) for policy in policies] == [not compiled] * 2
+    assert (normalise == facts.normalise) is not compiled
+
+
+def test_a_frozen_run_is_settled_to_tensor_code():
+    resolved = resolve("miniature", method="maskcon", preset="cpu", overrides={"freeze": True})
+    assert settle(resolved.config, miniature()).view_engine == "tensor"
