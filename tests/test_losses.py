@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskcon import losses
-from maskcon.losses import relation_loss
+from maskcon.losses import relation_loss, relation_loss_by_rows
 from maskcon.relations import masked_relation, self_relation
 from tests import oracles
 
@@ -129,12 +129,71 @@ def test_a_relation_that_wants_a_gradient_is_refused():
         relation_loss(queries, keys, bank_keys, relation.requires_grad_(), 0.1)
 
 
-def test_beyond_a_block_nothing_as_large_as_the_relation_is_kept_for_going_back(monkeypatch):
-    monkeypatch.setattr(losses, "BLOCK_ELEMENTS", 64)
+@pytest.mark.parametrize("block", [64, 1 << 22])
+def test_nothing_as_large_as_the_relation_is_kept_for_going_back(monkeypatch, block):
+    monkeypatch.setattr(losses, "BLOCK_ELEMENTS", block)
     queries, keys, bank_keys, relation = random_case(10, batch=8, bank=100)
     queries.requires_grad_()
     kept: list[torch.Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
         relation_loss(queries, keys, bank_keys, relation, 0.1)
-    large = [tensor for tensor in kept if tensor.numel() >= 8 * 100]
-    assert [tensor.data_ptr() for tensor in large] == [relation.data_ptr()]
+    assert [tensor.shape for tensor in kept] == [queries.shape]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 10_000), st.integers(1, 7), st.integers(0, 9), st.sampled_from([1, 23, 1 << 22]),
+    st.sampled_from([torch.float32, torch.bfloat16, torch.float16]),
+)  # fmt: skip
+def test_loss_by_rows_is_the_loss_of_the_whole_relation_for_any_block_size(seed, batch, bank, block, dtype):
+    queries, keys, bank_keys, relation = random_case(seed, batch, bank)
+    queries, keys, bank_keys, relation = (
+        t.to(dtype) for t in (queries, keys, bank_keys, 2 * relation)
+    )  # of row sum 2
+    ours, theirs = queries.clone().requires_grad_(), queries.float().requires_grad_()
+    scale = torch.rand(batch, generator=torch.Generator().manual_seed(seed))
+    asked: list[slice] = []
+    before = losses.BLOCK_ELEMENTS
+    losses.BLOCK_ELEMENTS = block
+    try:
+        loss = relation_loss_by_rows(
+            ours, keys, bank_keys, lambda rows: (asked.append(rows), relation[rows])[1], 0.1
+        )
+    finally:
+        losses.BLOCK_ELEMENTS = before
+    (loss * scale).sum().backward()
+    expected = oracles.relation_loss_by_autograd(
+        theirs, keys.float(), bank_keys.float(), relation.float(), 0.1
+    )
+    (expected * scale).sum().backward()
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(ours.grad, theirs.grad.to(dtype), atol=1e-4, rtol=1e-4)
+    assert [row for rows in asked for row in range(rows.start, rows.stop)] == list(range(batch))
+    assert len(asked) == 1 or all((rows.stop - rows.start - 1) * (1 + bank) < block for rows in asked)
+
+
+def test_loss_by_rows_never_sees_more_than_a_block_of_the_relation(monkeypatch):
+    monkeypatch.setattr(losses, "BLOCK_ELEMENTS", 3 * 101)
+    queries, keys, bank_keys, relation = random_case(11, batch=8, bank=100)
+    sizes: list[int] = []
+    relation_loss_by_rows(
+        queries, keys, bank_keys, lambda rows: (sizes.append(rows.stop - rows.start), relation[rows])[1], 0.1
+    )
+    assert sizes == [3, 3, 2]
+
+
+def test_loss_by_rows_without_a_gradient_is_the_same_loss():
+    queries, keys, bank_keys, relation = random_case(12, batch=4, bank=6)
+    with_gradient = relation_loss(queries.clone().requires_grad_(), keys, bank_keys, relation, 0.1)
+    without = relation_loss(queries, keys, bank_keys, relation, 0.1)
+    assert not without.requires_grad
+    assert torch.equal(with_gradient.detach(), without)
+
+
+def test_loss_by_rows_refuses_keys_that_want_a_gradient_and_rows_of_another_shape():
+    queries, keys, bank_keys, relation = random_case(13, batch=4, bank=6)
+    with pytest.raises(ValueError, match="use relation_loss"):
+        relation_loss_by_rows(queries, keys.requires_grad_(), bank_keys, relation.__getitem__, 0.1)
+    with pytest.raises(ValueError, match=r"\(4, 6\), expected \(4, 7\)"):
+        relation_loss_by_rows(queries, keys.detach(), bank_keys, lambda rows: relation[rows, 1:], 0.1)

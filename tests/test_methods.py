@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from maskcon import losses
 from maskcon.errors import UsageError
-from maskcon.losses import relation_loss
+from maskcon.losses import relation_loss, relation_loss_by_rows
 from maskcon.methods import Method, RelationInputs, all_methods, method_named, register
 from maskcon.relations import masked_relation, self_relation
 
@@ -101,6 +102,58 @@ def test_mixing_relations_equals_mixing_the_losses_of_the_paper():
     loss = lambda z: relation_loss(queries, given.keys, given.bank_keys, z, 0.1)  # noqa: E731
     mixed = 0.7 * loss(given.masked_relation()) + 0.3 * loss(given.self_relation())
     torch.testing.assert_close(loss(relation("maskcon", given)), mixed)
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.05, math.inf])
+@pytest.mark.parametrize("w", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("bank", [0, 20])
+@pytest.mark.parametrize("own_keys", ["excluded", "kept"])
+@pytest.mark.parametrize("space", ["projection", "features"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", [name for name in NAMES if method_named(name).contrasts])
+def test_every_method_gives_the_same_loss_and_gradient_in_blocks_of_rows(
+    monkeypatch, name, dtype, space, own_keys, bank, w, tau
+):
+    given = inputs(3, batch=7, bank=bank, w=w, tau=tau)
+    given = replace(given, keys=given.keys.to(dtype), bank_keys=given.bank_keys.to(dtype))
+    if own_keys == "kept":
+        given = replace(given, index=None, bank_index=None)
+    others = inputs(8, batch=7, bank=bank)
+    own, bank_keys = (others.keys, others.bank_keys) if space == "features" else (given.keys, given.bank_keys)
+    method = method_named(name)
+    assert method.row_by_row
+    results = []
+    for block in (1 << 22, 3 * (1 + bank)):  # the whole batch; 3, 3 and 1 rows
+        monkeypatch.setattr(losses, "BLOCK_ELEMENTS", block)
+        queries = inputs(9, batch=7, bank=bank).keys.to(dtype).requires_grad_()
+        loss = relation_loss_by_rows(queries, own, bank_keys, method.relation_of(given), 0.1)
+        loss.sum().backward()
+        results.append((loss.detach(), queries.grad))
+    whole = relation_loss(queries.detach(), own, bank_keys, relation(name, given), 0.1)
+    torch.testing.assert_close(results[0][0], whole, atol=1e-5, rtol=1e-5)
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_a_relation_that_looks_at_the_whole_batch_is_computed_once_and_whole(monkeypatch):
+    seen = []
+
+    def centred(given: RelationInputs) -> torch.Tensor:
+        seen.append(len(given.keys))
+        return replace(given, keys=given.keys - given.keys.mean(dim=0)).masked_relation()
+
+    tenth = Method(name="centred", title="", summary="", relation=centred, labels="coarse")
+    monkeypatch.setattr(losses, "BLOCK_ELEMENTS", 21)
+    given = inputs()
+    loss = relation_loss_by_rows(inputs(9).keys, given.keys, given.bank_keys, tenth.relation_of(given), 0.1)
+    assert seen == [6]
+    expected = relation_loss(inputs(9).keys, given.keys, given.bank_keys, centred(given), 0.1)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_a_method_without_contrast_has_no_relation_to_ask_for():
+    with pytest.raises(UsageError, match="SupCE does not contrast"):
+        method_named("supce").relation_of(inputs())
 
 
 def test_only_supfine_sees_fine_labels_and_three_methods_see_none():

@@ -19,7 +19,7 @@ To add one, write a function from `RelationInputs` to a relation and `register` 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Literal
@@ -50,6 +50,15 @@ class RelationInputs:
     w: float  # weight, after any relation warm-up
     tau: float  # relation temperature
 
+    def rows(self, part: slice) -> RelationInputs:
+        """The same for some rows of the batch only; the bank stays whole."""
+        return replace(
+            self,
+            keys=self.keys[part],
+            coarse=self.coarse[part],
+            index=None if self.index is None else self.index[part],
+        )
+
     def self_relation(self) -> Tensor:
         return self_relation(len(self.keys), len(self.bank_keys), device=self.keys.device)
 
@@ -77,6 +86,8 @@ class RelationInputs:
 
     def with_self(self, relation: Tensor) -> Tensor:
         """``w * relation + (1-w) * self_relation``: the mixture of the two losses, as one relation."""
+        if self.w == 1:
+            return relation
         mixed = relation * self.w
         mixed[:, OWN_KEY] += 1 - self.w
         return mixed
@@ -84,7 +95,11 @@ class RelationInputs:
 
 @dataclass(frozen=True)
 class Method:
-    """A recipe. `contrast_weight` and `cross_entropy_weight` map w to the weight of each term."""
+    """A recipe. `contrast_weight` and `cross_entropy_weight` map w to the weight of each term.
+
+    row_by_row: a row of the relation depends on that row of the batch and on the bank alone. Then a large batch is
+        worked on in parts that need little memory. Leave it False for a relation that looks at the whole batch.
+    """
 
     name: str
     title: str
@@ -96,6 +111,7 @@ class Method:
     uses_w: bool = False
     uses_tau: bool = False
     ramps_w: bool = False  # w weighs a learnt relation, which is worth little at the start
+    row_by_row: bool = False
 
     @property
     def contrasts(self) -> bool:
@@ -103,6 +119,15 @@ class Method:
 
     def classifies(self, w: float) -> bool:
         return self.cross_entropy_weight(w) > 0
+
+    def relation_of(self, inputs: RelationInputs) -> Callable[[slice], Tensor]:
+        """The relation of these inputs, to be asked for by rows: ``[b, 1+K]`` of a slice of the batch."""
+        recipe = self.relation
+        if recipe is None:
+            raise UsageError(f"{self.title} does not contrast, so it has no relation")
+        if not self.row_by_row:
+            return recipe(inputs).__getitem__
+        return lambda part: recipe(inputs.rows(part))
 
 
 _METHODS: dict[str, Method] = {}
@@ -158,6 +183,7 @@ register(
         title="SelfCon",
         summary="instance discrimination: the other view of an image is its only positive",
         relation=lambda inputs: inputs.self_relation(),
+        row_by_row=True,
         labels="none",
     )
 )
@@ -167,6 +193,7 @@ register(
         title="NNCLR",
         summary="own key and nearest entry of the bank, labels ignored",
         relation=lambda inputs: inputs.nearest_relation(),
+        row_by_row=True,
         labels="none",
     )
 )
@@ -176,6 +203,7 @@ register(
         title="ASCL",
         summary="soft neighbours, labels ignored, weighed by their normalised entropy",
         relation=lambda inputs: inputs.adaptive_relation(),
+        row_by_row=True,
         labels="none",
         uses_tau=True,
     )
@@ -196,6 +224,7 @@ register(
         title="SupCon",
         summary="supervised contrast: every entry of the same coarse class is a positive",
         relation=lambda inputs: inputs.coarse_relation(),
+        row_by_row=True,
         labels="coarse",
     )
 )
@@ -205,6 +234,7 @@ register(
         title="Grafit",
         summary="w * SupCon + (1-w) * SelfCon",
         relation=lambda inputs: inputs.with_self(inputs.coarse_relation()),
+        row_by_row=True,
         labels="coarse",
         uses_w=True,
         ramps_w=True,
@@ -216,6 +246,7 @@ register(
         title="CoIns",
         summary="w * SupCE + (1-w) * SelfCon",
         relation=lambda inputs: inputs.self_relation(),
+        row_by_row=True,
         contrast_weight=lambda w: 1 - w,
         cross_entropy_weight=lambda w: w,
         labels="coarse",
@@ -228,6 +259,7 @@ register(
         title="MaskCon",
         summary="w * soft relation masked by the coarse label + (1-w) * SelfCon",
         relation=lambda inputs: inputs.with_self(inputs.masked_relation()),
+        row_by_row=True,
         labels="coarse",
         uses_w=True,
         uses_tau=True,

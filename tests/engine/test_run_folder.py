@@ -197,7 +197,7 @@ def test_an_output_folder_that_cannot_be_made_fails_before_training(tmp_path):
 
 
 def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
-    real = step.relation_loss
+    real = step.relation_loss_by_rows
     calls = []
 
     def poisoned(*arguments):
@@ -205,7 +205,7 @@ def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
         loss = real(*arguments)
         return loss * math.nan if len(calls) == 4 else loss
 
-    monkeypatch.setattr(step, "relation_loss", poisoned)
+    monkeypatch.setattr(step, "relation_loss_by_rows", poisoned)
     with pytest.raises(TrainingError, match=r"NaN or Inf at step 4, .*learning_rate"):
         fit(tmp_path / "run")
     monkeypatch.undo()

@@ -18,7 +18,7 @@ from maskcon.engine.feed import Feed
 from maskcon.engine.learner import Learner
 from maskcon.engine.randomness import generator, uniforms
 from maskcon.errors import TrainingError
-from maskcon.losses import relation_loss
+from maskcon.losses import relation_loss_by_rows
 from maskcon.methods import RelationInputs
 
 
@@ -107,8 +107,9 @@ def train_step(
             w=place.w,
             tau=config.tau,
         )
-        relation = method.relation(inputs)  # [B, 1+K]
-        contrast = relation_loss(output.projection, own, bank.keys, relation, config.contrast_temperature)
+        contrast = relation_loss_by_rows(
+            output.projection, own, bank.keys, method.relation_of(inputs), config.contrast_temperature
+        )
         losses = losses + method.contrast_weight(place.w) * contrast
     if output.logits is not None:
         cross_entropy = torch.nn.functional.cross_entropy(
