@@ -1,40 +1,96 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskcon.evaluate import effective_rank, nearest, recall, recall_at_k
+from maskcon.evaluate import effective_rank, nearest, neighbours, recall, recall_at_k
 from tests import oracles
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.integers(0, 10_000), st.integers(1, 25), st.integers(1, 5), st.sampled_from([7, 40, 1 << 23]))
-def test_recall_matches_sorting_oracle_for_any_block_size(seed, count, classes, block):
-    generator = torch.Generator().manual_seed(seed)
-    embeddings = torch.randn(count, 3, generator=generator)
-    labels = torch.randint(classes, (count,), generator=generator)
-    before = recall.BLOCK_ELEMENTS
-    recall.BLOCK_ELEMENTS = block
+@contextmanager
+def blocks(rows: int, kept: int) -> Iterator[None]:
+    before = recall.BLOCK_ROWS, recall.KEPT_ELEMENTS
+    recall.BLOCK_ROWS, recall.KEPT_ELEMENTS = rows, kept
     try:
-        found = recall_at_k(embeddings, labels, ks=(1, 2, 5, 10))
+        yield
     finally:
-        recall.BLOCK_ELEMENTS = before
+        recall.BLOCK_ROWS, recall.KEPT_ELEMENTS = before
+
+
+ANY_BLOCKS = {"rows": st.sampled_from([1, 2, 3, 7, 1024]), "kept": st.sampled_from([0, 1 << 25])}
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 25),
+    classes=st.integers(1, 12),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    **ANY_BLOCKS,
+)
+def test_recall_matches_sorting_oracle_for_any_block_size(seed, count, classes, dtype, rows, kept):
+    generator = torch.Generator().manual_seed(seed)
+    embeddings = torch.randn(count, 3, generator=generator).to(dtype)
+    labels = torch.randint(classes, (count,), generator=generator)
+    with blocks(rows, kept):
+        found = recall_at_k(embeddings, labels, ks=(1, 2, 5, 10))
     for k, share in found.items():
         assert share == pytest.approx(oracles.recall(embeddings, labels.tolist(), k))
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.integers(0, 10_000), st.integers(2, 20), st.integers(1, 4))
-def test_duplicates_and_ties_follow_position_and_leave_only_oneself_out(seed, count, classes):
+@settings(deadline=None, max_examples=150)
+@given(seed=st.integers(0, 10_000), count=st.integers(2, 20), classes=st.integers(1, 6), **ANY_BLOCKS)
+def test_duplicates_and_ties_follow_position_and_leave_only_oneself_out(seed, count, classes, rows, kept):
     generator = torch.Generator().manual_seed(seed)
     corners = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])  # exact duplicates and exact ties
     embeddings = corners[torch.randint(3, (count,), generator=generator)]
     labels = torch.randint(classes, (count,), generator=generator)
-    for k, share in recall_at_k(embeddings, labels, ks=(1, 2, 3)).items():
+    with blocks(rows, kept):
+        found = recall_at_k(embeddings, labels, ks=(1, 2, 3))
+    for k, share in found.items():
         assert share == pytest.approx(oracles.recall(embeddings, labels.tolist(), k))
+
+
+def ranks_by_sorting(embeddings: torch.Tensor, labels: torch.Tensor, limit: int) -> list[int]:
+    """Ranks by a stable sort of the whole similarity matrix."""
+    unit = torch.nn.functional.normalize(embeddings, dim=1)
+    similarity = unit @ unit.T
+    similarity.fill_diagonal_(-torch.inf)
+    order = similarity.sort(dim=1, descending=True, stable=True).indices[:, :-1]
+    match = labels[order] == labels.unsqueeze(1)
+    rank = torch.where(match.any(dim=1), match.int().argmax(dim=1), recall.NO_MATCH)
+    return torch.where(rank < limit, rank, recall.NO_MATCH).tolist()
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 25])
+@pytest.mark.parametrize(("count", "dimension", "classes"), [(700, 37, 5), (1500, 128, 400), (1100, 512, 2)])
+def test_copies_under_other_labels_tie_in_blocks_of_usual_size(count, dimension, classes, kept):
+    generator = torch.Generator().manual_seed(count)
+    originals = torch.randn(count // 3, dimension, generator=generator)
+    embeddings = originals[torch.randint(len(originals), (count,), generator=generator)]
+    labels = torch.randint(classes, (count,), generator=generator)
+    with blocks(256, kept):
+        found = recall.rank_of_first_match(embeddings, labels, limit=20)
+    assert found.tolist() == ranks_by_sorting(embeddings, labels, 20)
+
+
+def test_the_way_is_told_from_the_first_block_to_the_last():
+    told: list[tuple[int, int]] = []
+    generator = torch.Generator().manual_seed(0)
+    with blocks(4, 0):
+        recall_at_k(
+            torch.randn(30, 3, generator=generator),
+            torch.arange(30) % 5,
+            progress=lambda done, total: told.append((done, total)),
+        )
+    assert [done for done, _ in told] == list(range(1, told[0][1] + 1))
+    assert {total for _, total in told} == {told[-1][0]}
 
 
 def test_an_image_is_not_its_own_neighbour_even_among_copies():
@@ -103,7 +159,10 @@ def test_nearest_of_one_image_or_none_is_empty():
     assert nearest(torch.empty(0, 3), nobody)[0].shape == (0, 0)
 
 
-def test_nearest_agrees_with_a_full_sort_and_leaves_oneself_out():
+@pytest.mark.parametrize(("rows_at_once", "columns_at_once"), [(1024, 8192), (2, 7), (1, 1)])
+def test_nearest_agrees_with_a_full_sort_and_leaves_oneself_out(monkeypatch, rows_at_once, columns_at_once):
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", rows_at_once)
+    monkeypatch.setattr(neighbours, "BLOCK_COLUMNS", columns_at_once)
     generator = torch.Generator().manual_seed(2)
     embeddings = torch.randn(40, 6, generator=generator)
     rows = torch.tensor([0, 7, 39])
@@ -114,7 +173,10 @@ def test_nearest_agrees_with_a_full_sort_and_leaves_oneself_out():
         order = [j for j in similarity.argsort(descending=True).tolist() if j != row][:5]
         assert found.tolist() == order
         torch.testing.assert_close(values, similarity[order])
-    assert nearest(embeddings, rows, k=1000)[0].shape == (3, 39)
+    whole, _ = nearest(embeddings, rows, k=1000)
+    assert [sorted(found) for found in whole.tolist()] == [
+        [other for other in range(40) if other != row] for row in rows.tolist()
+    ]
 
 
 def test_effective_rank_counts_directions():
