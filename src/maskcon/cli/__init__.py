@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import typer
 
+from maskcon.cli.bench import bench
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
@@ -41,7 +42,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo):
+COMMANDS = (
+    *(inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo),
+    bench,
+)
+for command in COMMANDS:
     app.command()(command)
 app.add_typer(datasets)
 reproduce.command()(figure)

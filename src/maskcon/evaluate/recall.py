@@ -1,27 +1,29 @@
 """Recall@K, exact: does one of an image's K nearest neighbours share its label?
 
 No list of neighbours is needed for it, only how many others stand before an image's nearest same-label one. So images
-are put in the order of their labels and visited in pairs of blocks, twice: pairs that share a label give each image its
-nearest match, then pairs of different labels are counted where they are nearer still. The similarity of i and j is that
-of j and i: each block of similarities serves its rows and its columns, which halves the work.
+are put in the order of their labels and compared block by block, twice: with those that share a label, which gives each
+image its nearest match, then with all others, which are counted where they are nearer still. The similarity of i and j
+is that of j and i: a block of similarities serves its rows and its columns, which halves the work.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import torch
 from torch import Tensor
 
-BLOCK_ROWS = 512  # similarities held at once: the square of it, 1 MB of float32, which a core's cache holds
+BLOCK_ROWS, STRIP_BLOCKS = 512, 8  # similarities held at once: 512 x 4096, 8 MB of float32
 KEPT_ELEMENTS = (
     1 << 25
 )  # normalised embeddings up to 128 MB are kept, larger ones made again when they are met
 NO_MATCH = 1 << 62  # a rank beyond every K
 
-Progress = Callable[[int, int], None]  # pairs of blocks done, pairs in all
+Progress = Callable[[int, int], None]  # similarities done, similarities in all
+Part = tuple[slice, slice]  # rows and columns of the similarity matrix
 
 
 def recall_at_k(
@@ -33,7 +35,7 @@ def recall_at_k(
         embeddings: ``[N, D]``, any floating type; normalised here.
         labels: ``[N]``.
         ks: the K to report, each >= 1.
-        progress: called as progress(steps done, steps in all), because a million images take minutes.
+        progress: called as progress(similarities done, similarities in all): a million images take minutes.
 
     Returns:
         ``{k: share in 0..1}``. The image itself is left out by its position, so duplicates count as what they
@@ -73,8 +75,8 @@ def rank_of_first_match(
 class _Ranking:
     """All images in the order of their labels (`order`, ``[N]``), cut into blocks of nearly equal length.
 
-    Equal, because the same two vectors should meet in products of the same shape: another shape may be summed in
-    another order, and exact duplicates would no longer tie.
+    Equal, and never single rows, because the same two vectors should meet in products of like shape: others may be
+    summed in another order, and exact duplicates would no longer tie.
     """
 
     def __init__(self, embeddings: Tensor, labels: Tensor, limit: int) -> None:
@@ -84,50 +86,61 @@ class _Ranking:
         self.labels = labels[self.order]
         length = math.ceil(count / math.ceil(count / BLOCK_ROWS))
         self.blocks = [slice(start, min(start + length, count)) for start in range(0, count, length)]
-        self.lowest = [self.labels[block.start].item() for block in self.blocks]
-        self.highest = [self.labels[block.stop - 1].item() for block in self.blocks]
-        self.best = torch.full((count,), -torch.inf, device=embeddings.device)  # nearest match's similarity
+        lasts = self.labels[[block.stop - 1 for block in self.blocks]]
+        self.lowest = self.labels[[block.start for block in self.blocks]].tolist()  # labels of each block
+        self.highest = lasts.tolist()
+        self.ends = torch.searchsorted(self.labels, lasts, right=True).tolist()  # of each block's last label
+        self.best = torch.full(
+            (count,), -torch.inf, dtype=torch.float32, device=embeddings.device
+        )  # nearest match's similarity
         self.first = torch.full_like(self.order, count)  # its position
         self.ahead = torch.zeros_like(self.order)  # how many stand before it
         self.kept: Tensor | None = None
         self._normalise()
 
     def ranks(self, progress: Progress | None) -> Tensor:
-        total = 0
-        if progress is not None:  # counted, not listed: a million images have two million pairs
-            total = sum(1 for _ in chain(self._pairs_that_share_a_label(), self._pairs_of_other_labels()))
-        done = 0
-        for rows, columns in self._pairs_that_share_a_label():
-            self._find_best(rows, columns)
-            done += 1
+        todo = total = 0
+        if progress is not None:
+            todo = total = sum(_size(part) for part in chain(self._matching(), self._others()))
+        for part in self._matching():
+            self._find_best(*part)
+            todo -= _size(part)
             if progress is not None:
-                progress(done, total)
+                progress(total - todo, total)
         lonely = self.best == -torch.inf
         self.best[lonely] = torch.inf  # nothing will be found nearer
         self.ahead[lonely] = self.limit
-        for rows, columns in self._pairs_of_other_labels():
-            self._count_nearer(rows, columns)
-            done += 1
+        for part in self._others():
+            self._count_nearer(*part)
+            todo -= _size(part)
             if progress is not None:
-                progress(done, total)
+                progress(total - todo, total)
         ranks = torch.empty_like(self.order)
         ranks[self.order] = torch.where(self.ahead < self.limit, self.ahead, NO_MATCH)
         return ranks
 
-    def _pairs_that_share_a_label(self) -> Iterator[tuple[int, int]]:
-        for rows in range(len(self.blocks)):
-            for columns in range(rows, len(self.blocks)):
-                if self.lowest[columns] > self.highest[rows]:
-                    break
-                yield rows, columns
+    def _matching(self) -> Iterator[Part]:
+        """Parts on and above the diagonal with pairs that share a label."""
+        for number, rows in enumerate(self.blocks):
+            yield rows, rows
+            yield from self._strips(number, number + 1, bisect_right(self.lowest, self.highest[number]))
 
-    def _pairs_of_other_labels(self) -> Iterator[tuple[int, int]]:
-        for rows in range(len(self.blocks)):
-            for columns in range(rows, len(self.blocks)):
-                if self.lowest[rows] < self.highest[columns]:  # else both hold one and the same label
-                    yield rows, columns
+    def _others(self) -> Iterator[Part]:
+        """Parts on and above the diagonal with pairs that do not."""
+        for number, rows in enumerate(self.blocks):
+            if self.lowest[number] < self.highest[number]:
+                yield rows, rows
+            first = bisect_right(
+                self.highest, self.lowest[number]
+            )  # before, all have the one label of this block
+            yield from self._strips(number, max(first, number + 1), len(self.blocks))
 
-    def _find_best(self, rows: int, columns: int) -> None:
+    def _strips(self, number: int, first: int, stop: int) -> Iterator[Part]:
+        for start in range(first, stop, STRIP_BLOCKS):
+            last = min(start + STRIP_BLOCKS, stop) - 1
+            yield self.blocks[number], slice(self.blocks[start].start, self.blocks[last].stop)
+
+    def _find_best(self, rows: slice, columns: slice) -> None:
         similarity = self._similarity(rows, columns).masked_fill_(~self._same(rows, columns), -torch.inf)
         if rows == columns:
             similarity.fill_diagonal_(-torch.inf)  # oneself, by position
@@ -135,58 +148,64 @@ class _Ranking:
         if rows != columns:
             self._raise_best(similarity.T, columns, rows)
 
-    def _raise_best(self, similarity: Tensor, rows: int, columns: int) -> None:
+    def _raise_best(self, similarity: Tensor, rows: slice, columns: slice) -> None:
         """Each image meets its matches in the order of their positions, and the first of equal ones stays."""
         nearest, place = similarity.max(dim=1)  # the first of equal ones
-        best, first = self.best[self.blocks[rows]], self.first[self.blocks[rows]]
+        best, first = self.best[rows], self.first[rows]
         better = nearest > best
         best.copy_(torch.where(better, nearest, best))
-        first.copy_(torch.where(better, self.order[self.blocks[columns]][place], first))
+        first.copy_(torch.where(better, self.order[columns][place], first))
 
-    def _count_nearer(self, rows: int, columns: int) -> None:
+    def _count_nearer(self, rows: slice, columns: slice) -> None:
         similarity = self._similarity(rows, columns)
-        if self.highest[rows] >= self.lowest[columns]:  # no match is nearer than the best one
-            similarity.masked_fill_(self._same(rows, columns), -torch.inf)
+        end = self.ends[rows.start // self.blocks[0].stop]
+        if columns.start < end:  # no match is nearer than the best one
+            shared = slice(columns.start, min(end, columns.stop))
+            similarity[:, : shared.stop - shared.start].masked_fill_(self._same(rows, shared), -torch.inf)
         self._add_ahead(similarity, rows, columns)
         if rows != columns:
             self._add_ahead(similarity.T, columns, rows)
 
-    def _add_ahead(self, similarity: Tensor, rows: int, columns: int) -> None:
+    def _add_ahead(self, similarity: Tensor, rows: slice, columns: slice) -> None:
         """Count who is nearer than the best match, or as near and earlier in position."""
-        best, ahead = self.best[self.blocks[rows]], self.ahead[self.blocks[rows]]
+        best, ahead = self.best[rows], self.ahead[rows]
         concerned = (
             (similarity.amax(dim=1) >= best).nonzero().squeeze(1)
-        )  # most blocks are far from most images
+        )  # most images are far from most others
         if len(concerned) == 0:
             return
         near, bound = similarity[concerned], best[concerned].unsqueeze(1)
-        earlier = self.order[self.blocks[columns]] < self.first[self.blocks[rows]][concerned].unsqueeze(1)
+        earlier = self.order[columns] < self.first[rows][concerned].unsqueeze(1)
         ahead[concerned] += ((near > bound) | ((near == bound) & earlier)).sum(dim=1)
         best[ahead >= self.limit] = torch.inf  # a miss at every K: no need to count on
 
-    def _same(self, rows: int, columns: int) -> Tensor:
-        return self.labels[self.blocks[rows]].unsqueeze(1) == self.labels[self.blocks[columns]]
+    def _same(self, rows: slice, columns: slice) -> Tensor:
+        return self.labels[rows].unsqueeze(1) == self.labels[columns]
 
-    def _similarity(self, rows: int, columns: int) -> Tensor:
+    def _similarity(self, rows: slice, columns: slice) -> Tensor:
         return self._unit(rows) @ self._unit(columns).T
 
-    def _unit(self, number: int) -> Tensor:
-        """Normalised embeddings of a block."""
-        block = self.blocks[number]
+    def _unit(self, part: slice) -> Tensor:
+        """Normalised embeddings, in the order of the labels."""
         if self.kept is not None:
-            return self.kept[block]
-        return torch.nn.functional.normalize(self.embeddings[self.order[block]].float(), dim=1)
+            return self.kept[part]
+        return torch.nn.functional.normalize(self.embeddings[self.order[part]].float(), dim=1)
 
     def _normalise(self) -> None:
         """Refuse what has no direction, and keep the normalised embeddings where they are small."""
         broken, kept = 0, None
         if self.embeddings.numel() <= KEPT_ELEMENTS:
-            kept = torch.empty(self.embeddings.shape, device=self.embeddings.device)  # float32
-        for number, block in enumerate(self.blocks):
-            unit = self._unit(number)
+            kept = torch.empty(self.embeddings.shape, dtype=torch.float32, device=self.embeddings.device)
+        for block in self.blocks:
+            unit = self._unit(block)
             broken += int(unit.isfinite().all(dim=1).logical_not().sum())
             if kept is not None:
                 kept[block] = unit
         if broken:  # a NaN is nearer than nothing and farther than nothing
             raise ValueError(f"{broken} of {len(self.order)} embeddings hold NaN or Inf")
         self.kept = kept
+
+
+def _size(part: Part) -> int:
+    rows, columns = part
+    return int((rows.stop - rows.start) * (columns.stop - columns.start))

@@ -1,0 +1,149 @@
+"""The row `recall_eval`: recall@K against faiss' flat index and a full similarity matrix, and its memory at any N."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from maskcon.bench.figures import Row
+from maskcon.bench.fresh import in_fresh_process
+from maskcon.bench.measure import Effort, in_turns, peak_extra_bytes
+from maskcon.evaluate import recall_at_k
+from maskcon.sources.pack import usable_cores
+
+SMALL, MIDDLE, LARGE = 8_000, 25_000, 60_000
+QUICK_SHARE = 10  # of each size
+DIMENSION = 512
+MILLION, MILLION_DIMENSION = 1_000_000, 128
+QUICK_MILLION = 20_000
+STRETCH_SECONDS, QUICK_STRETCH_SECONDS = 20.0, 1.0  # of the million
+PEAK_SECONDS = 4.0  # memory is at its height long before
+KS = (1, 2, 5, 10)
+
+
+def recall_eval(effort: Effort) -> Row:
+    """Our seconds over those of a faiss search on as many threads; lower is better. Memory in fresh processes."""
+    share = QUICK_SHARE if effort.quick else 1
+    row: Row = {}
+    if not has_faiss():
+        row["note"] = "faiss is not installed, so nothing is compared with it; pip install 'maskcon[faiss]'"
+    row |= _timed("8k", SMALL // share, threads=1, turns=effort.turns(3), matrix=True)
+    row |= _timed("25k", MIDDLE // share, threads=1, turns=2)
+    row |= _timed("25k_all_cores", MIDDLE // share, threads=usable_cores(), turns=1, matrix=True)
+    row |= _timed("60k_all_cores", LARGE // share, threads=usable_cores(), turns=1)
+    row["cores"] = usable_cores()
+    extra = [
+        in_fresh_process(
+            f"{__name__}:a_stretch", count=count // share, dimension=DIMENSION, seconds=PEAK_SECONDS
+        )["extra_mb"]
+        for count in (MIDDLE, LARGE)
+    ]
+    seconds = QUICK_STRETCH_SECONDS if effort.quick else STRETCH_SECONDS
+    million = in_fresh_process(
+        f"{__name__}:a_stretch",
+        threads=usable_cores(),
+        count=QUICK_MILLION if effort.quick else MILLION,
+        dimension=MILLION_DIMENSION,
+        seconds=None if effort.whole_million else seconds,
+    )
+    row["extra_mb"] = max(*extra, million["extra_mb"])
+    return row | {f"million_{name}": value for name, value in million.items()}
+
+
+def has_faiss() -> bool:
+    try:
+        import faiss  # noqa: F401  # an extra
+    except ImportError:
+        return False
+    return True
+
+
+def clustered(count: int, dimension: int) -> tuple[Tensor, Tensor]:
+    """Embeddings as a trained encoder gives them: about a hundred to a kind, some of them on the wrong side."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(max(2, count // 100), (count,), generator=generator)
+    centres = torch.randn(int(labels.max()) + 1, dimension, generator=generator)
+    embeddings = torch.randn(count, dimension, generator=generator)
+    for part in torch.split(torch.arange(count), 65_536):  # no second array of this size
+        embeddings[part] += 0.45 * centres[labels[part]]
+    return embeddings, labels
+
+
+def at_once(embeddings: Tensor, labels: Tensor) -> dict[int, float]:
+    """By topk of the whole similarity matrix."""
+    unit = torch.nn.functional.normalize(embeddings, dim=1)
+    similarity = unit @ unit.T
+    similarity.fill_diagonal_(-torch.inf)
+    match = labels[similarity.topk(max(KS), dim=1).indices] == labels[:, None]
+    return {k: match[:, :k].any(dim=1).float().mean().item() for k in KS}
+
+
+def by_faiss(embeddings: Tensor, labels: Tensor) -> dict[int, float]:
+    """By the flat inner-product index of faiss."""
+    import faiss
+
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    unit = torch.nn.functional.normalize(embeddings, dim=1).numpy()
+    index = faiss.IndexFlatIP(unit.shape[1])
+    index.add(unit)
+    _, found = index.search(unit, max(KS) + 1)
+    places = torch.from_numpy(found)
+    match = (labels[places] == labels[:, None]) & (places != torch.arange(len(labels))[:, None])
+    match = match[:, 1:]  # the nearest is the image itself, but for duplicates, of which there are none here
+    return {k: match[:, :k].any(dim=1).float().mean().item() for k in KS}
+
+
+def _timed(name: str, count: int, *, threads: int, turns: int, matrix: bool = False) -> Row:
+    embeddings, labels = clustered(count, DIMENSION)
+    work = {"ours": lambda: recall_at_k(embeddings, labels, KS)}
+    if has_faiss():
+        work["faiss"] = lambda: by_faiss(embeddings, labels)
+    if matrix:
+        work["matrix"] = lambda: at_once(embeddings, labels)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        recall_at_k(*clustered(1000, DIMENSION))  # to warm up: the whole would take too long
+        taken = in_turns(work, turns, warm_up=0)
+    finally:
+        torch.set_num_threads(before)
+    row: Row = {f"seconds_{name}": taken.median("ours")}
+    row[f"ratio_to_faiss_{name}"] = taken.ratio("ours", "faiss") if "faiss" in work else None
+    if matrix:
+        row[f"ratio_to_matrix_{name}"] = taken.ratio("ours", "matrix")
+    return row
+
+
+class _EnoughError(Exception):
+    """The stretch is over."""
+
+
+def a_stretch(count: int, dimension: int, seconds: float | None) -> dict[str, float | int | str]:
+    """Run by a fresh process: some seconds of recall@K, or all of it: peak memory, and what the whole takes."""
+    recall_at_k(*clustered(200, 8))  # what libraries need for themselves is not counted
+    embeddings, labels = clustered(count, dimension)
+    begin, share = time.perf_counter(), 1.0
+
+    def watch(done: int, total: int) -> None:
+        nonlocal share
+        if seconds is not None and done < total and time.perf_counter() - begin >= seconds:
+            share = done / total
+            raise _EnoughError
+
+    def work() -> None:
+        try:
+            recall_at_k(embeddings, labels, KS, progress=watch)
+        except _EnoughError:
+            return
+
+    extra = peak_extra_bytes(work)
+    spent = time.perf_counter() - begin
+    figures: dict[str, float | int | str] = {"extra_mb": extra / 1e6, "embeddings": count}
+    if share == 1.0:
+        return {**figures, "seconds": spent}
+    remark = (
+        f"projected from {spent:.0f} seconds, {100 * share:.2g} % of the work; --whole-million does it all"
+    )
+    return {**figures, "projected_seconds": spent / share, "note": remark}

@@ -1,0 +1,74 @@
+"""The rows `step_overhead` and `step_vs_plain`: one training step against what it cannot do without, and against plain
+PyTorch. All are timed in the same turns, on one thread.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from maskcon.bench import subjects
+from maskcon.bench.figures import Row
+from maskcon.bench.measure import Effort, Turns, in_turns
+from maskcon.bench.plain import PlainStep, plain_view_maker
+from maskcon.bench.subjects import Subject
+
+QUICK = {"batch_size": 16, "bank_size": 512}
+
+
+def step_overhead(effort: Effort) -> Row:
+    """Whole step over forward and backward of the query net and forward of the key net; 1 is the least."""
+    row: Row = {}
+    for name in ("resnet18", "cpu"):
+        turns, batch = _timed(name, effort)
+        row[name] = turns.ratio("ours", "bare")
+        row[f"{name}_ready_views"] = turns.ratio("ours_ready", "bare")
+        row[f"{name}_images_per_second"] = batch / turns.median("ours")
+        row[f"{name}_seconds"] = turns.median("ours")
+    return row
+
+
+def step_vs_plain(effort: Effort) -> Row:
+    """Seconds of a plain PyTorch step over ours; above 1, ours is faster."""
+    row: Row = {}
+    for name in ("resnet18", "cpu"):
+        turns, batch = _timed(name, effort)
+        row[name] = turns.ratio("plain", "ours")
+        row[f"{name}_same_views"] = turns.ratio("plain_ready", "ours_ready")
+        row[f"{name}_plain_images_per_second"] = batch / turns.median("plain")
+    return row
+
+
+@cache
+def _timed(name: str, effort: Effort) -> tuple[Turns, int]:
+    """Seconds of all five, and the batch size; both rows read the same turns."""
+    changes = QUICK if effort.quick else {}
+    threads = torch.get_num_threads()
+    try:
+        subject = subjects.resnet18(**changes) if name == "resnet18" else subjects.cpu(**changes)
+        large = name == "resnet18"  # a step takes ten seconds, and the first no longer than others
+        turns = time_steps(subject, effort.turns(3 if large else 15), warm_up=0 if large else 2)
+        return turns, len(subject.rows)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def time_steps(subject: Subject, turns: int, *, warm_up: int) -> Turns:
+    """ours and plain make their views; ours_ready and plain_ready are given the same ones; bare has nothing else."""
+    ready = subject.ready_views()
+    given = subject.with_views(ready, ready)
+    plain, make = PlainStep.like(subject), plain_view_maker(subject)
+    plain_ready = ready.contiguous()
+    labels, index = subject.data.labels[subject.rows], subject.data.index[subject.rows]
+    return in_turns(
+        {
+            "ours": subject.step,
+            "bare": subject.bare_passes(ready),
+            "plain": lambda: plain.step(*make(), labels, index),
+            "ours_ready": given.step,
+            "plain_ready": lambda: plain.step(plain_ready, plain_ready, labels, index),
+        },
+        turns,
+        warm_up=warm_up,
+    )
