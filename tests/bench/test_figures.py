@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,12 @@ NAMES = (
 def test_all_asked_names_are_in_the_table_of_bounds_and_belong_to_a_row():
     assert [asked.path for asked in ASKED] == list(NAMES)
     assert {asked.row for asked in ASKED} == set(ROWS)
+
+
+def test_the_document_tells_what_every_asked_figure_is():
+    text = (Path(__file__).parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
+    explained = text.split("## What each row measures")[1].split("## Figures")[0]
+    assert [path for path in NAMES if f"`{path}`" not in explained] == []
 
 
 def test_bounds_are_the_asked_ones_and_look_the_right_way():
