@@ -14,7 +14,7 @@ from maskcon.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, resolve
 
 def test_reference_differs_from_paper_exactly_where_the_code_differs_from_the_text():
     paper, reference = (
-        resolve("cifar100", method="maskcon", preset=p, overrides={}).config for p in PRESETS if p != "cpu"
+        resolve("cifar100", method="maskcon", preset=p, overrides={}).config for p in ("paper", "reference")
     )
     changed = {line.split(":")[0] for line in paper.differences(reference)}
     assert changed == {
@@ -29,6 +29,32 @@ def test_paper_preset_has_the_values_of_the_text():
     assert (config.weight_decay, config.bank_size, config.projector_hidden) == (5e-4, 8192, 512)
     assert (config.projection_dim, config.contrast_temperature, config.w, config.tau) == (128, 0.1, 1.0, 0.05)
     assert (config.backbone, config.relation_warmup_epochs) == ("resnet18", 0)
+
+
+def test_fast_is_the_cpu_preset_with_cross_entropy_and_muon_for_maskcon_alone():
+    def changed(method):
+        cpu, fast = (
+            resolve("embedded", method=method, preset=p, overrides={}).config for p in ("cpu", "fast")
+        )
+        return {line.split(":")[0] for line in cpu.differences(fast)}
+
+    assert changed("maskcon") == {
+        "preset",
+        "coarse_weight",
+        "optimizer",
+        "learning_rate",
+        "schedule",
+        "epochs",
+    }
+    assert changed("coins") == {"preset"}
+
+
+def test_a_frozen_run_is_the_same_from_either_preset():
+    cpu, fast = (
+        resolve("embedded", method="maskcon", preset=p, overrides={"freeze": True}).config
+        for p in ("cpu", "fast")
+    )
+    assert cpu.differences(fast) == ["preset: cpu -> fast"]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -1,0 +1,298 @@
+"""CPU seconds until the embedding is good: `fast` beside `reference`, `paper` and every coarse-label method.
+
+    python benchmarks/time_to_recall.py embedded all                     # goes on where it was stopped
+    python benchmarks/time_to_recall.py cifartoy-good all --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
+
+    search   the settings that `fast` was chosen from, on validation images (a fifth of the training ones)
+    train    `fast` and all others, three seeds, scored on the test images after every epoch
+    ablate   `fast` with one part taken away or changed, three seeds, on validation images
+
+The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of
+training, evaluation left out. Each coarse-label method has its own best settings by validation (`method_table.py`) and
+as many epochs as take at least the CPU time of `fast`: the pace of each is in `EPOCHS`. Everything lands under --out:
+a folder a run, `search.json`, `train.json`, `ablate.json` and `curves.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from maskcon.comparison import Job, run_jobs
+from maskcon.errors import UsageError
+from maskcon.report.journal import read_journal
+from maskcon.run_folder import JOURNAL, make_writable, read_result
+from method_table import answer, lay_out, show, write_json
+
+Settings = Mapping[str, Any]
+NET: Settings = {"backbone": "resnet10", "width": 16, "stem": "fast", "weights": "none"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained: a preset, a method and what is set on top."""
+
+    preset: str
+    method: str
+    settings: Settings
+
+    def job(self, label: str, folder: Path, source: str, seed: int, more: Settings) -> Job:
+        values = {**self.settings, **more}
+        pairs = [argument for key, value in values.items() for argument in ("--set", f"{key}={value}")]
+        fixed = ["--method", self.method, "--preset", self.preset, "--seed", str(seed)]
+        return Job(label, folder, [source, *fixed, *pairs])
+
+
+@dataclass(frozen=True)
+class Study:
+    """One data set: its source and the epochs of each recipe."""
+
+    source: str  # a data set by name, or the CIFARtoy split to be laid out as folders
+    epochs: Mapping[str, int]
+    methods: Mapping[str, Settings]  # each coarse-label method's best settings by validation
+
+
+# As many epochs as take about the CPU seconds of `fast`, which has the dearest step, or a few more.
+EMBEDDED = Study(
+    "embedded",
+    epochs={
+        "reference": 30,
+        "paper": 30,
+        "supce": 60,
+        "supcon": 30,
+        "grafit": 30,
+        "coins": 30,
+        "maskcon": 30,
+    },
+    methods={
+        "supce": {"learning_rate": 0.15},
+        "supcon": {"learning_rate": 0.06},
+        "grafit": {"w": 0.5, "learning_rate": 0.2},
+        "coins": {"w": 0.8, "learning_rate": 0.2},
+        "maskcon": {"w": 1.0, "tau": 0.05, "learning_rate": 0.2},
+    },
+)
+CIFARTOY_GOOD = Study(
+    "good",
+    epochs={
+        "reference": 12,
+        "paper": 12,
+        "supce": 24,
+        "supcon": 12,
+        "grafit": 12,
+        "coins": 12,
+        "maskcon": 12,
+    },
+    methods={
+        "supce": {"learning_rate": 0.06},
+        "supcon": {"learning_rate": 0.2},
+        "grafit": {"w": 0.8, "learning_rate": 0.2},
+        "coins": {"w": 0.5, "learning_rate": 0.2},
+        "maskcon": {"w": 1.0, "tau": 0.1, "learning_rate": 0.2},
+    },
+)
+STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD}
+FAST_EPOCHS = {"embedded": 25, "cifartoy-good": 10}
+# What was tried around `fast`, each as a change of it.
+TRIALS: Mapping[str, Settings] = {
+    "as it is": {},
+    "learning rate 0.2": {"learning_rate": 0.2},
+    "weight decay 0.05": {"weight_decay": 0.05},
+    "batches of 64": {"batch_size": 64, "learning_rate": 0.07},
+    "BatchNorm in the projector": {"projector_norm": "batch"},
+    "contrast temperature 0.07": {"contrast_temperature": 0.07},
+    "cross-entropy twice as much": {"coarse_weight": 2.0},
+    "tau 0.02, w rising to the end": {"tau": 0.02, "relation_warmup_epochs": 25},
+    "no relation (w 0)": {"w": 0.0},
+}
+# What each part of it brings.
+ABLATIONS: Mapping[str, Settings] = {
+    "as it is": {},
+    "SGD at its best rate": {"optimizer": "sgd", "learning_rate": 0.2, "schedule": "cosine"},
+    "rate falling by a cosine": {"schedule": "cosine"},
+    "no cross-entropy": {"coarse_weight": 0.0},
+    "no relation (w 0): instances and cross-entropy": {"w": 0.0},
+    "w 1 from the first step": {"relation_warmup_epochs": 0.0},
+}
+
+
+def recipes(study: Study) -> dict[str, Recipe]:
+    """All that is compared, by name."""
+    return {
+        "fast": Recipe("fast", "maskcon", {}),
+        "reference": Recipe("reference", "maskcon", NET),
+        "paper": Recipe("paper", "maskcon", NET),
+        **{
+            method: Recipe("cpu", method, {"coarse_weight": 0.0, **settings})
+            for method, settings in study.methods.items()
+        },
+    }
+
+
+def curve(folder: Path) -> list[tuple[float, float]]:
+    """CPU seconds and recall@1 of every evaluation of a finished run."""
+    return [
+        (event["cpu_seconds"], event["recall"]["1"])
+        for event in read_journal(folder / JOURNAL)
+        if event.get("kind") == "evaluation"
+    ]
+
+
+def seconds_to(curve: Sequence[tuple[float, float]], recall: float) -> float | None:
+    """CPU seconds at the first evaluation that reaches `recall`; None if none does.
+
+    >>> seconds_to([(10.0, 0.4), (20.0, 0.5), (30.0, 0.6)], 0.5)
+    20.0
+    """
+    return next((seconds for seconds, reached in curve if reached >= recall), None)
+
+
+def run_all(
+    wanted: Mapping[str, tuple[Recipe, Settings]], source: str, out: Path, seeds: int, at_once: int
+) -> dict[str, list[Path]]:
+    """Train each with every seed; the finished folders by name."""
+    jobs = {
+        name: [
+            recipe.job(f"{name} {seed}", out / f"{name}-seed{seed}", source, seed, more)
+            for seed in range(seeds)
+        ]
+        for name, (recipe, more) in wanted.items()
+    }
+    run_jobs(
+        [job for seed in range(seeds) for job in (of_name[seed] for of_name in jobs.values())],
+        at_once=at_once,
+        threads=1,
+        watch=show,
+    )
+    print()
+    return {name: [job.folder for job in of_name] for name, of_name in jobs.items()}
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{fmean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def summary(folders: Sequence[Path]) -> dict[str, Any]:
+    """Final recall@1 in percent and CPU seconds of every seed, and the curves."""
+    results = [read_result(folder) for folder in folders]
+    return {
+        "epochs": results[0]["epochs"],
+        "recall@1": [round(100 * result["recall"]["1"], 3) for result in results],
+        "cpu_seconds": [round(result["cpu_seconds"], 1) for result in results],
+        "curves": [curve(folder) for folder in folders],
+    }
+
+
+def train(name: str, source: str, out: Path, seeds: int, at_once: int) -> None:
+    """All recipes on all training images, scored on the test images after every epoch."""
+    study = STUDIES[name]
+    epochs = {**study.epochs, "fast": FAST_EPOCHS[name]}
+    wanted = {
+        recipe_name: (recipe, {"epochs": epochs[recipe_name], "eval_every_epochs": 1})
+        for recipe_name, recipe in recipes(study).items()
+    }
+    found = {
+        recipe_name: summary(folders)
+        for recipe_name, folders in run_all(wanted, source, out, seeds, at_once).items()
+    }
+    goal = fmean(found["reference"]["recall@1"]) / 100
+    whole = fmean(found["reference"]["cpu_seconds"])
+    print(f"| | epochs | CPU s | R@1 | CPU s to reference's {100 * goal:.2f} | of reference's {whole:.0f} |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for recipe_name, row in found.items():
+        times = [seconds_to(points, goal) for points in row["curves"]]
+        reached = [seconds for seconds in times if seconds is not None]
+        row["seconds_to_reference"] = times
+        missed = "" if len(reached) == len(times) else f", {len(reached)} of {len(times)} seeds"
+        to_goal = f"{fmean(reached):.0f}{missed} | {fmean(reached) / whole:.2f}" if reached else "never | "
+        cost = f"{row['epochs']} | {fmean(row['cpu_seconds']):.0f}"
+        print(f"| {recipe_name} | {cost} | {spread(row['recall@1'])} | {to_goal} |")
+    write_json(out / "train.json", found)
+    draw({key: row["curves"] for key, row in found.items()}, out / "curves.png", name, goal)
+
+
+def draw(
+    curves: Mapping[str, Sequence[Sequence[tuple[float, float]]]], path: Path, name: str, goal: float
+) -> None:
+    """Recall@1 over CPU seconds, mean of the seeds, with the range between them shaded."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
+    for recipe_name, of_seeds in curves.items():
+        seconds = [fmean(point[0] for point in points) for points in zip(*of_seeds, strict=True)]
+        recalls = [[100 * point[1] for point in points] for points in zip(*of_seeds, strict=True)]
+        leading = recipe_name in ("fast", "reference", "paper")
+        (line,) = axes.plot(
+            seconds,
+            [fmean(values) for values in recalls],
+            label=recipe_name,
+            linewidth=2.2 if leading else 1.1,
+            linestyle="-" if leading else "--",
+        )
+        axes.fill_between(
+            seconds, [min(v) for v in recalls], [max(v) for v in recalls], color=line.get_color(), alpha=0.12
+        )
+    axes.axhline(100 * goal, color="grey", linewidth=0.8, linestyle=":")
+    axes.set(xlabel="CPU seconds of training, one thread", ylabel="recall@1 on test images, %", title=name)
+    axes.legend(ncols=2, frameon=False)
+    axes.grid(alpha=0.25)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def tried(
+    trials: Mapping[str, Settings], name: str, source: str, out: Path, file: str, seeds: int, at_once: int
+) -> None:
+    """`fast` with each of these changes, scored on validation images at its end."""
+    fixed = {"epochs": FAST_EPOCHS[name], "eval_every_epochs": 0, "evaluate_on": "validation"}
+    fast = Recipe("fast", "maskcon", {})
+    wanted = {trial: (fast, {**fixed, **changes}) for trial, changes in trials.items()}
+    folders = run_all(wanted, source, out / file, seeds, at_once)
+    found = {trial: {**trials[trial], **summary(folders[trial])} for trial in trials}
+    print("| `fast`, but | validation R@1 | CPU s |\n|---|---:|---:|")
+    for trial, row in found.items():
+        print(f"| {trial} | {spread(row['recall@1'])} | {fmean(row['cpu_seconds']):.0f} |")
+    write_json(out / f"{file}.json", found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("stage", choices=["search", "train", "ablate", "all"])
+    parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
+    parser.add_argument("--out", type=Path, help="by default runs/time-to-recall-STUDY")
+    parser.add_argument("--seeds", type=int, default=3, help="of the stages train and ablate")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    answer(parser, carry_out)
+
+
+def carry_out(options: argparse.Namespace) -> None:
+    """The stages asked for."""
+    name: str = options.study
+    out: Path = options.out or Path("runs") / f"time-to-recall-{name}"
+    make_writable(out)
+    source = STUDIES[name].source
+    if source == "good":
+        if options.images is None:
+            raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/, a folder a class")
+        source = str(lay_out(options.images, source, out / "pictures"))
+    if options.stage in ("search", "all"):
+        tried(TRIALS, name, source, out, "search", 1, options.jobs)
+    if options.stage in ("train", "all"):
+        train(name, source, out, options.seeds, options.jobs)
+    if options.stage in ("ablate", "all"):
+        tried(ABLATIONS, name, source, out, "ablate", options.seeds, options.jobs)
+
+
+if __name__ == "__main__":
+    main()

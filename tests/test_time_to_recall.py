@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskcon.config import RunConfig
+from maskcon.methods import all_methods
+from maskcon.presets import resolve
+
+SMALL = {
+    "train_limit": 40,
+    "test_limit": 20,
+    "batch_size": 16,
+    "bank_size": 32,
+    "width": 8,
+    "image_size": 16,
+    "backbone": "resnet6",
+    "warmup_epochs": 0,
+}
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    import time_to_recall
+
+    return time_to_recall
+
+
+def resolved(recipe, **more) -> RunConfig:
+    values = {key: None if value == "none" else value for key, value in {**recipe.settings, **more}.items()}
+    return resolve("embedded", method=recipe.method, preset=recipe.preset, overrides=values).config
+
+
+@pytest.mark.parametrize("study", ["embedded", "cifartoy-good"])
+def test_all_recipes_train_the_same_net_for_a_stated_number_of_epochs(script, study):
+    found = script.recipes(script.STUDIES[study])
+    nets = {
+        name: (config.backbone, config.width, config.stem, config.weights)
+        for name, config in ((name, resolved(recipe)) for name, recipe in found.items())
+    }
+    assert set(nets.values()) == {("resnet10", 16, "fast", None)}
+    assert set(found) == {*script.STUDIES[study].epochs, "fast"}
+    assert study in script.FAST_EPOCHS
+
+
+def test_every_method_that_sees_coarse_labels_is_compared(script):
+    seeing = {method.name for method in all_methods() if method.labels == "coarse"}
+    for study in script.STUDIES.values():
+        assert set(study.methods) == seeing
+
+
+@pytest.mark.parametrize("listed", ["TRIALS", "ABLATIONS"])
+def test_each_change_of_fast_is_one_that_can_be_trained(script, listed):
+    changes = getattr(script, listed)
+    fast = script.recipes(script.STUDIES["embedded"])["fast"]
+    configs = {name: resolved(fast, **settings) for name, settings in changes.items()}
+    assert configs["as it is"] == resolved(fast)
+    assert len({config.to_yaml() for config in configs.values()}) == len(changes)
+
+
+def test_time_to_a_recall_is_that_of_the_first_score_at_or_above_it(script):
+    points = [(1.0, 0.3), (2.0, 0.5), (3.0, 0.4), (4.0, 0.6)]
+    assert script.seconds_to(points, 0.5) == 2.0
+    assert script.seconds_to(points, 0.55) == 4.0
+    assert script.seconds_to(points, 0.7) is None
+
+
+def test_recipes_are_trained_and_their_times_told(script, tmp_path, monkeypatch, capsys):
+    small = {
+        name: script.Recipe(recipe.preset, recipe.method, {**recipe.settings, **SMALL})
+        for name, recipe in script.recipes(script.STUDIES["embedded"]).items()
+        if name in ("fast", "reference")
+    }
+    study = script.Study("embedded", {"reference": 1}, {})
+    monkeypatch.setattr(script, "recipes", lambda study: small)
+    monkeypatch.setattr(script, "STUDIES", {"embedded": study})
+    monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 2})
+    script.train("embedded", "embedded", tmp_path, seeds=1, at_once=2)
+    found = json.loads((tmp_path / "train.json").read_text())
+    assert [len(found[name]["curves"][0]) for name in ("fast", "reference")] == [
+        2,
+        2,
+    ]  # reference: before and after
+    assert found["reference"]["seconds_to_reference"][0] <= found["reference"]["cpu_seconds"][0] + 0.1
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+    assert "CPU s to reference's" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_changes_of_fast_are_scored_on_validation_images(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 1})
+    changes = {"as it is": SMALL, "no relation": {**SMALL, "w": 0.0}}
+    script.tried(changes, "embedded", "embedded", tmp_path, "ablate", 1, 2)
+    found = json.loads((tmp_path / "ablate.json").read_text())
+    assert set(found) == set(changes)
+    assert json.loads((tmp_path / "ablate" / "as it is-seed0" / "result.json").read_text())[
+        "evaluated_on"
+    ] == ("validation")
+    assert "| no relation |" in capsys.readouterr().out
