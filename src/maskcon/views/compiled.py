@@ -58,15 +58,16 @@ class CompiledPolicy:
             return self._by_tensors(images, uniforms, size, sizes)
         heights, widths = self.policy.check(images, uniforms, size, sizes)
         shares = self.policy.shares(uniforms)
-        mirrored = self.policy.mirrored(uniforms)
         batch, channels = images.shape[:2]
         pixels = images.contiguous().numpy()
         places = _placements(self.policy.crop, heights, widths, uniforms, size)
-        turned = np.zeros(batch, bool) if mirrored is None else mirrored.numpy()
+        turned = np.zeros(batch, bool)
+        if self.policy.mirror > 0:
+            turned = uniforms.numpy()[:, self.policy.crop.draws] < self.policy.mirror
         kinds, matrices, projective, fill = _warps(self.policy.warp(shares, size), places, size)
         programs = _programs(self.policy.operations, shares, size)
         mean = np.array(self.mean or [0.0] * channels, np.float32)
-        std = np.array(self.std or [1.0] * channels, np.float32)
+        inverse = np.array([1 / spread for spread in self.std or [1.0] * channels], np.float32)
         views = np.empty((batch, channels * size * size), np.float32)
 
         block = max(1, BLOCK_VALUES // (channels * size * size))  # rows
@@ -79,7 +80,7 @@ class CompiledPolicy:
                 for step in programs:
                     step.loop(step.operations, step.amounts, first, part)
                 lines = part.reshape(len(part), channels, size * size)
-                finish.finish_rows(lines, mean, std, self.channels_last, first, views)
+                finish.finish_rows(lines, mean, inverse, self.channels_last, first, views)
 
         _on_threads(make, batch)
         made = torch.from_numpy(views)
@@ -100,8 +101,8 @@ def _placements(
     """[B, 8], in the order of a `Placement`'s fields."""
     if isinstance(crop, RandomCrop):
         places = np.empty((len(heights), 8))
-        sides = torch.stack([heights, widths], dim=1).long().numpy()
-        crops.crop_rows(sides, uniforms.contiguous().numpy(), *crop.scale, *crop.ratio, places)
+        sides = (heights.long().numpy(), widths.long().numpy())
+        crops.crop_rows(*sides, uniforms.contiguous().numpy(), *crop.scale, *crop.ratio, places)
         return places
     placement = crop(heights, widths, uniforms[:, : crop.draws], size)
     return torch.stack([getattr(placement, field.name) for field in fields(placement)], dim=1).numpy()
@@ -114,7 +115,7 @@ def _warps(
     batch = len(places)
     if warp is None:
         return np.zeros(batch, np.uint8), np.zeros((batch, 0, 3, 3), np.float32), False, math.nan
-    shrunk = (places[:, 2:4] > size).any(axis=1)  # bilinear taps alone would alias
+    shrunk = (places[:, 2] > size) | (places[:, 3] > size)  # bilinear taps alone would alias
     kinds = np.where(shrunk, np.uint8(geometry.REDUCED), np.uint8(geometry.WARPED))
     kinds[~warp.active.numpy()] = geometry.FLAT
     matrices = warp.matrices.float().contiguous().numpy()

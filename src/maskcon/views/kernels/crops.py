@@ -14,17 +14,24 @@ Array = Any  # numba's arrays of a fixed type; the signature below names each
 ATTEMPTS = 10
 
 
-@entry("void(int64[:, :], float32[:, ::1], float64, float64, float64, float64, float64[:, ::1])")
+@entry("void(int64[:], int64[:], float32[:, ::1], float64, float64, float64, float64, float64[:, ::1])")
 def crop_rows(
-    sizes: Array, uniforms: Array, least: float, most: float, narrow: float, broad: float, placements: Array
+    heights: Array,
+    widths: Array,
+    uniforms: Array,
+    least: float,
+    most: float,
+    narrow: float,
+    broad: float,
+    placements: Array,
 ) -> None:
-    """sizes [B, 2] (height, width), uniforms [B, draws] -> placements [B, 8], in the order of a `Placement`'s fields.
+    """heights and widths [B], uniforms [B, draws] -> placements [B, 8], in the order of a `Placement`'s fields.
 
     least, most: share of the area. narrow, broad: ratio of width to height.
     """
     low, high = math.log(narrow), math.log(broad)
-    for row in range(sizes.shape[0]):
-        tall, wide = float(sizes[row, 0]), float(sizes[row, 1])
+    for row in range(heights.shape[0]):
+        tall, wide = float(heights[row]), float(widths[row])
         found = False
         height, width, top, left = 0.0, 0.0, 0.0, 0.0
         for attempt in range(ATTEMPTS):

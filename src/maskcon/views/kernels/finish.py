@@ -15,9 +15,9 @@ SHARE, ZERO, ONE = np.float32(1 / 255), np.float32(0.0), np.float32(1.0)
 
 @entry("void(float32[:, :, ::1], float32[::1], float32[::1], boolean, int64, float32[:, ::1])")
 def finish_rows(
-    levels: Array, mean: Array, std: Array, channels_last: bool, begin: int, views: Array
+    levels: Array, mean: Array, inverse: Array, channels_last: bool, begin: int, views: Array
 ) -> None:
-    """levels [n, C, P] -> rows from `begin` on of views [B, C*P]: (level / 255, cut to 0..1, - mean) / std.
+    """levels [n, C, P] -> rows from `begin` on of views [B, C*P]: (level / 255, cut to 0..1, - mean) * inverse.
 
     channels_last: the values of a pixel lie side by side in `views`, else those of a channel. `levels` is used up.
     """
@@ -26,7 +26,7 @@ def finish_rows(
         for channel in range(channels):
             for pixel in range(pixels):
                 level = min(max(levels[number, channel, pixel] * SHARE, ZERO), ONE)
-                levels[number, channel, pixel] = (level - mean[channel]) / std[channel]
+                levels[number, channel, pixel] = (level - mean[channel]) * inverse[channel]
         if channels_last and channels == 3:
             for pixel in range(pixels):
                 views[begin + number, 3 * pixel] = levels[number, 0, pixel]

@@ -12,17 +12,19 @@ Array = Any  # numba's arrays of a fixed type; the signature below names each
 
 FLAT, WARPED, REDUCED = 0, 1, 2  # resized; warped from the image; resized, then warped
 
+BLOCK = 32  # pixels
+
 ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 
 
 @inner
 def filter_taps(
     start: float, length: float, low: float, high: float, mirrored: bool, firsts: Array, counts: Array, taps: Array
-) -> int:  # fmt: skip
+) -> bool:  # fmt: skip
     """The triangle filter that resizes [start, start + length) to S values: see `resample.filter_places`.
 
     firsts, counts [S]: the pixels that a value is made of. taps [most taps, S]: their weights, which sum to 1.
-    Returns 2 where every value is given two taps, one of them perhaps of weight 0; else 0.
+    Returns whether every value has two taps, one of them perhaps of weight 0.
     """
     size = firsts.shape[0]
     scale = length / size
@@ -35,9 +37,9 @@ def filter_taps(
             near = max(ONE - abs(np.float32(first + 0.5 - start) - np.float32(centre)), ZERO)
             far = max(ONE - abs(np.float32(first + 1.5 - start) - np.float32(centre)), ZERO)
             place = size - 1 - value if mirrored else value
-            firsts[place] = first
+            firsts[place], counts[place] = first, 2
             taps[0, place], taps[1, place] = near / (near + far), far / (near + far)
-        return 2
+        return True
     for value in range(size):
         middle = start + (value + 0.5) * scale
         centre_share = np.float32((value + 0.5) * (scale / reach))
@@ -56,51 +58,69 @@ def filter_taps(
         counts[place] = count
         for tap in range(count):
             taps[tap, place] /= total
-    return 0
+    return False
+
+
+@inner
+def enlarge(
+    images: Array, number: int, row_firsts: Array, row_near: Array, row_far: Array, firsts: Array, near: Array,
+    far: Array, bounds: Array, some: Array, lines: Array, views: Array, place: int,
+) -> None:  # fmt: skip
+    """images [B, C, H, W] at `number` -> views [n, C, S, S] at `place`, by two taps a value along either axis.
+
+    bounds [4]: rows and columns that may be seen. some [4, W] and lines [H + 3, S] are scratch.
+    """
+    size, width = views.shape[2], images.shape[3]
+    top, bottom, left, right = int(bounds[0]), int(bounds[1]), int(bounds[2]), int(bounds[3])
+    # Lines are converted by whole blocks, as far as they go: a loop of a known length has no slow rest.
+    left, right = left // BLOCK * BLOCK, min((right + BLOCK - 1) // BLOCK * BLOCK, width)
+    for channel in range(images.shape[1]):
+        for y in range(top, bottom, 4):  # four lines share their taps; those beyond the last repeat it
+            for part in range(4):
+                line = min(y + part, bottom - 1)
+                for start in range(left, right - BLOCK + 1, BLOCK):
+                    for x in range(BLOCK):
+                        some[part, start + x] = np.float32(images[number, channel, line, start + x])
+                for x in range(max(right // BLOCK * BLOCK, left), right):
+                    some[part, x] = np.float32(images[number, channel, line, x])
+            for column in range(size):
+                first, here, beyond = firsts[column], near[column], far[column]
+                lines[y, column] = here * some[0, first] + beyond * some[0, first + 1]
+                lines[y + 1, column] = here * some[1, first] + beyond * some[1, first + 1]
+                lines[y + 2, column] = here * some[2, first] + beyond * some[2, first + 1]
+                lines[y + 3, column] = here * some[3, first] + beyond * some[3, first + 1]
+        for row in range(size):
+            first, here, beyond = row_firsts[row], row_near[row], row_far[row]
+            for column in range(size):
+                value = here * lines[first, column] + beyond * lines[first + 1, column]
+                views[place, channel, row, column] = value
 
 
 @inner
 def resize(
-    image: Array, rows: tuple[Array, Array, Array, int], columns: tuple[Array, Array, Array, int], bounds: Array,
-    line: Array, lines: Array, view: Array,
+    images: Array, number: int, row_firsts: Array, row_counts: Array, row_taps: Array, firsts: Array, counts: Array,
+    taps: Array, bounds: Array, some: Array, lines: Array, views: Array, place: int,
 ) -> None:  # fmt: skip
-    """image [C, H, W] -> view [C, S, S] by the taps of rows and columns: (firsts, counts, taps, 2 or 0).
-
-    bounds [4]: rows and columns that may be seen. line [W] and lines [H, S] are scratch.
-    """
-    row_firsts, row_counts, row_taps, row_kind = rows
-    firsts, counts, taps, kind = columns
-    near, far, row_near, row_far = taps[0], taps[1], row_taps[0], row_taps[1]
-    size = view.shape[1]
+    """The same by any number of taps, `counts` for each value."""
+    size = views.shape[2]
     top, bottom, left, right = int(bounds[0]), int(bounds[1]), int(bounds[2]), int(bounds[3])
-    for channel in range(image.shape[0]):
+    for channel in range(images.shape[1]):
         for y in range(top, bottom):
             for x in range(left, right):
-                line[x] = np.float32(image[channel, y, x])
-            if kind == 2:
-                for column in range(size):
-                    first = firsts[column]
-                    lines[y, column] = near[column] * line[first] + far[column] * line[first + 1]
-            else:
-                for column in range(size):
-                    first, total = firsts[column], ZERO
-                    for tap in range(counts[column]):
-                        total += taps[tap, column] * line[first + tap]
-                    lines[y, column] = total
+                some[0, x] = np.float32(images[number, channel, y, x])
+            for column in range(size):
+                first, total = firsts[column], ZERO
+                for tap in range(counts[column]):
+                    total += taps[tap, column] * some[0, first + tap]
+                lines[y, column] = total
         for row in range(size):
-            first, weight, second = row_firsts[row], row_near[row], row_far[row]
-            if row_kind == 2:
+            first, weight = row_firsts[row], row_taps[0, row]
+            for column in range(size):
+                views[place, channel, row, column] = weight * lines[first, column]
+            for tap in range(1, row_counts[row]):
+                weight = row_taps[tap, row]
                 for column in range(size):
-                    view[channel, row, column] = (
-                        weight * lines[first, column] + second * lines[first + 1, column]
-                    )
-            else:
-                for column in range(size):
-                    view[channel, row, column] = weight * lines[first, column]
-                for tap in range(1, row_counts[row]):
-                    weight = row_taps[tap, row]
-                    for column in range(size):
-                        view[channel, row, column] += weight * lines[first + tap, column]
+                    views[place, channel, row, column] += weight * lines[first + tap, column]
 
 
 @inner
@@ -188,7 +208,7 @@ def resample_rows(
     row_firsts, row_counts = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
     firsts, counts = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
     row_taps, taps = np.zeros((most, size), np.float32), np.zeros((most, size), np.float32)
-    line, lines = np.zeros(width, np.float32), np.zeros((height, size), np.float32)
+    some, lines = np.zeros((4, width), np.float32), np.zeros((height + 3, size), np.float32)
     places, corners, weights = (
         np.zeros((3, size), np.float32),
         np.zeros(size, np.uint32),
@@ -196,7 +216,7 @@ def resample_rows(
     )
     # Beyond the last pixel there are zeros: they are read, with a weight of 0.
     stored = np.zeros((channels, (height + 1) * width + 2), np.float32)
-    reduced = np.zeros((channels, size, size), np.float32)
+    reduced = np.zeros((1, channels, size, size), np.float32)
     shrunk = np.zeros((channels, (size + 1) * size + 2), np.float32)
     whole = np.array([0.0, 0.0, size, size, 0.0, size, 0.0, size])
     for number in range(views.shape[0]):
@@ -212,21 +232,23 @@ def resample_rows(
                 views[number],
             )  # fmt: skip
             continue
-        row_kind = filter_taps(at[0], at[2], at[4], at[5], False, row_firsts, row_counts, row_taps)
-        column_kind = filter_taps(at[1], at[3], at[6], at[7], mirrored[row], firsts, counts, taps)
-        resize(
-            images[row],
-            (row_firsts, row_counts, row_taps, row_kind),
-            (firsts, counts, taps, column_kind),
-            at[4:],
-            line,
-            lines,
-            reduced if kind == REDUCED else views[number],
-        )
+        plain = filter_taps(at[0], at[2], at[4], at[5], False, row_firsts, row_counts, row_taps)
+        plain = filter_taps(at[1], at[3], at[6], at[7], mirrored[row], firsts, counts, taps) and plain
+        target, place = (reduced, 0) if kind == REDUCED else (views, number)
+        if plain:
+            enlarge(
+                images, row, row_firsts, row_taps[0], row_taps[1], firsts, taps[0], taps[1], at[4:], some, lines,
+                target, place,
+            )  # fmt: skip
+        else:
+            resize(
+                images, row, row_firsts, row_counts, row_taps, firsts, counts, taps, at[4:], some, lines, target,
+                place,
+            )  # fmt: skip
         if kind == REDUCED:
             for channel in range(channels):
                 for pixel in range(size * size):
-                    shrunk[channel, pixel] = reduced[channel, pixel // size, pixel % size]
+                    shrunk[channel, pixel] = reduced[0, channel, pixel // size, pixel % size]
             warp(
                 shrunk, size, size, whole, False, matrices[row], projective, fill, places, corners, weights,
                 views[number],

@@ -60,13 +60,15 @@ def equalize_table(keys: Array, counts: Array, table: Array) -> bool:
         counts[3, keys[pixel + 3]] += 1
     for pixel in range(whole, keys.shape[0]):
         counts[0, keys[pixel]] += 1
-    last, below = 0, 0
     for level in range(256):
-        here = counts[0, level] + counts[1, level] + counts[2, level] + counts[3, level]
+        counts[0, level] += counts[1, level] + counts[2, level] + counts[3, level]
+    below = 0
+    for level in range(256):
         counts[1, level] = below
-        below += here
-        if here > 0:
-            last = level
+        below += counts[0, level]
+    last = 255
+    while counts[0, last] == 0:
+        last -= 1
     step = counts[1, last] // 255  # all pixels but those of the highest level make 255 steps
     if step == 0:
         return False
