@@ -14,6 +14,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from maskcon.encoder.contract import Backbone
+from maskcon.encoder.convolution import Convolution
 from maskcon.errors import UsageError, unknown
 
 Norm = Literal["batch", "group"]
@@ -52,7 +53,7 @@ def norm_layer(norm: Norm, channels: int) -> nn.Module:
 
 def _conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     # No bias: a normalisation, with its own shift, follows every convolution.
-    return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
+    return Convolution(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def _shortcut(in_channels: int, out_channels: int, stride: int, norm: Norm) -> nn.Sequential | None:
