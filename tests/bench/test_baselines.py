@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from functools import partial
 
 import numpy as np
@@ -116,3 +117,13 @@ def test_each_operation_of_the_table_agrees_with_the_policy(place, turn):
         assert (difference > 1.5).float().mean() < 0.02  # the rim of what is uncovered
     else:
         assert difference.max() < 0.01
+
+
+def test_a_projected_time_is_near_that_of_the_whole():
+    embeddings, labels = recall.clustered(12_000, 64)
+    begin = time.process_time()
+    recall_at_k(embeddings, labels)
+    whole = time.process_time() - begin
+    part = recall.a_stretch(count=12_000, dimension=64, seconds=0.1)
+    assert "projected" in str(part["note"])
+    assert 0.4 < float(part["projected_seconds"]) / whole < 2.0

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
-from maskcon.bench.measure import Effort, in_turns, peak_extra_bytes
+from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
 from maskcon.bench.plain import plain_loss, plain_relation
 from maskcon.losses import relation_loss
 from maskcon.relations import masked_relation
@@ -41,6 +41,7 @@ def loss_memory(effort: Effort) -> Row:
             turns = in_turns(
                 {form: partial(work, *inputs) for form, work in FORMS.items()},
                 effort.turns(9 if batch * bank < 1 << 22 else 3),
+                clock=ON_ONE_THREAD,
             )
             row[f"seconds_b{batch}_k{bank}"] = turns.median("ours")
             row[f"time_ratio_b{batch}_k{bank}"] = turns.ratio("ours", "written_out")

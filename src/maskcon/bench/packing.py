@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from maskcon.bench.figures import Row
-from maskcon.bench.measure import Effort, in_turns
+from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns
 from maskcon.engine.feed import Feed
 from maskcon.sources.canvas import canvas_for
 from maskcon.sources.decode import decode
@@ -41,7 +41,9 @@ def pack_read(effort: Effort) -> Row:
                 decoded(job.root, [job.paths[row] for row in rows.tolist()], side)
 
         turns = in_turns(
-            {"pack": lambda: [feed.take(rows) for rows in batches], "jpeg": from_jpeg}, effort.turns(5)
+            {"pack": lambda: [feed.take(rows) for rows in batches], "jpeg": from_jpeg},
+            effort.turns(5),
+            clock=ON_ONE_THREAD,
         )
         feed.close()
     return {

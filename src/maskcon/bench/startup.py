@@ -26,7 +26,7 @@ def startup(effort: Effort) -> Row:
             "maskcon": lambda: _run("-c", "import maskcon"),
             "torch": lambda: _run("-c", "import torch"),
         },
-        effort.turns(7),
+        effort.turns(5),
     )
     nothing = turns.median("nothing")  # the interpreter itself
     package, torch = (max(turns.median(name) - nothing, 0.0) for name in ("maskcon", "torch"))

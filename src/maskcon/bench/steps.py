@@ -10,7 +10,7 @@ import torch
 
 from maskcon.bench import subjects
 from maskcon.bench.figures import Row
-from maskcon.bench.measure import Effort, Turns, in_turns
+from maskcon.bench.measure import ON_ONE_THREAD, Effort, Turns, in_turns
 from maskcon.bench.plain import PlainStep, plain_view_maker
 from maskcon.bench.subjects import Subject
 
@@ -70,5 +70,6 @@ def time_steps(subject: Subject, turns: int, *, warm_up: int) -> Turns:
             "plain_ready": lambda: plain.step(plain_ready, plain_ready, labels, index),
         },
         turns,
+        clock=ON_ONE_THREAD,
         warm_up=warm_up,
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 from maskcon import views
 from maskcon.bench import pil_views
 from maskcon.bench.figures import Row
-from maskcon.bench.measure import Effort, in_turns
+from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns
 
 # family, side of the stored images, side of a view, images a batch
 SETTINGS = (("cifar", 32, 32, 512), ("photos", 256, 224, 48))
@@ -53,6 +53,7 @@ def _against_pil(family: str, stored: int, size: int, batch: int, effort: Effort
             "pil": lambda: with_pil(last, family, size),
         },
         effort.turns(9),
+        clock=ON_ONE_THREAD,
     )
     return {
         f"ratio_to_pil_{size}": turns.ratio("pil", "ours"),
