@@ -48,6 +48,7 @@ def validation_recall(variant: str, method: str, seed: int, epochs: int, out: Pa
     run = maskcon.fit(
         "embedded",
         method=method,
+        preset="cpu",
         epochs=epochs,
         seed=seed,
         out=out / f"{variant}-{method}-seed{seed}".replace(", ", "-").replace(" ", "_"),

@@ -77,7 +77,7 @@ SPEED = re.compile(r"embedded (\d+) images, (\d+) views? each, in .*\(([\d,]+) v
 
 def embed(source: str, out: Path, settings: Mapping[str, Any], download: bool) -> list[dict[str, int]]:
     """Fill the cache by one short run that has all cores to itself; what it says about its speed."""
-    arguments = train_arguments(source, "supce", 0, {**settings, "epochs": 1, "eval_every_epochs": 0})
+    arguments = train_arguments(source, "supce", 0, {**settings, "epochs": 1, "eval_every_epochs": 0}, None)
     job = Job("embedding", out, [*arguments, *(["--download"] if download else [])])
     run_jobs([job], at_once=1, threads=None, watch=lambda jobs: None)  # noqa: ARG005
     told = SPEED.findall(job.log_path.read_text(encoding="utf-8"))
@@ -103,6 +103,7 @@ def carry_out(options: argparse.Namespace) -> None:
         EPOCHS,
         EVAL_EVERY,
         fixed=FIXED,
+        preset=None,
         search_on="test",
         finalists=FINALISTS,
         search_seeds=SEARCH_SEEDS,
@@ -151,7 +152,9 @@ def without_earlier(source: str, out: Path, seeds: int, at_once: int, download: 
     settings = {**last_alone, **chosen, "epochs": EPOCHS, "eval_every_epochs": EVAL_EVERY}
     jobs = [
         Job(
-            f"last layer {seed}", out / f"last-seed{seed}", train_arguments(source, "maskcon", seed, settings)
+            f"last layer {seed}",
+            out / f"last-seed{seed}",
+            train_arguments(source, "maskcon", seed, settings, None),
         )
         for seed in range(seeds)
     ]

@@ -98,6 +98,7 @@ class Study:
     eval_every: int
     taus: Sequence[float] = ()  # MaskCon is also trained at each of these, with its chosen w and rate
     fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
+    preset: str | None = "cpu"  # None: batch and bank are chosen for the pictures
     search_on: str = "validation"  # or "test", where the source of the search has none of the test images
     finalists: float = 0.0  # this share of a method's settings, at least one, the best at seed 0 ...
     search_seeds: int = 1  # ... are tried with so many seeds in all; the best mean is chosen
@@ -147,15 +148,19 @@ def picture_hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def train_arguments(source: str, method: str, seed: int, settings: Mapping[str, Any]) -> list[str]:
+def train_arguments(
+    source: str, method: str, seed: int, settings: Mapping[str, Any], preset: str | None = "cpu"
+) -> list[str]:
     """Arguments of `maskcon train`; "maskcon+ce" is MaskCon with cross-entropy on the coarse labels beside it.
 
     That weight is always given: without the suffix there is none, whatever the defaults say.
+    preset: None lets batch and bank be chosen for the pictures.
     """
     method, _, more = method.partition("+")
     settings = {"coarse_weight": 1.0 if more == "ce" else 0.0, **settings}
     pairs = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
-    return [source, "--method", method, "--seed", str(seed), *pairs]
+    start = [] if preset is None else ["--preset", preset]
+    return [source, "--method", method, *start, "--seed", str(seed), *pairs]
 
 
 def show(jobs: Sequence[Job]) -> None:
@@ -182,7 +187,7 @@ def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once
                 "evaluate_on": study.search_on,
             }
             name = f"{method}-{number}" if seed == 0 else f"{method}-{number}-seed{seed}"
-            arguments = train_arguments(source, method, seed, settings)
+            arguments = train_arguments(source, method, seed, settings, study.preset)
             jobs.append(Job(f"{method} {study.trials[method][number]}", out / "search" / name, arguments))
         run_jobs(jobs, at_once=at_once, threads=1, watch=show, may_fail=diverged)
         for trial, job in zip(trials, jobs, strict=True):
@@ -232,7 +237,7 @@ def train(
         Job(
             f"{method} {seed}",
             out / f"{method}-seed{seed}",
-            train_arguments(source, method, seed, {**whole, **chosen[method]}),
+            train_arguments(source, method, seed, {**whole, **chosen[method]}, study.preset),
         )
         for seed in range(seeds)
         for method in methods
@@ -241,7 +246,9 @@ def train(
         (tau, seed): Job(
             f"tau {tau} {seed}",
             out / f"tau{tau}-seed{seed}",
-            train_arguments(source, "maskcon", seed, {**whole, **chosen["maskcon"], "tau": tau}),
+            train_arguments(
+                source, "maskcon", seed, {**whole, **chosen["maskcon"], "tau": tau}, study.preset
+            ),
         )
         for seed in range(seeds)
         for tau in taus

@@ -24,7 +24,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from maskcon.comparison import Job, run_jobs
-from maskcon.errors import UsageError
+from maskcon.errors import UsageError, unknown
 from maskcon.report.journal import read_journal
 from maskcon.run_folder import JOURNAL, make_writable, read_result
 from method_table import answer, lay_out, show, write_json
@@ -134,6 +134,18 @@ def recipes(study: Study) -> dict[str, Recipe]:
     }
 
 
+def wanted_recipes(asked: str, name: str) -> list[str]:
+    """Names of recipes, comma-separated or "all"; times are told against `reference`, so it has to be there."""
+    known = list(recipes(STUDIES[name]))
+    chosen = known if asked == "all" else asked.split(",")
+    for recipe_name in chosen:
+        if recipe_name not in known:
+            raise unknown("recipe", recipe_name, known)
+    if "reference" not in chosen:
+        raise UsageError("--recipes needs reference: the others' times are told against it")
+    return chosen
+
+
 def curve(folder: Path) -> list[tuple[float, float]]:
     """CPU seconds and recall@1 of every evaluation of a finished run."""
     return [
@@ -188,13 +200,14 @@ def summary(folders: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def train(name: str, source: str, out: Path, seeds: int, at_once: int) -> None:
-    """All recipes on all training images, scored on the test images after every epoch."""
+def train(name: str, source: str, out: Path, chosen: Sequence[str], seeds: int, at_once: int) -> None:
+    """The chosen recipes on all training images, scored on the test images after every epoch."""
     study = STUDIES[name]
     epochs = {**study.epochs, "fast": FAST_EPOCHS[name]}
     wanted = {
         recipe_name: (recipe, {"epochs": epochs[recipe_name], "eval_every_epochs": 1})
         for recipe_name, recipe in recipes(study).items()
+        if recipe_name in chosen
     }
     found = {
         recipe_name: summary(folders)
@@ -272,6 +285,9 @@ def main() -> None:
     parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
     parser.add_argument("--out", type=Path, help="by default runs/time-to-recall-STUDY")
     parser.add_argument("--seeds", type=int, default=3, help="of the stages train and ablate")
+    parser.add_argument(
+        "--recipes", default="all", help="of the stage train, comma-separated; reference among them"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     answer(parser, carry_out)
 
@@ -289,7 +305,7 @@ def carry_out(options: argparse.Namespace) -> None:
     if options.stage in ("search", "all"):
         tried(TRIALS, name, source, out, "search", 1, options.jobs)
     if options.stage in ("train", "all"):
-        train(name, source, out, options.seeds, options.jobs)
+        train(name, source, out, wanted_recipes(options.recipes, name), options.seeds, options.jobs)
     if options.stage in ("ablate", "all"):
         tried(ABLATIONS, name, source, out, "ablate", options.seeds, options.jobs)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskcon.config import RunConfig
+from maskcon.errors import UsageError
 from maskcon.methods import all_methods
 from maskcon.presets import resolve
 
@@ -78,7 +79,7 @@ def test_recipes_are_trained_and_their_times_told(script, tmp_path, monkeypatch,
     monkeypatch.setattr(script, "recipes", lambda study: small)
     monkeypatch.setattr(script, "STUDIES", {"embedded": study})
     monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 2})
-    script.train("embedded", "embedded", tmp_path, seeds=1, at_once=2)
+    script.train("embedded", "embedded", tmp_path, ["fast", "reference"], seeds=1, at_once=2)
     found = json.loads((tmp_path / "train.json").read_text())
     assert [len(found[name]["curves"][0]) for name in ("fast", "reference")] == [
         2,
@@ -87,6 +88,14 @@ def test_recipes_are_trained_and_their_times_told(script, tmp_path, monkeypatch,
     assert found["reference"]["seconds_to_reference"][0] <= found["reference"]["cpu_seconds"][0] + 0.1
     assert (tmp_path / "curves.png").stat().st_size > 5000
     assert "CPU s to reference's" in capsys.readouterr().out
+
+
+def test_recipes_without_reference_or_misspelt_are_refused(script):
+    assert script.wanted_recipes("all", "embedded")[:2] == ["fast", "reference"]
+    with pytest.raises(UsageError, match="needs reference"):
+        script.wanted_recipes("fast,coins", "embedded")
+    with pytest.raises(UsageError, match="coins"):
+        script.wanted_recipes("reference,coin", "embedded")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,8 @@ from maskcon.methods import Method, method_named
 from maskcon.model_file import EncoderFacts
 from maskcon.settling import encoder_facts
 from maskcon.sources import Dataset
+
+SILENT_SECONDS = 3.0  # loops compiled before are loaded sooner
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,23 @@ def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download
     learner.notes.extend(notes)
     made = _views(config, facts, processes.device)
     return Assembly(config, data, processes, facts, labels, learner, backbone, made)
+
+
+def load_views(config: RunConfig, device: torch.device, message: Callable[[str], None]) -> None:
+    """Have the compiled loops ready where a run needs them; if they have to be compiled first, that is said."""
+    if config.view_engine != "compiled" or config.freeze or device.type != "cpu":
+        return
+    told = threading.Timer(
+        SILENT_SECONDS,
+        message,
+        ["compiling the loops that make views, once on this machine: about half a minute"],
+    )
+    told.daemon = True  # nobody waits for it at the end of a process
+    told.start()
+    try:
+        views.compiled_policy(str(config.query_view))
+    finally:
+        told.cancel()
 
 
 def _views(

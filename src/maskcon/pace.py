@@ -10,7 +10,7 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from maskcon.assembly import assemble
+from maskcon.assembly import assemble, load_views
 from maskcon.config import Machine, RunConfig
 from maskcon.engine.batches import epoch_batches
 from maskcon.engine.distributed import start
@@ -43,6 +43,7 @@ def measure_pace(
     extracting: told of the progress of that; may raise.
     """
     processes = start(device=machine.device, devices=1, precision=config.precision, threads=machine.threads)
+    load_views(config, processes.device, announce.on_message)
     begun = time.perf_counter()
     assembly = assemble(config, data, processes, download=machine.download)
     before = time.perf_counter()

@@ -116,6 +116,8 @@ CPU: Settings = {
 # `fast` is the preset cpu but for MaskCon, which gets cross-entropy on the coarse labels beside it and Muon
 # (METHOD_SETTINGS).
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU, "fast": CPU}
+TRAIN_PRESET = "fast"  # where one method is trained and nothing is said
+COMPARE_PRESET = "cpu"  # where methods are compared: each as the paper has it
 
 # What goes by data set, on top of the preset.
 _LARGE_PICTURES: Settings = {

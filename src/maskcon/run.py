@@ -25,7 +25,7 @@ from maskcon.evaluate import embed, raw_pixels, recall_at_k
 from maskcon.frozen import chosen_size, require_weights
 from maskcon.model_file import EncoderFacts, read_encoder
 from maskcon.observer import FLOOR_SIZE, KS, Announcer, by_name
-from maskcon.presets import resolve
+from maskcon.presets import TRAIN_PRESET, resolve
 from maskcon.run_folder import (
     CONFIG,
     ENCODER,
@@ -102,7 +102,7 @@ def fit(
     source: str | Path | Dataset,
     *,
     method: str = "maskcon",
-    preset: str = "cpu",
+    preset: str = TRAIN_PRESET,
     choose: bool | Facts = False,
     budget: float | None = None,
     begun: float | None = None,
@@ -121,7 +121,8 @@ def fit(
         source: a data set by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
             or a `Dataset`, which `maskcon.sources.from_arrays` makes of images in memory.
         method: see `maskcon.methods`.
-        preset: ``"paper"``, ``"reference"`` or ``"cpu"``.
+        preset: ``"paper"``, ``"reference"``, ``"cpu"``, or ``"fast"``: the last is `cpu` but for MaskCon, which gets
+            cross-entropy on the coarse labels beside it and Muon, ours and not the paper's.
         choose: fit image size, encoder, batch, bank and epochs to these pictures and this machine, as
             ``maskcon train FOLDER`` does; what is given here by name stays as it is. Sources by name keep theirs.
             `Facts` instead of True: by what was found out before, for several runs that are to be alike.

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from maskcon.assembly import Assembly, assemble
+from maskcon.assembly import Assembly, assemble, load_views
 from maskcon.config import Machine, RunConfig
 from maskcon.engine.batches import SMALLEST_SHARE
 from maskcon.engine.checkpoint import load_latest, write_atomically
@@ -64,6 +64,9 @@ def train(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
     # refuses what it cannot build before anything is written
+    load_views(
+        config, processes.device, announce.on_message if processes.is_first else Announcer().on_message
+    )
     assembly = assemble(config, data, processes, download=machine.download)
     failure: MaskconError | None = None
     try:

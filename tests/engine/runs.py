@@ -24,10 +24,11 @@ class Told(Announcer):
         self.evaluations.append(dict(values))
 
 
-def fit(folder, *, data=None, machine=OFTEN, announce=None, method="maskcon", **changes):
+def fit(folder, *, data=None, machine=OFTEN, announce=None, method="maskcon", preset="cpu", **changes):
     return maskcon.fit(
         data if data is not None else miniature(),
         method=method,
+        preset=preset,
         out=folder,
         settings={**TINY, **changes},
         machine=machine,

@@ -15,9 +15,8 @@ OFTEN = Machine(checkpoint_every_seconds=0, journal_every_steps=1, device="cpu")
 
 
 def losses(folder, method="maskcon", **changes):
-    maskcon.fit(
-        miniature(), method=method, out=folder, settings={**TINY, "epochs": 1, **changes}, machine=OFTEN
-    )
+    settings = {**TINY, "epochs": 1, **changes}
+    maskcon.fit(miniature(), method=method, preset="cpu", out=folder, settings=settings, machine=OFTEN)
     lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
     return [
         (line["loss"], line["contrast"], line["cross_entropy"]) for line in lines if line["kind"] == "step"

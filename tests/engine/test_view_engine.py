@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
@@ -81,3 +83,23 @@ def test_compiled_loops_are_for_the_cpu_and_other_devices_have_tensor_code(devic
 def test_a_frozen_run_is_settled_to_tensor_code():
     resolved = resolve("miniature", method="maskcon", preset="cpu", overrides={"freeze": True})
     assert settle(resolved.config, miniature()).view_engine == "tensor"
+
+
+def test_loops_that_take_long_to_compile_are_announced_and_ready_ones_are_not(tmp_path, monkeypatch):
+    told = Told()
+    fit(tmp_path / "ready", epochs=1, announce=told)
+    assert not any("compiling" in message for message in told.messages)
+
+    def slowly(name):
+        time.sleep(0.2)
+
+    monkeypatch.setattr(assembly, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(assembly.views, "compiled_policy", slowly)
+    config = fit(tmp_path / "ready", epochs=1).config
+    messages: list[str] = []
+    assembly.load_views(config, torch.device("cpu"), messages.append)
+    assert len(messages) == 1
+    assert "compiling" in messages[0]
+    assembly.load_views(config, torch.device("cuda"), messages.append)
+    assembly.load_views(config.changed(view_engine="tensor"), torch.device("cpu"), messages.append)
+    assert len(messages) == 1

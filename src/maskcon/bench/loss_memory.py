@@ -11,8 +11,8 @@ from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
 from maskcon.bench.plain import plain_loss, plain_relation
-from maskcon.losses import relation_loss
-from maskcon.relations import masked_relation
+from maskcon.losses import relation_loss_by_rows
+from maskcon.methods import RelationInputs, method_named
 
 BATCHES, BANKS = (128, 1024), (8192, 65536)
 DIMENSION, CLASSES = 128, 20
@@ -85,8 +85,9 @@ def ours(
 ) -> tuple[Tensor, Tensor]:
     """MaskCon's relation and loss as a training step computes them: the mean, and its gradient for the queries."""
     free = queries.detach().requires_grad_()
-    relation = masked_relation(keys, bank_keys, labels, bank_labels, TAU, index=index, bank_index=bank_index)
-    loss = relation_loss(free, keys, bank_keys, relation, TEMPERATURE).mean()
+    inputs = RelationInputs(keys, labels, index, bank_keys, bank_labels, bank_index, w=1.0, tau=TAU)
+    relation_of = method_named("maskcon").relation_of(inputs)
+    loss = relation_loss_by_rows(free, keys, bank_keys, relation_of, TEMPERATURE).mean()
     (gradient,) = torch.autograd.grad(loss, free)
     return loss.detach(), gradient
 

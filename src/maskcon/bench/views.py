@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -32,8 +34,12 @@ def views_per_core(effort: Effort) -> Row:
 
 
 def as_a_run_makes_them(images: Tensor, family: str, size: int) -> list[Tensor]:
-    """Weak and strong views of uint8 images ``[B, 3, H, W]`` as a run on a CPU makes them."""
-    return [policy(images, torch.rand(len(images), policy.draws), size=size) for policy in views.pair(family)]
+    """Weak and strong views of uint8 images ``[B, 3, H, W]`` as a run on a CPU makes them: compiled where numba is."""
+    policies = views.pair(family)
+    if views.settled_engine("auto", *(policy.name for policy in policies)) == "compiled":
+        compiled = partial(views.compiled_policy, mean=(0.5,) * 3, std=(0.25,) * 3, channels_last=True)
+        policies = (compiled(policies[0].name), compiled(policies[1].name))
+    return [policy(images, torch.rand(len(images), policy.draws), size=size) for policy in policies]
 
 
 def with_pil(images: np.ndarray, family: str, size: int) -> list[np.ndarray]:

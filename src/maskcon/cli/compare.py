@@ -51,8 +51,10 @@ def compare(
     from maskcon.choosing import is_known
     from maskcon.cli.terminal import Terminal
     from maskcon.methods import all_methods, method_named
+    from maskcon.presets import COMPARE_PRESET
     from maskcon.run_folder import short_name
 
+    start = preset or COMPARE_PRESET
     every = methods == "all"
     given = [m.name for m in all_methods()] if every else [m.strip() for m in methods.split(",")]
     overrides = options.parse_settings(settings)
@@ -65,8 +67,8 @@ def compare(
     facts: Facts | None = None
     try:
         if preset is None and not is_known(source):
-            facts = _facts(source, names[0], overrides, place, target, terminal)
-        configs = _configs(source, names, preset or "cpu", overrides, facts, terminal)
+            facts = _facts(source, names[0], start, overrides, place, target, terminal)
+        configs = _configs(source, names, start, overrides, facts, terminal)
         names = _possible(source, configs, place, terminal, leave_out=every)
     finally:
         terminal.end()  # also where reading was broken off
@@ -79,13 +81,14 @@ def compare(
     common += [] if preset is None else ["--preset", preset]
     common += [] if data_root is None else ["--data-root", data_root]
     common += ["--download"] if download else []
+    usual = ["--preset", start] if preset is None else []  # its own is another where one is trained
     place_again = [] if out is None else ["--out", str(out)]
     run_and_report(
         [
             (
                 f"{name} seed {seed}",
                 target / f"{name}-seed{seed}",
-                [*common, *chosen_by, "--device", device, "--method", name, "--seed", str(seed)],
+                [*common, *usual, *chosen_by, "--device", device, "--method", name, "--seed", str(seed)],
             )
             for seed in range(seeds)
             for name in names
@@ -100,6 +103,7 @@ def compare(
 def _facts(
     source: str,
     method: str,
+    preset: str,
     overrides: Mapping[str, Any],
     machine: Machine,
     target: Path,
@@ -114,7 +118,7 @@ def _facts(
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
         terminal.on_message("going on with what was chosen at the first start of this comparison")
         return read_facts(kept)
-    return find_out(source, method, "cpu", overrides, machine, terminal.loading, terminal.on_message)
+    return find_out(source, method, preset, overrides, machine, terminal.loading, terminal.on_message)
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:

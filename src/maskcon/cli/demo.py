@@ -23,10 +23,12 @@ def demo(
     Takes some minutes on two cores; needs no download. Open the page it names in a browser.
     """
     from maskcon.cli.compare import run_and_report
-    from maskcon.presets import resolve
+    from maskcon.presets import TRAIN_PRESET, resolve
 
     overrides = {} if epochs is None else {"epochs": epochs}
-    resolve("embedded", method=DEMO_METHODS[0], preset="cpu", overrides=overrides)  # refused before it starts
+    resolve(
+        "embedded", method=DEMO_METHODS[0], preset=TRAIN_PRESET, overrides=overrides
+    )  # refused before it starts
     more = [] if epochs is None else ["--epochs", str(epochs)]
     place = [] if out == DEMO_FOLDER else ["--out", str(out)]
     typer.echo(

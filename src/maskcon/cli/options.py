@@ -22,8 +22,9 @@ Source = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="Where settings start: cpu (a laptop), paper, or reference (the published code). By default cpu; for "
-        "pictures of your own, the rest is then chosen to fit them and this machine."
+        help="Where settings start: fast (a laptop, MaskCon with more of ours), cpu (a laptop, the paper's methods), "
+        "paper, or reference (the published code). By default fast to train one method and cpu to compare several; "
+        "for pictures of your own, the rest is then chosen to fit them and this machine."
     ),
 ]
 Settings = Annotated[

@@ -12,6 +12,7 @@ import typer
 from maskcon.cli import options
 
 if TYPE_CHECKING:
+    from maskcon.choices import Facts
     from maskcon.config import Machine
     from maskcon.presets import Resolved
 
@@ -71,10 +72,14 @@ def train(
     says why; what you give yourself stays. The same command again goes on where it was stopped, with the same choices,
     or says that it is finished.
 
+    By default (preset fast) MaskCon has cross-entropy on the coarse labels beside it and Muon, ours and not the
+    paper's; `--preset cpu` is the paper's method, sized for a CPU.
+
     Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """
     begun = time.monotonic()  # to the user, loading torch is a part of it
     from maskcon.choices import parse_budget
+    from maskcon.presets import TRAIN_PRESET
 
     if stop_with_parent:  # before anything that takes time
         from maskcon.engine import signals
@@ -85,7 +90,7 @@ def train(
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
     if freeze:
         overrides["freeze"] = True
-    start = preset or "cpu"
+    start = preset or TRAIN_PRESET
     place = options.machine(
         data_root=data_root,
         device=device,
@@ -96,14 +101,16 @@ def train(
         download=download,
         strict=strict,
     )
+    from maskcon.facts import read_facts
+
+    choose = preset is None if facts is None else read_facts(facts)  # found out for a whole comparison
     if dry_run:
         _print_settings(
-            _resolved(source, method.lower(), start, overrides, out, place, preset is None, seconds), budget
+            _resolved(source, method.lower(), start, overrides, out, place, choose, seconds), budget
         )
         return
     from maskcon.cli.terminal import Terminal, print_result
     from maskcon.engine.distributed import is_first_process
-    from maskcon.facts import read_facts
     from maskcon.observer import Announcer
     from maskcon.run import fit
 
@@ -112,7 +119,7 @@ def train(
         source,
         method=method,
         preset=start,
-        choose=preset is None if facts is None else read_facts(facts),  # found out for a whole comparison
+        choose=choose,
         budget=seconds,
         begun=begun,
         settings=overrides,
@@ -131,15 +138,14 @@ def _resolved(
     overrides: dict[str, Any],
     out: Path | None,
     place: Machine,
-    choose: bool,
+    choose: bool | Facts,
     budget: float | None,
 ) -> Resolved:
     """The settings of a run as it would start now."""
     from maskcon.presets import resolve
 
-    plain = resolve(source, method=method, preset=preset, overrides=overrides) if not choose else None
-    if plain is not None and budget is None:
-        return plain
+    if choose is False and budget is None:
+        return resolve(source, method=method, preset=preset, overrides=overrides)
     from maskcon.choosing import base_config, decide
     from maskcon.run_folder import default_folder
 

@@ -62,10 +62,11 @@ def _choices(
     from maskcon.choosing import choose_all, find_out, is_known  # loads torch
     from maskcon.engine.distributed import usable_device
     from maskcon.methods import method_named
+    from maskcon.presets import TRAIN_PRESET
 
     method_named(method)  # refuses one that there is not
     usable_device(machine.device)
     if is_known(source):
         return []
-    facts = find_out(source, method, "cpu", {}, machine, looking, message)
-    return choose_all(facts, source, method, "cpu", {}, with_epochs=True)
+    facts = find_out(source, method, TRAIN_PRESET, {}, machine, looking, message)
+    return choose_all(facts, source, method, TRAIN_PRESET, {}, with_epochs=True)

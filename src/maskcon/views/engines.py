@@ -55,9 +55,13 @@ def settled_engine(
 
 
 def compiled_policy(
-    name: str, mean: tuple[float, ...], std: tuple[float, ...], *, channels_last: bool
+    name: str,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+    *,
+    channels_last: bool = False,
 ) -> CompiledPolicy:
-    """The policy of this name by compiled loops, its views normalised and in this memory format.
+    """The policy of this name by compiled loops, its views normalised if that is asked, and in this memory format.
 
     The first call on a machine compiles, for half a minute or less; what is compiled is kept for later processes.
     """
