@@ -26,7 +26,7 @@ from maskcon.views.policies import ViewPolicy, normalise
 from maskcon.views.programs import Program, program
 from maskcon.views.resample import Warp
 
-BLOCK_VALUES = 2**16  # of the views made in one go: few enough to stay in the cache from one loop to the next
+BLOCK_VALUES = 2**17  # of the views made in one go: few enough to stay in the cache from one loop to the next
 FEWEST_ROWS = 8  # that are worth a thread
 
 

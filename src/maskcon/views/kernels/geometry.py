@@ -12,7 +12,8 @@ Array = Any  # numba's arrays of a fixed type; the signature below names each
 
 FLAT, WARPED, REDUCED = 0, 1, 2  # resized; warped from the image; resized, then warped
 
-BLOCK = 32  # pixels
+BLOCK = 32  # pixels of a line that are converted in one go
+STRIP = 1024  # values of a view that are warped in one go
 
 ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 
@@ -59,6 +60,24 @@ def filter_taps(
         for tap in range(count):
             taps[tap, place] /= total
     return False
+
+
+@inner
+def to_floats(images: Array, number: int, bounds: Array, pixels: Array) -> None:
+    """The part of images [B, C, H, W] at `number` within bounds, and perhaps some beside it: pixels [C, H*W and more].
+
+    By whole blocks as far as the lines go: a loop of a known length has no slow rest.
+    """
+    width = images.shape[3]
+    left, right = int(bounds[2]) // BLOCK * BLOCK, min(int(bounds[3] + BLOCK - 1) // BLOCK * BLOCK, width)
+    for channel in range(images.shape[1]):
+        for y in range(int(bounds[0]), int(bounds[1])):
+            line = pixels[channel, y * width : (y + 1) * width]
+            for start in range(left, right - BLOCK + 1, BLOCK):
+                for x in range(BLOCK):
+                    line[start + x] = np.float32(images[number, channel, y, start + x])
+            for x in range(max(right // BLOCK * BLOCK, left), right):
+                line[x] = np.float32(images[number, channel, y, x])
 
 
 @inner
@@ -124,16 +143,26 @@ def resize(
 
 
 @inner
+def into_image(places: Array, count: int, scale: Any, start: Any, low: Any, high: Any) -> None:
+    """Places in the view -> places in the image, counted from the middle of its first pixel, along one axis."""
+    for n in range(count):
+        place = places[n] * scale + start
+        place = place if place < high else high  # so a NaN, a point at infinity, ends inside the image too
+        places[n] = (place if place > low else low) - HALF
+
+
+@inner
 def warp(
     pixels: Array, height: int, width: int, at: Array, mirrored: bool, matrices: Array, projective: bool, fill: float,
-    places: Array, firsts: Array, weights: Array, view: Array,
+    grid: Array, places: Array, firsts: Array, weights: Array, size: int, view: Array,
 ) -> None:  # fmt: skip
-    """Bilinear taps of pixels [C, H*W and more] for each pixel of view [C, S, S]: see `resample.warp_view`.
+    """Bilinear taps of pixels [C, H*W and more] for each value of view [C, size*size]: see `resample.warp_view`.
 
     at [8]: the placement. matrices [T, 3, 3]. fill: a level, or NaN to repeat the edge.
-    places [3, S], firsts [S] and weights [4, S] are scratch.
+    grid [2, n]: x and y of the first rows of the view, of as many as are worked off together.
+    places [3, n], firsts [n] and weights [4, n] are scratch.
     """
-    size, side = view.shape[1], np.float32(view.shape[1])
+    side = np.float32(size)
     level, filled = np.float32(fill), not np.isnan(fill)
     start_x = np.float32(at[1] + at[3]) if mirrored else np.float32(at[1])
     scale_x = np.float32(-at[3] / size) if mirrored else np.float32(at[3] / size)
@@ -142,45 +171,57 @@ def warp(
     low_y, high_y = np.float32(at[4]) + HALF, np.float32(at[5]) - np.float32(0.5 + 4e-7 * height)
     low_x, high_x = np.float32(at[6]) + HALF, np.float32(at[7]) - np.float32(0.5 + 4e-7 * width)
     step = np.int32(width)
-    for row in range(size):
-        for column in range(size):
-            places[0, column] = np.float32(column) + HALF
-            places[1, column] = np.float32(row) + HALF
-            places[2, column] = ONE  # 0: outside
+    xs, ys, inside = places[0], places[1], places[2]
+    for begin in range(0, size * size, firsts.shape[0]):
+        count = min(firsts.shape[0], size * size - begin)
+        first_row = np.float32(begin // size)
+        for n in range(count):
+            xs[n] = grid[0, n]
+        for n in range(count):
+            ys[n] = grid[1, n] + first_row
+        for n in range(count):
+            inside[n] = ONE  # or 0
         for turn in range(matrices.shape[0] - 1, -1, -1):  # the last map done is the first to be undone
             a, b, c = matrices[turn, 0, 0], matrices[turn, 0, 1], matrices[turn, 0, 2]
             d, e, f = matrices[turn, 1, 0], matrices[turn, 1, 1], matrices[turn, 1, 2]
             g, h, i = matrices[turn, 2, 0], matrices[turn, 2, 1], matrices[turn, 2, 2]
-            for column in range(size):
-                x, y = places[0, column], places[1, column]
+            for n in range(count):
+                x, y = xs[n], ys[n]
                 depth = g * x + h * y + i if projective else ONE
                 new_x, new_y = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
                 here = (new_x >= ZERO) & (new_x < side) & (new_y >= ZERO) & (new_y < side)
-                places[2, column] = places[2, column] if here else ZERO
-                places[0, column], places[1, column] = new_x, new_y
-        for column in range(size):
-            x, y = places[0, column] * scale_x + start_x, places[1, column] * scale_y + start_y
-            # written out, for a NaN (a point at infinity) has to end inside the image too
-            x, y = x if x < high_x else high_x, y if y < high_y else high_y
-            x, y = (x if x > low_x else low_x) - HALF, (y if y > low_y else low_y) - HALF
-            left, top = np.int32(x), np.int32(y)
-            firsts[column] = np.uint32(top * step + left)
-            part_x, part_y = x - np.float32(left), y - np.float32(top)
-            weights[0, column], weights[1, column] = (ONE - part_x) * (ONE - part_y), part_x * (ONE - part_y)
-            weights[2, column], weights[3, column] = (ONE - part_x) * part_y, part_x * part_y
+                inside[n] = inside[n] if here else ZERO
+                xs[n], ys[n] = new_x, new_y
+        # Loops that write one array each: those with more are not vectorised, for the arrays might overlap.
+        into_image(xs, count, scale_x, start_x, low_x, high_x)
+        into_image(ys, count, scale_y, start_y, low_y, high_y)
+        for n in range(count):
+            firsts[n] = np.uint32(np.int32(ys[n]) * step + np.int32(xs[n]))
+        for n in range(count):
+            xs[n] -= np.float32(np.int32(xs[n]))
+        for n in range(count):
+            ys[n] -= np.float32(np.int32(ys[n]))
+        for n in range(count):
+            weights[0, n] = (ONE - xs[n]) * (ONE - ys[n])
+        for n in range(count):
+            weights[1, n] = xs[n] * (ONE - ys[n])
+        for n in range(count):
+            weights[2, n] = (ONE - xs[n]) * ys[n]
+        for n in range(count):
+            weights[3, n] = xs[n] * ys[n]
         for channel in range(view.shape[0]):
-            for column in range(size):
-                first = firsts[column]
-                view[channel, row, column] = (
-                    pixels[channel, first] * weights[0, column]
-                    + pixels[channel, first + 1] * weights[1, column]
-                    + pixels[channel, first + width] * weights[2, column]
-                    + pixels[channel, first + width + 1] * weights[3, column]
+            for n in range(count):
+                first = firsts[n]
+                view[channel, begin + n] = (
+                    pixels[channel, first] * weights[0, n]
+                    + pixels[channel, first + 1] * weights[1, n]
+                    + pixels[channel, first + width] * weights[2, n]
+                    + pixels[channel, first + width + 1] * weights[3, n]
                 )
             if filled:
-                for column in range(size):
-                    value = view[channel, row, column]
-                    view[channel, row, column] = value if places[2, column] > ZERO else level
+                for n in range(count):
+                    value = view[channel, begin + n]
+                    view[channel, begin + n] = value if inside[n] > ZERO else level
 
 
 @entry(
@@ -209,11 +250,13 @@ def resample_rows(
     firsts, counts = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
     row_taps, taps = np.zeros((most, size), np.float32), np.zeros((most, size), np.float32)
     some, lines = np.zeros((4, width), np.float32), np.zeros((height + 3, size), np.float32)
-    places, corners, weights = (
-        np.zeros((3, size), np.float32),
-        np.zeros(size, np.uint32),
-        np.zeros((4, size), np.float32),
-    )
+    together = size * max(1, STRIP // size)
+    places, corners = np.zeros((3, together), np.float32), np.zeros(together, np.uint32)
+    weights = np.zeros((4, together), np.float32)
+    grid = np.zeros((2, together), np.float32)
+    for value in range(together):
+        grid[0, value], grid[1, value] = np.float32(value % size) + HALF, np.float32(value // size) + HALF
+    flat = views.reshape(views.shape[0], channels, size * size)
     # Beyond the last pixel there are zeros: they are read, with a weight of 0.
     stored = np.zeros((channels, (height + 1) * width + 2), np.float32)
     reduced = np.zeros((1, channels, size, size), np.float32)
@@ -223,13 +266,10 @@ def resample_rows(
         row = begin + number
         at, kind = placements[row], kinds[row]
         if kind == WARPED:
-            for channel in range(channels):
-                for y in range(int(at[4]), int(at[5])):
-                    for x in range(int(at[6]), int(at[7])):
-                        stored[channel, y * width + x] = np.float32(images[row, channel, y, x])
+            to_floats(images, row, at[4:], stored)
             warp(
-                stored, height, width, at, mirrored[row], matrices[row], projective, fill, places, corners, weights,
-                views[number],
+                stored, height, width, at, mirrored[row], matrices[row], projective, fill, grid, places, corners,
+                weights, size, flat[number],
             )  # fmt: skip
             continue
         plain = filter_taps(at[0], at[2], at[4], at[5], False, row_firsts, row_counts, row_taps)
@@ -250,6 +290,6 @@ def resample_rows(
                 for pixel in range(size * size):
                     shrunk[channel, pixel] = reduced[0, channel, pixel // size, pixel % size]
             warp(
-                shrunk, size, size, whole, False, matrices[row], projective, fill, places, corners, weights,
-                views[number],
+                shrunk, size, size, whole, False, matrices[row], projective, fill, grid, places, corners,
+                weights, size, flat[number],
             )  # fmt: skip
