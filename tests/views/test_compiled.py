@@ -206,7 +206,13 @@ def test_loops_are_compiled_anew_where_no_cache_can_be_written(monkeypatch, erro
         return real(*given, **options)
 
     monkeypatch.setattr(compiling.numba, "njit", njit)
-    assert compiling.entry("int64(int64)")(lambda n: n + 1)(2) == 3
+
+    def double(values):
+        values[0] *= 2
+
+    found = np.array([3.0])
+    compiling.entry("float64[::1]")(double)(found)
+    assert found[0] == 6
 
 
 def test_numba_is_imported_by_compiled_views_alone() -> None:

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from maskcon.views.boxes import Crop, RandomCrop
 from maskcon.views.kernels import crops, finish, geometry
+from maskcon.views.lending import Lender
 from maskcon.views.operations import Operation
 from maskcon.views.policies import ViewPolicy, normalise
 from maskcon.views.programs import Program, program
@@ -36,13 +37,25 @@ class CompiledPolicy:
 
     mean, std: of each channel, to normalise by; by default views stay in [0, 1].
     channels_last: the memory format of the views; their shape is [B, C, size, size] either way.
-    Images that are not bytes on the CPU are left to the tensor code.
+    Images that are not bytes on the CPU are left to the tensor code. Views are written into memory that earlier ones
+    no longer need (see `lending`).
+
+    To make one compiles what the policy needs, for some seconds, or reads it from the cache of an earlier process.
     """
 
     policy: ViewPolicy
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     channels_last: bool = False
+    _lender: Lender = field(default_factory=Lender, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        nobody = torch.zeros(0, self.policy.draws)
+        loops = [step.loop for step in _programs(self.policy.operations, self.policy.shares(nobody), 1)]
+        if isinstance(self.policy.crop, RandomCrop):
+            loops.append(crops.crop_rows)
+        for loop in (geometry.resample_rows, finish.finish_rows, *loops):
+            _ = loop.ready  # compiled now, and by one thread
 
     @property
     def name(self) -> str:
@@ -68,7 +81,8 @@ class CompiledPolicy:
         programs = _programs(self.policy.operations, shares, size)
         mean = np.array(self.mean or [0.0] * channels, np.float32)
         inverse = np.array([1 / spread for spread in self.std or [1.0] * channels], np.float32)
-        views = np.empty((batch, channels * size * size), np.float32)
+        made = self._lender.lend(batch, channels * size * size)
+        views = made.numpy()
 
         block = max(1, BLOCK_VALUES // (channels * size * size))  # rows
 
@@ -83,7 +97,6 @@ class CompiledPolicy:
                 finish.finish_rows(lines, mean, inverse, self.channels_last, first, views)
 
         _on_threads(make, batch)
-        made = torch.from_numpy(views)
         if self.channels_last:
             return made.view(batch, size, size, channels).permute(0, 3, 1, 2)
         return made.view(batch, channels, size, size)

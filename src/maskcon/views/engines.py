@@ -63,7 +63,7 @@ def compiled_policy(
 ) -> CompiledPolicy:
     """The policy of this name by compiled loops, its views normalised if that is asked, and in this memory format.
 
-    The first call on a machine compiles, for half a minute or less; what is compiled is kept for later processes.
+    The first one on a machine is compiled, in ten to twenty seconds; the result is kept for later processes.
     """
     settled_engine("compiled", name)
     if not has_numba():

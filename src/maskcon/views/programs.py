@@ -5,10 +5,8 @@ Amounts follow from the uniforms by the very code that the tensor path runs. Imp
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, singledispatch
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor
 
 from maskcon.views import autoaugment, jitter
 from maskcon.views.kernels import levels, photos
+from maskcon.views.kernels.compiling import Entry
 from maskcon.views.operations import Affine, Operation, Perspective
 
 AMOUNTS = 4  # most amounts that an operation has
@@ -39,12 +38,12 @@ LEVELS = {
 class Program:
     """Operations [B, T] int8, done in turn (NOTHING: skipped), their amounts float32 [B, T, 4], and who does them."""
 
-    loop: Callable[..., Any]
+    loop: Entry
     operations: NDArray[np.int8]
     amounts: NDArray[np.float32]
 
     @classmethod
-    def of(cls, loop: Callable[..., Any], operations: Tensor, *amounts: Tensor) -> Program:
+    def of(cls, loop: Entry, operations: Tensor, *amounts: Tensor) -> Program:
         """operations [B, T]; each of up to four amounts [B, T]."""
         table = torch.zeros(*operations.shape, AMOUNTS)
         for place, amount in enumerate(amounts):

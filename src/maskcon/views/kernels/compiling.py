@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numba
@@ -18,17 +19,33 @@ def inner(function: Function) -> Function:
     return cast("Function", numba.njit(**_OPTIONS)(function))
 
 
-def entry(signature: str) -> Callable[[Function], Function]:
-    """A loop called from Python: compiled at import for this one signature, or read from the cache on disk.
+class Entry:
+    """A loop called from Python, compiled for one signature when it is first wanted, or read from the cache on disk.
 
     The cache lies beside the module or in the user's cache folder. Where neither can be written, or the disk is
     full, each process compiles anew.
     """
 
-    def compiled(function: Function) -> Function:
-        try:
-            return cast("Function", numba.njit(signature, cache=True, **_OPTIONS)(function))
-        except (OSError, RuntimeError):  # RuntimeError: no place for a cache at all
-            return cast("Function", numba.njit(signature, **_OPTIONS)(function))
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self._function, self._signature = function, signature
 
-    return compiled
+    @cached_property
+    def ready(self) -> Callable[..., None]:
+        """The machine code. Asking for it takes seconds, the first time on a machine."""
+        try:
+            made = numba.njit(self._signature, cache=True, **_OPTIONS)(self._function)
+        except (OSError, RuntimeError):  # RuntimeError: no place for a cache at all
+            made = numba.njit(self._signature, **_OPTIONS)(self._function)
+        return cast("Callable[..., None]", made)
+
+    def __call__(self, *arguments: Any) -> None:
+        self.ready(*arguments)
+
+
+def entry(signature: str) -> Callable[[Callable[..., Any]], Entry]:
+    """Makes an `Entry` of a function; numba's names of the types of its arguments, which are written into."""
+
+    def of(function: Callable[..., Any]) -> Entry:
+        return Entry(function, f"void({signature})")
+
+    return of

@@ -14,7 +14,7 @@ Array = Any  # numba's arrays of a fixed type; the signature below names each
 ATTEMPTS = 10
 
 
-@entry("void(int64[:], int64[:], float32[:, ::1], float64, float64, float64, float64, float64[:, ::1])")
+@entry("int64[:], int64[:], float32[:, ::1], float64, float64, float64, float64, float64[:, ::1]")
 def crop_rows(
     heights: Array,
     widths: Array,

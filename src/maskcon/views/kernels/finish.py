@@ -13,7 +13,7 @@ Array = Any  # numba's arrays of a fixed type; the signature below names each
 SHARE, ZERO, ONE = np.float32(1 / 255), np.float32(0.0), np.float32(1.0)
 
 
-@entry("void(float32[:, :, ::1], float32[::1], float32[::1], boolean, int64, float32[:, ::1])")
+@entry("float32[:, :, ::1], float32[::1], float32[::1], boolean, int64, float32[:, ::1]")
 def finish_rows(
     levels: Array, mean: Array, inverse: Array, channels_last: bool, begin: int, views: Array
 ) -> None:

@@ -209,24 +209,24 @@ def warp(
             weights[2, n] = (ONE - xs[n]) * ys[n]
         for n in range(count):
             weights[3, n] = xs[n] * ys[n]
+        if not filled:
+            for n in range(count):
+                inside[n] = ONE
         for channel in range(view.shape[0]):
             for n in range(count):
                 first = firsts[n]
-                view[channel, begin + n] = (
+                value = (
                     pixels[channel, first] * weights[0, n]
                     + pixels[channel, first + 1] * weights[1, n]
                     + pixels[channel, first + width] * weights[2, n]
                     + pixels[channel, first + width + 1] * weights[3, n]
                 )
-            if filled:
-                for n in range(count):
-                    value = view[channel, begin + n]
-                    view[channel, begin + n] = value if inside[n] > ZERO else level
+                view[channel, begin + n] = value if inside[n] > ZERO else level
 
 
 @entry(
-    "void(uint8[:, :, :, ::1], float64[:, ::1], boolean[::1], uint8[::1], float32[:, :, :, ::1], boolean, float64, "
-    "int64, float32[:, :, :, ::1])"
+    "uint8[:, :, :, ::1], float64[:, ::1], boolean[::1], uint8[::1], float32[:, :, :, ::1], boolean, float64, "
+    "int64, float32[:, :, :, ::1]"
 )
 def resample_rows(
     images: Array,

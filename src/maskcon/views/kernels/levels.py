@@ -153,7 +153,7 @@ def sharpness(view: Array, factor: Any, before: Array, sums: Array) -> None:
                 view[channel, row, column] = blended(smooth, level, factor)
 
 
-@entry("void(int8[:, ::1], float32[:, :, ::1], int64, float32[:, :, :, ::1])")
+@entry("int8[:, ::1], float32[:, :, ::1], int64, float32[:, :, :, ::1]")
 def recolour_rows(operations: Array, amounts: Array, begin: int, views: Array) -> None:
     """Operations [B, T] with amounts [B, T, 4], of the rows from `begin` on, in turn on views [n, C, S, S] in place.
 

@@ -41,13 +41,16 @@ def grey(red: Any, green: Any, blue: Any) -> Any:
 def mean_of(line: Array) -> Any:
     """In doubles, by eight sums side by side: their order is fixed, and none waits for another."""
     sums = np.zeros(8)
+    total = 0.0
     whole = line.shape[0] // 8 * 8
     for pixel in range(0, whole, 8):
         for part in range(8):
             sums[part] += line[pixel + part]
     for pixel in range(whole, line.shape[0]):
-        sums[0] += line[pixel]
-    return sums.sum() / line.shape[0]
+        total += line[pixel]
+    for part in range(8):
+        total += sums[part]
+    return total / line.shape[0]
 
 
 @inner
@@ -96,9 +99,10 @@ def blur_lines(image: Array, reach: int, part: Any, padded: Array, scale: Any) -
     size = image.shape[1]
     for row in range(image.shape[0]):
         line = image[row]
-        padded[: reach + 1] = line[0]
-        padded[reach + 1 : reach + 1 + size] = line
-        padded[reach + 1 + size :] = line[size - 1]
+        for x in range(reach + 1):
+            padded[x], padded[reach + 1 + size + x] = line[0], line[size - 1]
+        for x in range(size):
+            padded[reach + 1 + x] = line[x]
         for x in range(size):
             line[x] = part * (padded[x] + padded[x + 2 * reach + 2])
         for tap in range(1, 2 * reach + 2):
@@ -111,7 +115,9 @@ def blur_lines(image: Array, reach: int, part: Any, padded: Array, scale: Any) -
 def blur_columns(image: Array, reach: int, part: Any, before: Array, scale: Any) -> None:
     """One box blur of every column of image [S, S], edges repeated; before [S, S] is scratch."""
     size = image.shape[0]
-    before[:] = image
+    for row in range(size):
+        for x in range(image.shape[1]):
+            before[row, x] = image[row, x]
     for row in range(size):
         line = image[row]
         above, below = before[max(row - reach - 1, 0)], before[min(row + reach + 1, size - 1)]
@@ -222,7 +228,7 @@ def change(operation: int, amounts: Array, image: Array, before: Array, bits: Ar
         erase(image, int(amount), int(amounts[1]), int(amounts[2]), int(amounts[3]))
 
 
-@entry("void(int8[:, ::1], float32[:, :, ::1], int64, float32[:, :, :, ::1])")
+@entry("int8[:, ::1], float32[:, :, ::1], int64, float32[:, :, :, ::1]")
 def change_rows(operations: Array, amounts: Array, begin: int, views: Array) -> None:
     """Operations [B, T] with amounts [B, T, 4], of the rows from `begin` on, in turn on views [n, C, S, S] in place."""
     size = views.shape[2]
