@@ -83,7 +83,7 @@ class BasicBlock(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
         inner: Tensor = self.relu(self.bn1(self.conv1(maps)))
-        out: Tensor = self.relu(self.bn2(self.conv2(inner)) + shortcut)
+        out: Tensor = self.relu(self.bn2(self.conv2(inner)).add_(shortcut))
         return out
 
 
@@ -112,7 +112,7 @@ class Bottleneck(nn.Module):
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
         inner: Tensor = self.relu(self.bn1(self.conv1(maps)))
         inner = self.relu(self.bn2(self.conv2(inner)))
-        out: Tensor = self.relu(self.bn3(self.conv3(inner)) + shortcut)
+        out: Tensor = self.relu(self.bn3(self.conv3(inner)).add_(shortcut))
         return out
 
 
