@@ -7,12 +7,13 @@ import math
 import pytest
 
 from maskcon import training
-from maskcon.engine import loop, step
+from maskcon.config import Machine
+from maskcon.engine import loop, step, watch
 from maskcon.engine.lock import FolderLock
 from maskcon.engine.signals import Interrupted
 from maskcon.errors import MaskconError, TrainingError, UsageError
 from maskcon.report.journal import Journal, read_journal
-from tests.engine.runs import Told, fit, weights
+from tests.engine.runs import OFTEN, Told, fit, weights
 from tests.miniature import miniature
 
 
@@ -196,19 +197,63 @@ def test_an_output_folder_that_cannot_be_made_fails_before_training(tmp_path):
         fit(tmp_path / "file" / "run")
 
 
-def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
+def poison(monkeypatch, at: int) -> list[int]:
+    """Make the loss of the so-maniest step NaN; the list grows by one at every step."""
     real = step.relation_loss_by_rows
-    calls = []
+    calls: list[int] = []
 
     def poisoned(*arguments):
         calls.append(1)
         loss = real(*arguments)
-        return loss * math.nan if len(calls) == 4 else loss
+        return loss * math.nan if len(calls) == at else loss
 
     monkeypatch.setattr(step, "relation_loss_by_rows", poisoned)
-    with pytest.raises(TrainingError, match=r"NaN or Inf at step 4, .*learning_rate"):
+    return calls
+
+
+def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
+    calls = poison(monkeypatch, at=4)
+    with pytest.raises(TrainingError, match=r"NaN or Inf at step 4, .*\(loss nan.*learning_rate"):
         fit(tmp_path / "run")
+    assert len(calls) == 4
     monkeypatch.undo()
     fit(tmp_path / "run")  # goes on from the last good state
     fit(tmp_path / "whole")
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("machine", "noticed"),
+    [
+        (OFTEN, 3),
+        (Machine(checkpoint_every_seconds=0, journal_every_steps=1000, device="cpu"), 3),
+        (Machine(checkpoint_every_seconds=1e9, journal_every_steps=4, device="cpu"), 4),
+        (Machine(checkpoint_every_seconds=1e9, journal_every_steps=1000, device="cpu"), 5),
+    ],
+)
+def test_where_looking_would_wait_nan_stops_before_anything_is_read_saved_or_scored(
+    tmp_path, monkeypatch, machine, noticed
+):
+    for module in (step, watch):  # as if the CPU were a device that works ahead
+        monkeypatch.setattr(module, "READ_AT_ONCE", ())
+    calls = poison(monkeypatch, at=3)
+    with pytest.raises(TrainingError, match=r"NaN or Inf at step 3, .*\(loss nan.*learning_rate"):
+        fit(tmp_path / "run", machine=machine)  # an evaluation comes after 5 steps
+    assert len(calls) == noticed
+    monkeypatch.undo()
+    for event in read_journal(tmp_path / "run" / "journal.jsonl"):
+        assert event.get("step", 0) < 3
+    fit(tmp_path / "run")
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_device_that_works_ahead_is_asked_after_a_hundred_steps_at_the_latest(tmp_path, monkeypatch):
+    for module in (step, watch):
+        monkeypatch.setattr(module, "READ_AT_ONCE", ())
+    monkeypatch.setattr(watch, "LONGEST_WAIT_STEPS", 3)
+    seldom = Machine(checkpoint_every_seconds=1e9, journal_every_steps=1000, device="cpu")
+    calls = poison(monkeypatch, at=2)
+    with pytest.raises(TrainingError, match="at step 2,"):
+        fit(tmp_path / "run", machine=seldom)
+    assert len(calls) == 3

@@ -20,6 +20,7 @@ from maskcon.engine.learner import Learner
 from maskcon.engine.schedule import learning_rate, ramped
 from maskcon.engine.signals import Interrupted, StopRequest
 from maskcon.engine.step import Place, StepReport, TrainingData, encode_keys, key_order, train_step
+from maskcon.engine.watch import FiniteWatch
 
 COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
 STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
@@ -76,6 +77,7 @@ class Training:
         self.total_steps = self.epoch_steps * config.epochs
         self._saved_at = time.monotonic()
         self._contrast = torch.zeros((), device=processes.device)  # read only when it is needed: no waiting
+        self._watch = FiniteWatch(config, processes.device)
 
     def run(self) -> Progress:
         """Train from where `progress` stands to the end. Raises `Interrupted` when asked to stop, all saved."""
@@ -105,6 +107,7 @@ class Training:
 
     def save(self) -> None:
         """Write a checkpoint of this very moment (by the first process; the others hold the same)."""
+        self._watch.check()
         self.learner.processes.in_first(self._write_checkpoint)
         self._saved_at = time.monotonic()
 
@@ -176,6 +179,7 @@ class Training:
         if report.contrast is not None:
             self._contrast += report.contrast
             self.progress.contrast_steps += 1
+        self._watch.see(place, report)
         self._tell(report, place, len(rows))
 
     def _steps_of(self, epochs: float) -> int:
@@ -183,9 +187,12 @@ class Training:
 
     def _tell(self, report: StepReport, place: Place, images: int) -> None:
         done = self.progress.step
+        journaled = done % self.machine.journal_every_steps == 0 or done == self.total_steps
+        if journaled:
+            self._watch.check()
         if not self.learner.processes.is_first:
             return
-        if done % self.machine.journal_every_steps and done != self.total_steps:
+        if not journaled:
             self.hooks.on_step(done, self.total_steps, images, math.nan, self.progress.seconds)
             return
         loss = report.loss.item()
@@ -214,6 +221,7 @@ class Training:
         return epoch > 0 or self.config.eval_when == "before"
 
     def _evaluate(self, stop: StopRequest) -> None:
+        self._watch.check()
         alone = self.learner.processes.count == 1  # several processes must all finish what they started
         self.learner.share_statistics()  # one encoder is scored, and saved, not one a process
         values = self.hooks.evaluate(lambda: alone and stop.made)

@@ -21,6 +21,10 @@ from maskcon.errors import TrainingError
 from maskcon.losses import relation_loss_by_rows
 from maskcon.methods import RelationInputs
 
+# Devices whose results can be looked at without waiting. On others the NaN of a step is noticed some steps later
+# (`engine.watch`), before anything of it reaches a file.
+READ_AT_ONCE = ("cpu",)
+
 
 class ViewPolicy(Protocol):
     """An augmentation that draws nothing itself: it reads one row of uniforms a sample (maskcon.views)."""
@@ -74,6 +78,9 @@ class StepReport:
     contrast: Tensor | None  # mean contrastive loss; log(1+K) when nothing is learnt
     cross_entropy: Tensor | None
     gradient_norm: Tensor
+    finite: (
+        Tensor  # whether loss and gradient were; on a CPU a step that was not has raised before its update
+    )
 
 
 def train_step(
@@ -122,7 +129,9 @@ def train_step(
     loss = losses.sum() * scale
     learner.optimizer.zero_grad(set_to_none=True)
     learner.processes.fabric.backward(loss)
-    gradient_norm = _finite_gradient_norm(learner, config, place, loss)
+    gradient_norm, finite = _gradient_norm(learner, config, loss)
+    if device.type in READ_AT_ONCE and not bool(finite):
+        raise not_finite(config, place, loss.item())
     learner.optimizer.step()
 
     if config.key_update == "after":
@@ -134,7 +143,7 @@ def train_step(
         return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
 
     return StepReport(
-        learner.processes.mean(loss.detach()), mean(contrast), mean(cross_entropy), gradient_norm
+        learner.processes.mean(loss.detach()), mean(contrast), mean(cross_entropy), gradient_norm, finite
     )
 
 
@@ -183,8 +192,8 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
         return Keys(in_order(keys), in_order(features))
 
 
-def _finite_gradient_norm(learner: Learner, config: RunConfig, place: Place, loss: Tensor) -> Tensor:
-    """Norm of the gradient; a NaN or Inf in it stops the run before it reaches the weights.
+def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Norm of the gradient, and whether the step may be made: that there is no NaN or Inf in it.
 
     The gradients are the same on every process, so all of them stop together. Under float16 the loss scaler
     expects an overflow now and then and skips that update itself; there only the loss is looked at.
@@ -193,11 +202,14 @@ def _finite_gradient_norm(learner: Learner, config: RunConfig, place: Place, los
     gradients = [p.grad for p in learner.model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
     watched = learner.processes.mean(loss.detach()) if config.precision == "16-mixed" else norm
-    if not bool(torch.isfinite(watched)):
-        raise TrainingError(
-            f"the loss or its gradient became NaN or Inf at step {place.step + 1}, in epoch {place.epoch + 1} "
-            f"(loss {loss.item():.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. "
-            f"Lower --set learning_rate (now {config.learning_rate:g}), raise --set warmup_epochs, "
-            "or use --set precision=32-true"
-        )
-    return norm.detach()
+    return norm.detach(), torch.isfinite(watched)
+
+
+def not_finite(config: RunConfig, place: Place, loss: float) -> TrainingError:
+    """What to say of a step whose loss or gradient was NaN or Inf."""
+    return TrainingError(
+        f"the loss or its gradient became NaN or Inf at step {place.step + 1}, in epoch {place.epoch + 1} "
+        f"(loss {loss:.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. "
+        f"Lower --set learning_rate (now {config.learning_rate:g}), raise --set warmup_epochs, "
+        "or use --set precision=32-true"
+    )
