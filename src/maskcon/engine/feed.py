@@ -49,8 +49,13 @@ class Feed:
             self._last = (name, batch.to(self.device, non_blocking=True))
         return self._last[1], sizes
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether batches have to be read, so that `prefetch` is worth a call."""
+        return self._reader is not None
+
     def prefetch(self, *batches: Tensor) -> None:
-        """Start reading the next batches, if reading is needed at all; forget those nobody came for."""
+        """Start reading these batches, if reading is needed at all; forget others that nobody came for."""
         if self._reader is not None:
             names = {rows.numpy().tobytes(): rows for rows in batches}
             self._ahead = {

@@ -95,10 +95,9 @@ class Training:
                     break
                 if offset == 0 or not batches:
                     batches = self._batches(epoch)
+                self._prefetch(epoch, batches[offset : offset + 2])
                 self._timed(self._step, epoch, batches[offset])
-                if offset + 1 < len(batches):
-                    self._prefetch(epoch, batches[offset + 1])
-                elif self.learner.processes.is_first:
+                if offset + 1 == len(batches) and self.learner.processes.is_first:
                     self._watch_for_collapse(epoch)
                 self._checkpoint_if_due()
                 self._stop_if_asked(stop)
@@ -136,14 +135,18 @@ class Training:
             processes=self.learner.processes.count,
         )
 
-    def _prefetch(self, epoch: int, rows: Tensor) -> None:
-        """Begin to read what this process needs for the coming step."""
+    def _prefetch(self, epoch: int, batches: list[Tensor]) -> None:
+        """Begin to read what this process needs for the coming steps, so that the next is read during this one."""
+        if not self.data.feed.reads_ahead:
+            return
         processes = self.learner.processes
-        share = processes.share(len(rows))
-        wanted = [rows[share]]
-        if self.learner.pair is not None:
-            order = key_order(processes, self.config, epoch, self.progress.step, len(rows))
-            wanted.append(rows[order[share]])
+        wanted = []
+        for ahead, rows in enumerate(batches):
+            share = processes.share(len(rows))
+            wanted.append(rows[share])
+            if self.learner.pair is not None:
+                order = key_order(processes, self.config, epoch, self.progress.step + ahead, len(rows))
+                wanted.append(rows[order[share]])
         self.data.feed.prefetch(*wanted)
 
     def _prime(self, bank: MemoryBank) -> None:
