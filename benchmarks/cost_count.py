@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from maskcon.encoder import Backbone, Model, build_backbone, build_model
-from maskcon.losses import BLOCK_ELEMENTS, relation_loss
-from maskcon.relations import masked_relation
+from maskcon.losses import relation_loss_by_rows
+from maskcon.methods import RelationInputs, method_named
 
 FLOAT32 = 4  # bytes
 
@@ -195,12 +195,8 @@ def layer_flops(net: Net, batch: int) -> tuple[int, int]:
 
 
 def relation_flops(batch: int, bank: int, dim: int) -> int:
-    """Of MaskCon's relation and loss: keys with bank, queries with bank, relation with bank; back, softmax with bank.
-
-    A bank too large for one block of logits makes the product of queries with bank again going back.
-    """
-    products = 4 if batch * bank <= BLOCK_ELEMENTS else 5
-    return products * 2 * batch * bank * dim
+    """Of MaskCon's relation and loss: keys with bank, queries with bank, and what pulls each query with bank."""
+    return 3 * 2 * batch * bank * dim
 
 
 @_shapes_only
@@ -211,10 +207,9 @@ def relation_work(batch: int, bank: int, dim: int) -> Work:
         rows = torch.empty(batch, dim, requires_grad=True)
         keys, bank_keys = torch.empty(batch, dim), torch.empty(bank, dim)
         labels, bank_labels = (torch.empty(n, dtype=torch.long) for n in (batch, bank))
-        relation = masked_relation(
-            keys, bank_keys, labels, bank_labels, 0.05, index=labels, bank_index=bank_labels
-        )
-        torch.autograd.backward(relation_loss(rows, keys, bank_keys, relation, 0.1).mean())
+        inputs = RelationInputs(keys, labels, labels, bank_keys, bank_labels, bank_labels, w=1.0, tau=0.05)
+        relation_of = method_named("maskcon").relation_of(inputs)
+        torch.autograd.backward(relation_loss_by_rows(rows, keys, bank_keys, relation_of, 0.1).mean())
 
     return count(work)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cost_count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
 from cost_show import duration, figures, share, size, table
 from maskcon.evaluate.embed import BATCH_IMAGES, BATCH_PIXELS
+from maskcon.losses import BLOCK_ELEMENTS
 from maskcon.sources.canvas import canvas_for
 
 IMAGENET, VALIDATION = 1_281_167, 50_000  # images of ImageNet-1K
@@ -117,7 +118,8 @@ def memory_table(bank: int = 65536) -> str:
     for gpu in gpus():
         weights = 4 * FLOAT32 * gpu.cost.parameters  # query, key, gradient, velocity
         kept = gpu.cost.kept / 2  # bfloat16
-        relation = 4 * FLOAT32 * BATCH * bank  # similarity, relation, and what is made of each on the way
+        # similarity, relation, and what is made of each on the way, of as many rows as are worked on at once
+        relation = 4 * FLOAT32 * min(BATCH * bank, BLOCK_ELEMENTS)
         views = 2 * 3 * 224**2 * FLOAT32 * BATCH
         parts = (weights, kept, views, bank_bytes(bank, DIM), relation)
         rows.append([gpu.name, *(size(part) for part in parts), size(sum(parts))])
