@@ -115,7 +115,7 @@ def spoken(value: Figure) -> str:
 
 
 def markdown(figures: Mapping[str, Mapping[str, Figure]]) -> str:
-    """Both tables, as docs/performance.md shows them."""
+    """Both tables, for a document."""
     text = ["| figure | value | asked | met | what it is |", "|---|---:|---|---|---|"]
     text += [f"| `{x.path}` | {x.value} | {x.bound} | {x.met} | {x.meaning} |" for x in lines(figures)]
     text += ["", "| further figure | value |", "|---|---:|"]
