@@ -195,7 +195,7 @@ def summary(folders: Sequence[Path]) -> dict[str, Any]:
     return {
         "epochs": results[0]["epochs"],
         "recall@1": [round(100 * result["recall"]["1"], 3) for result in results],
-        "cpu_seconds": [round(result["cpu_seconds"], 1) for result in results],
+        "cpu_seconds": [result["cpu_seconds"] for result in results],
         "curves": [curve(folder) for folder in folders],
     }
 
