@@ -44,7 +44,6 @@ def test_fast_is_the_cpu_preset_with_cross_entropy_and_muon_for_maskcon_alone():
         "optimizer",
         "learning_rate",
         "schedule",
-        "epochs",
     }
     assert changed("coins") == {"preset"}
 

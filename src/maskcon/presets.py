@@ -181,7 +181,6 @@ METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
         "optimizer": "muon",
         "learning_rate": 0.1,
         "schedule": "linear",
-        "epochs": 25,
     }
 }
 SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
