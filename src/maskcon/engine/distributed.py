@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from maskcon.engine.batches import share_bounds
+from maskcon.engine.memory import give_back_memory, keep_freed_memory
 from maskcon.errors import MaskconError, UsageError, unknown
 
 
@@ -103,11 +104,14 @@ class Processes:
 
         A process that ends without it may be aborted: threads of the connection still hold the last tensors that were
         sent. Here they are waited for. The nets go first, because one that outlived the connection would wait for
-        these threads itself, and keep Python's lock meanwhile, which they need to end.
+        these threads itself, and keep Python's lock meanwhile, which they need to end. What memory training kept
+        for its steps goes back to the system.
         """
         if self.count > 1 and dist.is_initialized():
             gc.collect()
             dist.destroy_process_group()
+        if self.device.type == "cpu":
+            give_back_memory()
 
 
 def start(*, device: str, devices: int, precision: str, threads: int | None = None) -> Processes:
@@ -120,6 +124,8 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
     accelerator = usable_device(device)
     if accelerator == "cpu" and precision == "16-mixed":  # Fabric would take bfloat16 without a word
         raise UsageError("precision=16-mixed needs a GPU; on a CPU use precision=bf16-mixed or 32-true")
+    if accelerator == "cpu":
+        keep_freed_memory()
     # Lightning Fabric is imported here: it is slow to import and only training needs it.
     from lightning_fabric import Fabric
 
