@@ -12,7 +12,7 @@ import torch
 
 from maskcon import views
 from maskcon.bench import loss_memory, pil_views, recall, subjects
-from maskcon.bench.plain import PlainStep, plain_view_maker
+from maskcon.bench.plain import PlainStep, PlainViews
 from maskcon.bench.views import as_a_run_makes_them, pictures, with_pil
 from maskcon.evaluate import recall_at_k
 from maskcon.views.autoaugment import CIFAR10_TABLE, GEOMETRIC, AutoAugment
@@ -44,7 +44,7 @@ def test_the_plain_step_learns_what_ours_learns(make):
 
 def test_the_plain_step_makes_views_of_the_same_images_and_policies():
     subject = subjects.cpu(**SMALL)
-    query, key = plain_view_maker(subject)()
+    query, key = PlainViews.like(subject)()
     assert query.shape == key.shape == subject.ready_views().shape
     assert query.is_contiguous()
     assert not torch.equal(query, key)

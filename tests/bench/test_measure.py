@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 import time
+from dataclasses import dataclass
 
 import pytest
 
-from maskcon.bench.fresh import in_fresh_process
-from maskcon.bench.measure import Effort, in_turns, peak_extra_bytes
+from maskcon.bench.fresh import Apart, in_fresh_process
+from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
 from maskcon.errors import MaskconError
 
 
@@ -39,3 +41,43 @@ def test_a_failure_in_a_fresh_process_is_told_with_its_last_line():
 def test_quick_effort_takes_few_turns():
     assert Effort(quick=True).turns(9) == 2
     assert Effort().turns(9) == 9
+
+
+@dataclass
+class Busy:
+    """Works for so many seconds of processor time, and is through after some calls."""
+
+    seconds: float
+    left: int = 100
+
+    def __call__(self) -> None:
+        end = time.process_time() + self.seconds
+        while time.process_time() < end:
+            pass
+        self.left -= 1
+        if self.left == 0:
+            os._exit(3)
+
+
+def test_work_apart_is_timed_in_its_own_process_beside_ours():
+    here: list[float] = []
+    with Apart({"long": Busy(0.04), "short": Busy(0.02)}) as apart:
+        turns = in_turns(
+            {"ours": lambda: here.append(1.0)},
+            3,
+            apart={name: apart.piece(name) for name in ("long", "short")},
+            clock=ON_ONE_THREAD,
+        )
+    assert len(here) == 4  # one to warm up, three turns
+    assert turns.ratio("long", "short") == pytest.approx(2, rel=0.3)
+    assert turns.median("short") == pytest.approx(0.02, rel=0.3)
+
+
+def test_a_process_apart_that_ends_is_told():
+    with Apart({"short": Busy(0.0, left=2)}) as apart:
+        piece = apart.piece("short")
+        assert piece(1) >= 0
+        with pytest.raises(MaskconError, match="'short' has ended"):
+            piece(1)
+        with pytest.raises(MaskconError, match="has ended"):
+            piece(1)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 Work = Callable[[], object]
@@ -52,24 +53,37 @@ class Turns:
         return statistics.median(a / b for a, b in pairs)
 
 
+def timed(work: Work, calls: int, clock: Clock) -> float:
+    """Mean seconds of a call."""
+    begin = clock()
+    for _ in range(calls):
+        work()
+    return (clock() - begin) / calls
+
+
 def in_turns(
-    work: Mapping[str, Work], turns: int, *, clock: Clock = BY_THE_CLOCK, calls: int = 1, warm_up: int = 1
+    work: Mapping[str, Work],
+    turns: int,
+    *,
+    apart: Mapping[str, Callable[[int], float]] | None = None,
+    clock: Clock = BY_THE_CLOCK,
+    calls: int = 1,
+    warm_up: int = 1,
 ) -> Turns:
     """Time each piece of work once a turn, after some calls to warm up; every second turn goes backwards.
 
+    apart: pieces that time themselves, given a number of calls (`maskcon.bench.fresh.Apart`).
     calls: how often a piece is called for one time, where a single call is too short to be timed.
     """
-    for piece in work.values():
-        for _ in range(warm_up):
-            piece()
-    seconds: dict[str, list[float]] = {name: [] for name in work}
+    pieces = {name: partial(timed, piece, clock=clock) for name, piece in work.items()} | dict(apart or {})
+    if warm_up:
+        for piece in pieces.values():
+            piece(warm_up)
+    seconds: dict[str, list[float]] = {name: [] for name in pieces}
     for turn in range(turns):
-        names = list(work) if turn % 2 == 0 else list(work)[::-1]
+        names = list(pieces) if turn % 2 == 0 else list(pieces)[::-1]
         for name in names:
-            begin = clock()
-            for _ in range(calls):
-                work[name]()
-            seconds[name].append((clock() - begin) / calls)
+            seconds[name].append(pieces[name](calls))
     return Turns({name: tuple(values) for name, values in seconds.items()})
 
 

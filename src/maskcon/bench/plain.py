@@ -185,13 +185,50 @@ class PlainStep:
         self.pointer = (self.pointer + len(keys)) % len(self.bank)
 
 
-def plain_view_maker(subject: Subject) -> Callable[[], tuple[Tensor, Tensor]]:
-    """Makes both views of the subject's batch, NCHW, by the package's policies on tensors."""
-    query, key = views.policy(str(subject.config.query_view)), views.policy(str(subject.config.key_view))
+@dataclass(frozen=True)
+class PlainViews:
+    """Makes both views of one batch, NCHW, by the package's policies on tensors."""
 
-    def make() -> tuple[Tensor, Tensor]:
-        images, size = subject.images, subject.data.image_size
-        made = [policy(images, torch.rand(len(images), policy.draws), size=size) for policy in (query, key)]
-        return subject.data.normalise(made[0]), subject.data.normalise(made[1])
+    query: str  # names of policies
+    key: str
+    images: Tensor  # uint8 [B, C, H, W]
+    size: int
+    normalise: Callable[[Tensor], Tensor]
 
-    return make
+    @classmethod
+    def like(cls, subject: Subject) -> PlainViews:
+        config, data = subject.config, subject.data
+        return cls(
+            str(config.query_view), str(config.key_view), subject.images, data.image_size, data.normalise
+        )
+
+    def __call__(self) -> tuple[Tensor, Tensor]:
+        return self._view(self.query), self._view(self.key)
+
+    def _view(self, name: str) -> Tensor:
+        policy = views.policy(name)
+        uniforms = torch.rand(len(self.images), policy.draws)
+        return self.normalise(policy(self.images, uniforms, size=self.size))
+
+
+@dataclass(frozen=True)
+class ReadyPair:
+    """Hands out the same views for both."""
+
+    views: Tensor
+
+    def __call__(self) -> tuple[Tensor, Tensor]:
+        return self.views, self.views
+
+
+@dataclass(frozen=True)
+class PlainTurn:
+    """Views and a step: what a plain run does again and again, in a form that can be sent to another process."""
+
+    run: PlainStep
+    make_views: Callable[[], tuple[Tensor, Tensor]]
+    labels: Tensor
+    index: Tensor
+
+    def __call__(self) -> float:
+        return self.run.step(*self.make_views(), self.labels, self.index)

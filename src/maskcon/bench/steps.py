@@ -1,5 +1,6 @@
 """The rows `step_overhead` and `step_vs_plain`: one training step against what it cannot do without, and against plain
-PyTorch. All are timed in the same turns, on one thread.
+PyTorch. All are timed in the same turns, on one thread. The plain step has a process of its own, because a run of ours
+changes how its process keeps memory (`maskcon.engine.memory`), which would speed up the plain one too.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import torch
 
 from maskcon.bench import subjects
 from maskcon.bench.figures import Row
-from maskcon.bench.measure import ON_ONE_THREAD, Effort, Turns, in_turns
-from maskcon.bench.plain import PlainStep, plain_view_maker
+from maskcon.bench.fresh import Apart
+from maskcon.bench.measure import ON_ONE_THREAD, Effort, Turns, Work, in_turns
+from maskcon.bench.plain import PlainStep, PlainTurn, PlainViews, ReadyPair
 from maskcon.bench.subjects import Subject
 
 QUICK = {"batch_size": 16, "bank_size": 512}
@@ -58,18 +60,17 @@ def time_steps(subject: Subject, turns: int, *, warm_up: int) -> Turns:
     """ours and plain make their views; ours_ready and plain_ready are given the same ones; bare has nothing else."""
     ready = subject.ready_views()
     given = subject.with_views(ready, ready)
-    plain, make = PlainStep.like(subject), plain_view_maker(subject)
-    plain_ready = ready.contiguous()
+    plain, make = PlainStep.like(subject), PlainViews.like(subject)
     labels, index = subject.data.labels[subject.rows], subject.data.index[subject.rows]
-    return in_turns(
-        {
-            "ours": subject.step,
-            "bare": subject.bare_passes(ready),
-            "plain": lambda: plain.step(*make(), labels, index),
-            "ours_ready": given.step,
-            "plain_ready": lambda: plain.step(plain_ready, plain_ready, labels, index),
-        },
-        turns,
-        clock=ON_ONE_THREAD,
-        warm_up=warm_up,
-    )
+    plain_work: dict[str, Work] = {
+        "plain": PlainTurn(plain, make, labels, index),
+        "plain_ready": PlainTurn(plain, ReadyPair(ready.contiguous()), labels, index),
+    }
+    with Apart(plain_work) as apart:
+        return in_turns(
+            {"ours": subject.step, "bare": subject.bare_passes(ready), "ours_ready": given.step},
+            turns,
+            apart={name: apart.piece(name) for name in plain_work},
+            clock=ON_ONE_THREAD,
+            warm_up=warm_up,
+        )
