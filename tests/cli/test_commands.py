@@ -203,3 +203,9 @@ def test_an_error_reaches_the_user_as_one_line_and_debug_shows_the_traceback(tmp
 def test_evaluate_and_report_refuse_what_is_not_a_run(tmp_path):
     assert "not a run folder" in refused("evaluate", str(tmp_path))
     assert "not a run folder" in refused("report", str(tmp_path))
+
+
+def test_report_refuses_a_file_where_it_writes_a_folder(tmp_path):
+    told = refused("report", str(tmp_path), "--out", str(tmp_path / "mine.html"))
+    assert "--out is a folder" in told
+    assert not (tmp_path / "mine.html").exists()

@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.errors import UsageError
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where to write; by default into the first run's folder.")
+        Path | None,
+        typer.Option(
+            help="Folder for report.html, its figures and tables; by default that of the first run."
+        ),
     ] = None,
     images: Annotated[
         int | None,
@@ -34,6 +38,8 @@ def report(
     from maskcon.cli.pack import Meter
     from maskcon.summary import write_summary
 
+    if out is not None and out.suffix.lower() in (".html", ".htm") and not out.is_dir():
+        raise UsageError(f"--out is a folder, where report.html is written: try --out {out.with_suffix('')}")
     place = options.machine(data_root=data_root, download=download, device=device)
     with Meter("reading", "pictures") as reading, Meter("embedding", "images") as embedding:
         page = write_summary(
