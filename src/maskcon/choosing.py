@@ -43,7 +43,10 @@ Message = Callable[[str], None]
 
 FORMAT = 1
 RAMPS = ("warmup_epochs", "relation_warmup_epochs")
-EXTRACTION_JUDGED_AFTER = 5.0  # seconds of embedding, before it is said that the budget cannot hold it
+# When it is said that embedding does not fit a budget. The first seconds are slow beside other programs, and what is
+# embedded is kept, so a near miss is watched for some time; what would take several budgets is refused at once.
+HOPELESS_AFTER, HOPELESS_BUDGETS = 5.0, 4.0
+JUDGED_AFTER_SHARE = 0.1  # of the budget
 
 
 @dataclass(frozen=True)
@@ -204,9 +207,11 @@ def within_budget(
     def extracting(done: int, total: int, views_per_second: float) -> None:
         announce.extracting(done, total, views_per_second)
         now = time.monotonic()
-        if now - started > EXTRACTION_JUDGED_AFTER and views_per_second > 0:
+        watched = now - started
+        if watched > HOPELESS_AFTER and views_per_second > 0:
             needed = (total - done) / views_per_second
-            if now + needed > ends:
+            allowed = 1.0 if watched > JUDGED_AFTER_SHARE * budget else HOPELESS_BUDGETS
+            if now + needed > begun + allowed * budget:
                 raise UsageError(
                     f"--budget {spoken_budget(budget)} is too short: embedding the pictures once takes about "
                     f"{spoken_budget(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"

@@ -171,19 +171,35 @@ def test_budget_and_epochs_or_several_processes_do_not_go_together(photos, machi
         decided(str(photos), several, tmp_path / "run", budget=60.0)
 
 
-def test_embedding_that_cannot_end_in_time_is_stopped_early(machine, monkeypatch):
-    clock = iter([0.0, 10.0, 10.0])
+@pytest.mark.parametrize(
+    ("seconds", "views", "refused"),
+    [
+        (10.0, 100_000, "2h46m"),  # many budgets: at once
+        (4.0, 100_000, None),  # nothing is known yet
+        (29.0, 5_000, None),  # less than a tenth of the budget gone, and no more than twice the budget needed
+        (31.0, 5_000, "8m41s"),
+        (31.0, 1_000, None),  # fits
+    ],
+)
+def test_embedding_that_cannot_end_in_time_is_stopped_early_and_a_near_miss_watched(
+    seconds, views, refused, machine, monkeypatch
+):
+    clock = iter([0.0, seconds])
     monkeypatch.setattr("maskcon.choosing.time.monotonic", lambda: next(clock))
 
+    class WentOnError(Exception):
+        pass
+
     def pace(_config: object, _data: object, _machine: object, _announce: object, extracting) -> Pace:
-        extracting(100, 100_000, 10.0)
-        raise AssertionError("should have been stopped")
+        extracting(100, views, 10.0)
+        raise WentOnError
 
     monkeypatch.setattr("maskcon.pace.measure_pace", pace)
     data = miniature()
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
-    with pytest.raises(UsageError, match=r"--budget 1m is too short: embedding .* takes about 2h46m"):
-        within_budget(Decided(budget=60.0), config, data, machine, {}, Announcer(), 0.0)
+    told = rf"--budget 5m is too short: embedding .* takes about {refused}"
+    with pytest.raises(WentOnError) if refused is None else pytest.raises(UsageError, match=told):
+        within_budget(Decided(budget=300.0), config, data, machine, {}, Announcer(), 0.0)
 
 
 def test_a_budget_that_reading_has_used_up_is_refused_before_anything_is_measured(machine, monkeypatch):
