@@ -68,7 +68,7 @@ def test_recall_by_faiss_and_by_a_matrix_equals_ours():
 @pytest.mark.parametrize("family", ["cifar", "photos"])
 def test_views_of_both_kinds_have_one_shape_and_scale(family):
     images = pictures(6, 40)
-    ours = as_a_run_makes_them(images, family, 32)
+    ours = as_a_run_makes_them(family)(images, 32)
     theirs = with_pil(np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy()), family, 32)
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.shape == other.shape == (6, 3, 32, 32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -33,13 +34,20 @@ def views_per_core(effort: Effort) -> Row:
     return row
 
 
-def as_a_run_makes_them(images: Tensor, family: str, size: int) -> list[Tensor]:
-    """Weak and strong views of uint8 images ``[B, 3, H, W]`` as a run on a CPU makes them: compiled where numba is."""
+def as_a_run_makes_them(family: str) -> Callable[[Tensor, int], list[Tensor]]:
+    """Makes weak and strong views of uint8 images ``[B, 3, H, W]`` as a run on a CPU does: compiled where numba is.
+
+    As in a run the policies are made once, and lend the memory of earlier views again.
+    """
     policies = views.pair(family)
     if views.settled_engine("auto", *(policy.name for policy in policies)) == "compiled":
         compiled = partial(views.compiled_policy, mean=(0.5,) * 3, std=(0.25,) * 3, channels_last=True)
         policies = (compiled(policies[0].name), compiled(policies[1].name))
-    return [policy(images, torch.rand(len(images), policy.draws), size=size) for policy in policies]
+
+    def make(images: Tensor, size: int) -> list[Tensor]:
+        return [policy(images, torch.rand(len(images), policy.draws), size=size) for policy in policies]
+
+    return make
 
 
 def with_pil(images: np.ndarray, family: str, size: int) -> list[np.ndarray]:
@@ -53,9 +61,10 @@ def with_pil(images: np.ndarray, family: str, size: int) -> list[np.ndarray]:
 def _against_pil(family: str, stored: int, size: int, batch: int, effort: Effort) -> Row:
     images = pictures(batch, stored)
     last = np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())
+    make = as_a_run_makes_them(family)
     turns = in_turns(
         {
-            "ours": lambda: as_a_run_makes_them(images, family, size),
+            "ours": lambda: make(images, size),
             "pil": lambda: with_pil(last, family, size),
         },
         effort.turns(9),
