@@ -23,7 +23,7 @@ demo: $(STAMP)  ## train three methods on the embedded pictures and write a repo
 	$(BIN)/maskcon demo
 
 test: $(STAMP)  ## all tests but the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_OPTIONS)
 
 test-slow: $(STAMP)  ## the slow tests: real kills, many mutations, browsers
 	$(BIN)/python -m pytest -m slow
