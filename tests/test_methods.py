@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from maskcon import losses
+from maskcon import losses, methods
 from maskcon.errors import UsageError
 from maskcon.losses import relation_loss, relation_loss_by_rows
 from maskcon.methods import Method, RelationInputs, all_methods, method_named, register
@@ -242,3 +242,25 @@ def test_a_name_that_could_not_be_found_again_is_refused():
     with pytest.raises(UsageError, match="lower case, 'HalfCon' is not"):
         register(tenth)
     assert "HalfCon" not in [method.name for method in all_methods()]
+
+
+@pytest.mark.parametrize("name", ["maskcon", "supcon", "grafit", "nnclr"])
+def test_a_large_bank_is_looked_at_by_class_and_gives_the_same_relation(name, monkeypatch):
+    given = inputs(seed=3, batch=10, bank=60)
+    sorted_banks = []
+    real = methods.BankByClass
+
+    def counted(keys, coarse):
+        sorted_banks.append(len(keys))
+        return real(keys, coarse)
+
+    monkeypatch.setattr(methods, "BankByClass", counted)
+    method = method_named(name)
+    parts = [slice(0, 4), slice(4, 10)]
+    plain = [method.relation_of(given)(part) for part in parts]
+    assert sorted_banks == []
+    monkeypatch.setattr(methods, "LARGE_BANK", 60)
+    relation_of = method.relation_of(given)
+    for part, expected in zip(parts, plain, strict=True):
+        torch.testing.assert_close(relation_of(part), expected, atol=1e-6, rtol=1e-4)
+    assert sorted_banks == [60]  # once for all parts

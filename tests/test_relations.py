@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from maskcon.relations import (
     OWN_KEY,
+    BankByClass,
     adaptive_relation,
     coarse_relation,
     masked_relation,
@@ -51,12 +52,13 @@ cases = st.tuples(
 
 
 @settings(deadline=None, max_examples=150)
-@given(cases, st.booleans())
-def test_masked_relation_matches_loop_oracle(case, with_index):
+@given(cases, st.booleans(), st.booleans())
+def test_masked_relation_matches_loop_oracle(case, with_index, sorted_by_class):
     seed, batch, bank, classes, tau = case
     keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(seed, batch, bank, classes)
     numbers = {"index": index, "bank_index": bank_index} if with_index else {}
-    relation = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers)
+    by_class = BankByClass(bank_keys, bank_coarse) if sorted_by_class else None
+    relation = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers, by_class=by_class)
     assert_is_relation(relation, batch, bank)
     for i in range(batch):
         expected = oracles.masked_row(
@@ -69,6 +71,28 @@ def test_masked_relation_matches_loop_oracle(case, with_index):
             bank_index.tolist() if with_index else None,
         )
         torch.testing.assert_close(relation[i], torch.tensor(expected), atol=2e-4, rtol=1e-3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases, st.booleans())
+def test_from_the_columns_of_a_row_s_class_alone_the_relation_is_the_same(case, with_index):
+    seed, _, _, classes, tau = case
+    keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(
+        seed, 17, 300, 1 + 3 * classes, dim=16
+    )
+    coarse[0] = 99  # a class that the bank lacks
+    numbers = {"index": index, "bank_index": bank_index} if with_index else {}
+    plain = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers)
+    by_class = BankByClass(bank_keys, bank_coarse)
+    sooner = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers, by_class=by_class)
+    torch.testing.assert_close(sooner, plain, atol=1e-5, rtol=1e-3)
+    assert torch.equal(sooner == 0, plain == 0) or 0 < tau < math.inf  # there a weight may round to 0
+    assert sooner[0].tolist() == [1.0] + [0.0] * 300
+
+
+def test_a_sorted_bank_needs_a_label_for_every_key():
+    with pytest.raises(ValueError, match="3 labels for 4 keys"):
+        BankByClass(torch.eye(4), torch.zeros(3))
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.5, 2.0])

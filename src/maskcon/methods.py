@@ -29,12 +29,17 @@ from torch import Tensor
 from maskcon.errors import UsageError, unknown
 from maskcon.relations import (
     OWN_KEY,
+    BankByClass,
     adaptive_relation,
     coarse_relation,
     masked_relation,
     nearest_relation,
     self_relation,
 )
+
+LARGE_BANK = (
+    1 << 14
+)  # entries from which looking at a row's own class alone is sooner done than at all of them
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class RelationInputs:
     bank_index: Tensor | None  # [K]
     w: float  # weight, after any relation warm-up
     tau: float  # relation temperature
+    by_class: BankByClass | None = None  # the bank sorted, where that is worth it; see `Method.relation_of`
 
     def rows(self, part: slice) -> RelationInputs:
         """The same for some rows of the batch only; the bank stays whole."""
@@ -74,6 +80,7 @@ class RelationInputs:
             self.tau,
             index=self.index,
             bank_index=self.bank_index,
+            by_class=self.by_class,
         )
 
     def nearest_relation(self) -> Tensor:
@@ -127,6 +134,9 @@ class Method:
             raise UsageError(f"{self.title} does not contrast, so it has no relation")
         if not self.row_by_row:
             return recipe(inputs).__getitem__
+        # Not on other devices: to go class by class, the host would have to wait for the labels in every step.
+        if len(inputs.bank_keys) >= LARGE_BANK and inputs.keys.device.type == "cpu":
+            inputs = replace(inputs, by_class=BankByClass(inputs.bank_keys, inputs.bank_coarse))
         return lambda part: recipe(inputs.rows(part))
 
 

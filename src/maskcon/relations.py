@@ -19,6 +19,7 @@ everywhere (i != j in eq. 11). Relations are targets: no gradient flows through 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -67,6 +68,7 @@ def masked_relation(
     *,
     index: Tensor | None = None,
     bank_index: Tensor | None = None,
+    by_class: BankByClass | None = None,
 ) -> Tensor:
     """MaskCon's soft relation: entries of the same coarse class, by their similarity to the sample's KEY view.
 
@@ -80,6 +82,8 @@ def masked_relation(
         temperature: tau of eq. 11, >= 0. 0: the nearest entry alone (entries that tie exactly all count);
             ``math.inf``: every entry of the class alike, which is `coarse_relation`.
         index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out.
+        by_class: the same bank, sorted: similarities are then computed to the entries of a row's class alone. The
+            relation is the same but for rounding, and sooner there where the bank is large.
 
     >>> east, north = [1.0, 0.0], [0.0, 1.0]
     >>> z = masked_relation(torch.tensor([east]), torch.tensor([east, north, east]),
@@ -87,8 +91,76 @@ def masked_relation(
     >>> [round(x, 4) for x in z[0].tolist()]  # own key, near, far, other class
     [0.5, 0.5, 0.0, 0.0]
     """
+    if by_class is not None:
+        return _masked_by_class(keys, by_class, coarse, temperature, index, bank_index)
     candidates = _candidates(coarse, bank_coarse, index, bank_index)  # [B, K]
     return _with_own_key(_similarity_weights(keys, bank_keys, candidates, temperature))
+
+
+class BankByClass:
+    """A bank sorted by class, so that the entries of one stand side by side; sorted when first asked, then kept.
+
+    Args:
+        keys: ``[K, D]``.
+        coarse: labels, ``[K]``.
+    """
+
+    def __init__(self, keys: Tensor, coarse: Tensor) -> None:
+        if len(keys) != len(coarse):
+            raise ValueError(f"{len(coarse)} labels for {len(keys)} keys")
+        self._keys, self._coarse = keys, coarse
+
+    @property
+    def size(self) -> int:
+        return len(self._keys)
+
+    def of(self, label: int) -> tuple[Tensor, Tensor]:
+        """Columns ``[n]`` of the bank that are of this class, in their order, and their keys ``[n, D]``."""
+        start, end = self._bounds.get(label, (0, 0))
+        return self._order[start:end], self._sorted[start:end]
+
+    @cached_property
+    def _order(self) -> Tensor:
+        return torch.argsort(self._coarse, stable=True)
+
+    @cached_property
+    def _sorted(self) -> Tensor:
+        return self._keys.float()[self._order]
+
+    @cached_property
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        labels, counts = torch.unique_consecutive(self._coarse[self._order], return_counts=True)
+        ends = counts.cumsum(0)
+        return dict(
+            zip(labels.tolist(), zip((ends - counts).tolist(), ends.tolist(), strict=True), strict=True)
+        )
+
+
+def _masked_by_class(
+    keys: Tensor,
+    bank: BankByClass,
+    coarse: Tensor,
+    temperature: float,
+    index: Tensor | None,
+    bank_index: Tensor | None,
+) -> Tensor:
+    """The masked relation, a class of rows at a time, from the columns of that class alone."""
+    relation = self_relation(len(keys), bank.size, device=keys.device)
+    for label in sorted(set(coarse.tolist())):
+        rows = (coarse == label).nonzero().squeeze(1)  # [b]
+        columns, bank_keys = bank.of(label)  # [n], [n, D]
+        if len(columns) == 0:
+            continue  # the self relation
+        candidates = _candidates(
+            coarse[rows],
+            coarse.new_full((len(columns),), label),
+            None if index is None else index[rows],
+            None if bank_index is None else bank_index[columns],
+        )
+        among = _with_own_key(_similarity_weights(keys[rows], bank_keys, candidates, temperature))  # [b, 1+n]
+        relation[rows, OWN_KEY] = among[:, OWN_KEY]
+        relation[rows.unsqueeze(1), 1 + columns] = among[:, 1:]
+    return relation
 
 
 def nearest_relation(
