@@ -205,8 +205,8 @@ class RunConfig(BaseModel):
 class Machine(BaseModel):
     """Where and how a run is carried out, which may differ from one call to the next.
 
-    It does not change what is learnt, but for this: devices and threads round differently, and each of several
-    processes has BatchNorm statistics of its own rows (see `RunConfig.batchnorm`).
+    It does not change what is learnt, but for this: devices, threads and compiled nets round differently, and each of
+    several processes has BatchNorm statistics of its own rows (see `RunConfig.batchnorm`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -219,6 +219,7 @@ class Machine(BaseModel):
     keep_checkpoints: int = Field(2, ge=1)
     journal_every_steps: int = Field(10, ge=1)
     tensorboard: bool = False
+    compile: bool = False  # the nets' passes, by torch.compile
     download: bool = False
     strict: bool = False
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Callable
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from traceback import clear_frames
@@ -18,6 +19,7 @@ from maskcon.assembly import Assembly, assemble, load_views
 from maskcon.config import Machine, RunConfig
 from maskcon.engine.batches import SMALLEST_SHARE
 from maskcon.engine.checkpoint import load_latest, write_atomically
+from maskcon.engine.compiling import compiled_passes
 from maskcon.engine.distributed import Processes, start
 from maskcon.engine.learner import Learner
 from maskcon.engine.lock import FolderLock
@@ -60,6 +62,8 @@ def train(
         return
     if machine.tensorboard:
         check_tensorboard()
+    if machine.compile and config.freeze:
+        raise UsageError("--compile has nothing to compile: with --freeze only a small head is trained")
     processes = start(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
@@ -147,13 +151,30 @@ def _carry_out(
             announce.on_message(
                 f"{learner.method.title} has no relations, so its journal holds no d_z (track_bound)"
             )
-        announce.begin(config, data, training.progress.step, training.total_steps)
-        progress = training.run()
+        with _compiled(training, observer):
+            announce.begin(config, data, training.progress.step, training.total_steps)
+            progress = training.run()
         processes.in_first(lambda: observer.finish(config, data, progress))
     finally:
         announce.end()
         observer.close()
         training_data.feed.close()
+
+
+@contextmanager
+def _compiled(training: Training, observer: Observer) -> Iterator[None]:
+    """Compile the nets where that was asked for and steps are left to be made; its time counts as training's."""
+    if not training.machine.compile or training.progress.step >= training.total_steps:
+        yield
+        return
+    learner, processes = training.learner, training.learner.processes
+    cpu = time.process_time()
+    with compiled_passes(learner, training.data, training.config, observer.on_message) as seconds:
+        training.progress.seconds += seconds
+        training.progress.cpu_seconds += time.process_time() - cpu
+        if processes.is_first:
+            observer.record("compiled", {"step": training.progress.step, "seconds": round(seconds, 3)})
+        yield
 
 
 def _bound(

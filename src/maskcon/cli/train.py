@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from maskcon.cli import options
+from maskcon.errors import UsageError
 
 if TYPE_CHECKING:
     from maskcon.choices import Facts
@@ -57,6 +58,13 @@ def train(
     device: options.Device = "auto",
     devices: Annotated[int, typer.Option(help="Processes to train with, one a device.")] = 1,
     threads: Annotated[int | None, typer.Option(help="CPU threads a process.")] = None,
+    compile_nets: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="Compile the nets by torch.compile first: takes up to minutes at every start, seldom pays on a CPU.",
+        ),
+    ] = False,
     checkpoint_every_seconds: Annotated[float, typer.Option(help="Time between checkpoints.")] = 60.0,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
@@ -86,6 +94,8 @@ def train(
 
         signals.stop_with_parent()
     seconds = None if budget is None else parse_budget(budget)
+    if compile_nets and budget is not None:
+        raise UsageError("--budget cannot count in what compiling will take; with --compile give --epochs")
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
     if freeze:
@@ -98,6 +108,7 @@ def train(
         threads=threads,
         checkpoint_every_seconds=checkpoint_every_seconds,
         tensorboard=tensorboard,
+        compile=compile_nets,
         download=download,
         strict=strict,
     )
