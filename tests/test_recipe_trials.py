@@ -1,0 +1,133 @@
+"""The trials around `fast` train what they say: each part changes the run, and only as it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskcon import assembly
+from maskcon.config import parse_value
+from maskcon.engine import learner, loop, step
+from maskcon.presets import resolve
+from maskcon.report.journal import read_journal
+from tests.engine.runs import fit, weights
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    import recipe_trials
+
+    for place, names in (
+        (loop, ("train_step", "learning_rate")),
+        (step, ("make_views",)),
+        (learner, ("build_optimizer",)),
+        (assembly.Assembly, ("training_data",)),
+    ):
+        for name in names:  # put back after the test, whatever a part puts there
+            monkeypatch.setattr(place, name, getattr(place, name))
+    return recipe_trials
+
+
+def steps(folder) -> list[dict]:
+    return [event for event in read_journal(folder / "journal.jsonl") if event["kind"] == "step"]
+
+
+def trained(folder):
+    return fit(folder, coarse_weight=1.0, optimizer="muon", epochs=2).folder
+
+
+PARTS = {
+    "growing": "8@0.5",
+    "key_size": "8",
+    "crops": "2x8",
+    "twins": "weak",
+    "averaged": "0.5",
+    "floor": "0.5",
+    "whitened": "all",
+    "adamw": "0.05",
+    "early_labels": "2:0",
+}
+
+
+def test_all_parts_are_tested(script):
+    assert set(PARTS) == set(script.PARTS)
+
+
+@pytest.mark.parametrize(("part", "value"), [*PARTS.items(), ("crops", "2x8+1")])
+def test_each_part_trains_another_encoder(script, part, value, tmp_path):
+    plain = weights(trained(tmp_path / "plain"))
+    script.PARTS[part](value)
+    changed = trained(tmp_path / "changed")
+    assert weights(changed) != plain
+    assert all(event["loss"] > 0 for event in steps(changed))
+
+
+def test_crops_of_the_whole_size_are_a_step_as_it_is_but_for_their_draws(script, tmp_path, monkeypatch):
+    """With one crop of the whole size, and the draws of a plain step, nothing else differs."""
+    plain = trained(tmp_path / "plain")
+    real = script.uniforms
+    monkeypatch.setattr(
+        script,
+        "uniforms",
+        lambda rows, draws, seed, purpose, *place: real(rows, draws, seed, "query", *place),
+    )
+    script.PARTS["crops"]("1x16")
+    crops = trained(tmp_path / "crops")
+    found, expected = ([event["loss"] for event in steps(folder)] for folder in (crops, plain))
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_growing_views_are_small_first_and_whole_at_the_end(script, monkeypatch, tmp_path):
+    seen = []
+    plain = step.make_views
+
+    def watched(data, config, place, *rest):
+        if place.epoch >= 0:
+            seen.append((place.epoch, data.image_size))
+        return plain(data, config, place, *rest)
+
+    monkeypatch.setattr(step, "make_views", watched)
+    script.PARTS["growing"]("8@0.5")
+    trained(tmp_path / "run")
+    assert set(seen) == {(0, 8), (1, 16)}
+
+
+def test_averaged_weights_are_the_mean_of_those_after_each_step(script, monkeypatch, tmp_path):
+    passed: list[torch.Tensor] = []
+    plain = loop.train_step
+    last: list[torch.Tensor] = []
+
+    def watched(learning, *rest):
+        report = plain(learning, *rest)
+        passed.append(learning.model.backbone.conv1.weight.detach().clone())
+        return report
+
+    monkeypatch.setattr(loop, "train_step", watched)
+    script.PARTS["averaged"]("0.5")
+    averaging = loop.train_step
+
+    def after(learning, *rest):
+        report = averaging(learning, *rest)
+        last[:] = [learning.model.backbone.conv1.weight.detach().clone()]
+        return report
+
+    monkeypatch.setattr(loop, "train_step", after)
+    trained(tmp_path / "run")
+    half = passed[len(passed) // 2 :]
+    torch.testing.assert_close(last[0], torch.stack(half).mean(0))
+
+
+def test_every_trial_is_a_setting_that_can_be_trained_and_no_two_are_alike(script):
+    seen = set()
+    for name, trial in script.TRIALS.items():
+        job = trial.job(name, Path("run"), "embedded", 0, epochs=10)
+        words = list(job.arguments)
+        pairs = [words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "--set"]
+        values = {key: parse_value(value) for key, value in pairs}
+        config = resolve("embedded", method="maskcon", preset="fast", overrides=values).config
+        assert config.evaluate_on == "validation"
+        seen.add((config, job.program))
+    assert len(seen) == len(script.TRIALS)
