@@ -340,12 +340,17 @@ TRIALS: Mapping[str, Trial] = {
     "w 0.5": Trial({"w": 0.5}),
     "contrast temperature 0.2": Trial({"contrast_temperature": 0.2}),
     "bank of 512": Trial({"bank_size": 512}),
+    "bank of 4096": Trial({"bank_size": 4096}),
+    "bank of 4096, tau 0.02": Trial({"bank_size": 4096, "tau": 0.02}),
     "no key net: each view is the other's key": Trial(parts={"twins": "weak"}, cost=1.5),
     "no key net, batches of 64": Trial({"batch_size": 64}, {"twins": "weak"}, cost=1.5),
     "one cycle, rate 0.15": Trial({"learning_rate": 0.15}, warmup_share=0.3),
     "one cycle, rate 0.3": Trial({"learning_rate": 0.3}, warmup_share=0.3),
     "one cycle, rate 0.1": Trial(warmup_share=0.3),
     "one cycle, rate 0.2, whitened": Trial({"learning_rate": 0.2}, {"whitened": "all"}, warmup_share=0.3),
+    "one cycle, rate 0.2, BatchNorm in the projector": Trial(
+        {"learning_rate": 0.2, "projector_norm": "batch"}, warmup_share=0.3
+    ),
     "one cycle, rate 0.2, w rising up to half": Trial(
         {"learning_rate": 0.2}, warmup_share=0.3, relation_share=0.5
     ),

@@ -6,11 +6,12 @@
     search   the settings that `fast` was chosen from, on validation images (a fifth of the training ones)
     train    `fast` and all others, three seeds, scored on the test images after every epoch
     ablate   `fast` with one part taken away or changed, three seeds, on validation images
+    muon     what the optimiser of `fast` brings the other methods: rates on validation, then three seeds on test
 
 The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of
 training, evaluation left out. Each coarse-label method has its own best settings by validation (`method_table.py`) and
 as many epochs as take at least the CPU time of `fast`: the pace of each is in `EPOCHS`. Everything lands under --out:
-a folder a run, `search.json`, `train.json`, `ablate.json` and `curves.png`.
+a folder a run, `search.json`, `train.json`, `ablate.json`, `muon.json` and `curves.png`.
 """
 
 from __future__ import annotations
@@ -98,6 +99,9 @@ CIFARTOY_GOOD = Study(
 )
 STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD}
 FAST_EPOCHS = {"embedded": 25, "cifartoy-good": 10}
+# How `fast` is optimised, and the rates that every method is tried at by it.
+MUON: Settings = {"optimizer": "muon", "schedule": "linear"}
+MUON_RATES = (0.05, 0.1, 0.2)
 # What was tried around `fast`, each as a change of it.
 TRIALS: Mapping[str, Settings] = {
     "as it is": {},
@@ -261,6 +265,43 @@ def draw(
     plt.close(figure)
 
 
+def by_muon(name: str, source: str, out: Path, seeds: int, at_once: int) -> None:
+    """Each coarse-label method by Muon at its best rate by validation, with the epochs that it has by SGD."""
+    study = STUDIES[name]
+
+    def recipe(method: str, rate: float) -> Recipe:
+        return Recipe(
+            "cpu", method, {"coarse_weight": 0.0, **study.methods[method], **MUON, "learning_rate": rate}
+        )
+
+    def wanted(method: str, rate: float, more: Settings) -> tuple[Recipe, Settings]:
+        return recipe(method, rate), {"epochs": study.epochs[method], "eval_every_epochs": 0, **more}
+
+    trials = {
+        f"{method} {rate}": wanted(method, rate, {"evaluate_on": "validation"})
+        for method in study.methods
+        for rate in MUON_RATES
+    }
+    folders = run_all(trials, source, out / "muon-search", 1, at_once)
+    reached = {trial: 100 * read_result(folder)["recall"]["1"] for trial, (folder,) in folders.items()}
+
+    def reached_at(method: str) -> dict[float, float]:
+        return {rate: reached[f"{method} {rate}"] for rate in MUON_RATES}
+
+    best = {method: max(MUON_RATES, key=reached_at(method).__getitem__) for method in study.methods}
+    finals = {method: wanted(method, rate, {}) for method, rate in best.items()}
+    found = {
+        method: {"learning_rate": best[method], **summary(of_method)}
+        for method, of_method in run_all(finals, source, out / "muon", seeds, at_once).items()
+    }
+    rates = "".join(f" {rate} |" for rate in MUON_RATES)
+    print(f"| by Muon | validation R@1 at rate{rates} R@1 | CPU s |\n|---|{'---:|' * (len(MUON_RATES) + 2)}")
+    for method, row in found.items():
+        tried_at = " | ".join(f"{recall:.2f}" for recall in reached_at(method).values())
+        print(f"| {method} | {tried_at} | {spread(row['recall@1'])} | {fmean(row['cpu_seconds']):.0f} |")
+    write_json(out / "muon.json", {"validation": reached, "test": found})
+
+
 def tried(
     trials: Mapping[str, Settings], name: str, source: str, out: Path, file: str, seeds: int, at_once: int
 ) -> None:
@@ -281,10 +322,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", choices=STUDIES)
-    parser.add_argument("stage", choices=["search", "train", "ablate", "all"])
+    parser.add_argument("stage", choices=["search", "train", "ablate", "muon", "all"])
     parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
     parser.add_argument("--out", type=Path, help="by default runs/time-to-recall-STUDY")
-    parser.add_argument("--seeds", type=int, default=3, help="of the stages train and ablate")
+    parser.add_argument("--seeds", type=int, default=3, help="of the stages train, ablate and muon")
     parser.add_argument(
         "--recipes", default="all", help="of the stage train, comma-separated; reference among them"
     )
@@ -309,6 +350,8 @@ def carry_out(options: argparse.Namespace) -> None:
         train(name, source, out, wanted_recipes(options.recipes, name), options.seeds, options.jobs)
     if options.stage in ("ablate", "all"):
         tried(ABLATIONS, name, source, out, "ablate", options.seeds, options.jobs)
+    if options.stage in ("muon", "all"):
+        by_muon(name, source, out, options.seeds, options.jobs)
 
 
 if __name__ == "__main__":

@@ -109,3 +109,21 @@ def test_changes_of_fast_are_scored_on_validation_images(script, tmp_path, monke
         "evaluated_on"
     ] == ("validation")
     assert "| no relation |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_other_methods_have_the_rate_by_muon_that_validation_puts_first(
+    script, tmp_path, monkeypatch, capsys
+):
+    study = script.Study("embedded", {"coins": 1}, {"coins": {"w": 0.5, "learning_rate": 0.3, **SMALL}})
+    monkeypatch.setattr(script, "STUDIES", {"embedded": study})
+    monkeypatch.setattr(script, "MUON_RATES", (0.01, 0.1))
+    script.by_muon("embedded", "embedded", tmp_path, seeds=1, at_once=2)
+    found = json.loads((tmp_path / "muon.json").read_text())
+    validation = found["validation"]
+    best = max((0.01, 0.1), key=lambda rate: validation[f"coins {rate}"])
+    assert found["test"]["coins"]["learning_rate"] == best
+    trained = RunConfig.from_yaml(tmp_path / "muon" / "coins-seed0" / "config.yaml")
+    assert (trained.optimizer, trained.learning_rate, trained.evaluate_on) == ("muon", best, "test")
+    assert (trained.method, trained.w, trained.coarse_weight) == ("coins", 0.5, 0.0)
+    assert "| coins |" in capsys.readouterr().out
