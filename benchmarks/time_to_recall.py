@@ -3,15 +3,16 @@
     python benchmarks/time_to_recall.py embedded all                     # goes on where it was stopped
     python benchmarks/time_to_recall.py cifartoy-good all --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
 
-    search   the settings that `fast` was chosen from, on validation images (a fifth of the training ones)
     train    `fast` and all others, three seeds, scored on the test images after every epoch
-    ablate   `fast` with one part taken away or changed, three seeds, on validation images
-    muon     what the optimiser of `fast` brings the other methods: rates on validation, then three seeds on test
+    ablate   `fast` with one part taken away or changed, three seeds, on validation images: a fifth of the training ones
+    muon     what optimiser and schedule of `fast` bring the other methods, on validation images: two rates with one
+             seed each, then the better one with three
 
+How `fast` was found: `recipe_trials.py`.
 The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of
 training, evaluation left out. Each coarse-label method has its own best settings by validation (`method_table.py`) and
 as many epochs as take at least the CPU time of `fast`: the pace of each is in `EPOCHS`. Everything lands under --out:
-a folder a run, `search.json`, `train.json`, `ablate.json`, `muon.json` and `curves.png`.
+a folder a run, `train.json`, `ablate.json`, `muon.json` and `curves.png`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 from maskcon.comparison import Job, run_jobs
 from maskcon.errors import UsageError, unknown
+from maskcon.presets import METHOD_SETTINGS
 from maskcon.report.journal import read_journal
 from maskcon.run_folder import JOURNAL, make_writable, read_result
 from method_table import answer, lay_out, show, write_json
@@ -99,29 +101,25 @@ CIFARTOY_GOOD = Study(
 )
 STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD}
 FAST_EPOCHS = {"embedded": 25, "cifartoy-good": 10}
-# How `fast` is optimised, and the rates that every method is tried at by it.
-MUON: Settings = {"optimizer": "muon", "schedule": "linear"}
-MUON_RATES = (0.05, 0.1, 0.2)
-# What was tried around `fast`, each as a change of it.
-TRIALS: Mapping[str, Settings] = {
-    "as it is": {},
-    "learning rate 0.2": {"learning_rate": 0.2},
-    "weight decay 0.05": {"weight_decay": 0.05},
-    "batches of 64": {"batch_size": 64, "learning_rate": 0.07},
-    "BatchNorm in the projector": {"projector_norm": "batch"},
-    "contrast temperature 0.07": {"contrast_temperature": 0.07},
-    "cross-entropy twice as much": {"coarse_weight": 2.0},
-    "no relation (w 0)": {"w": 0.0},
+# How `fast` is optimised, and the rates that every other method is tried at by it.
+MUON: Settings = {
+    key: METHOD_SETTINGS["fast"]["maskcon"][key]
+    for key in ("optimizer", "schedule", "warmup_share", "relation_warmup_share")
 }
-RISING = "tau 0.02, w rising to the end"  # one more, whose ramp goes by the length of the run
+MUON_RATES = (0.1, 0.2)
 # What each part of it brings.
 ABLATIONS: Mapping[str, Settings] = {
     "as it is": {},
-    "SGD at its best rate": {"optimizer": "sgd", "learning_rate": 0.2, "schedule": "cosine"},
-    "rate falling by a cosine": {"schedule": "cosine"},
+    "SGD at its best rate": {
+        "optimizer": "sgd",
+        "learning_rate": 0.2,
+        "schedule": "cosine",
+        "warmup_epochs": 1.0,
+    },
+    "rate falling from the second epoch on, from 0.1": {"learning_rate": 0.1, "warmup_epochs": 1.0},
+    "w rising over 4 epochs": {"relation_warmup_epochs": 4.0},
     "no cross-entropy": {"coarse_weight": 0.0},
     "no relation (w 0): instances and cross-entropy": {"w": 0.0},
-    "w 1 from the first step": {"relation_warmup_epochs": 0.0},
 }
 
 
@@ -266,55 +264,54 @@ def draw(
 
 
 def by_muon(name: str, source: str, out: Path, seeds: int, at_once: int) -> None:
-    """Each coarse-label method by Muon at its best rate by validation, with the epochs that it has by SGD."""
+    """Each coarse-label method optimised as `fast` is, with the epochs that it has by SGD, on validation images."""
     study = STUDIES[name]
+    fixed = {"eval_every_epochs": 0, "evaluate_on": "validation", **MUON}
 
-    def recipe(method: str, rate: float) -> Recipe:
-        return Recipe(
-            "cpu", method, {"coarse_weight": 0.0, **study.methods[method], **MUON, "learning_rate": rate}
-        )
+    def run(rates: Mapping[str, Sequence[float]], seeds: int) -> dict[tuple[str, float], list[Path]]:
+        wanted = {
+            f"{method} {rate}": (
+                Recipe("cpu", method, {"coarse_weight": 0.0, **study.methods[method]}),
+                {**fixed, "epochs": study.epochs[method], "learning_rate": rate},
+            )
+            for method, of_method in rates.items()
+            for rate in of_method
+        }
+        folders = run_all(wanted, source, out / "muon", seeds, at_once)
+        return {
+            (method, rate): folders[f"{method} {rate}"]
+            for method, of_method in rates.items()
+            for rate in of_method
+        }
 
-    def wanted(method: str, rate: float, more: Settings) -> tuple[Recipe, Settings]:
-        return recipe(method, rate), {"epochs": study.epochs[method], "eval_every_epochs": 0, **more}
-
-    trials = {
-        f"{method} {rate}": wanted(method, rate, {"evaluate_on": "validation"})
-        for method in study.methods
-        for rate in MUON_RATES
-    }
-    folders = run_all(trials, source, out / "muon-search", 1, at_once)
-    reached = {trial: 100 * read_result(folder)["recall"]["1"] for trial, (folder,) in folders.items()}
-
-    def reached_at(method: str) -> dict[float, float]:
-        return {rate: reached[f"{method} {rate}"] for rate in MUON_RATES}
-
-    best = {method: max(MUON_RATES, key=reached_at(method).__getitem__) for method in study.methods}
-    finals = {method: wanted(method, rate, {}) for method, rate in best.items()}
-    found = {
-        method: {"learning_rate": best[method], **summary(of_method)}
-        for method, of_method in run_all(finals, source, out / "muon", seeds, at_once).items()
-    }
-    rates = "".join(f" {rate} |" for rate in MUON_RATES)
-    print(f"| by Muon | validation R@1 at rate{rates} R@1 | CPU s |\n|---|{'---:|' * (len(MUON_RATES) + 2)}")
-    for method, row in found.items():
-        tried_at = " | ".join(f"{recall:.2f}" for recall in reached_at(method).values())
-        print(f"| {method} | {tried_at} | {spread(row['recall@1'])} | {fmean(row['cpu_seconds']):.0f} |")
-    write_json(out / "muon.json", {"validation": reached, "test": found})
+    searched = run(dict.fromkeys(study.methods, MUON_RATES), 1)
+    reached = {trial: 100 * read_result(folder)["recall"]["1"] for trial, (folder,) in searched.items()}
+    best = {method: max((reached[method, rate], rate) for rate in MUON_RATES)[1] for method in study.methods}
+    finals = run({method: [rate] for method, rate in best.items()}, seeds)
+    print(f"| by Muon | {' | '.join(f'rate {rate}' for rate in MUON_RATES)} | R@1, {seeds} seeds | CPU s |")
+    print(f"|---|{'---:|' * (len(MUON_RATES) + 2)}")
+    found = {}
+    for (method, rate), folders in finals.items():
+        rates = {str(tried_rate): round(reached[method, tried_rate], 3) for tried_rate in MUON_RATES}
+        found[method] = row = {"learning_rate": rate, "at_rates": rates, **summary(folders)}
+        cells = " | ".join(f"{recall:.2f}" for recall in rates.values())
+        print(f"| {method} | {cells} | {spread(row['recall@1'])} | {fmean(row['cpu_seconds']):.0f} |")
+    write_json(out / "muon.json", found)
 
 
-def tried(
-    trials: Mapping[str, Settings], name: str, source: str, out: Path, file: str, seeds: int, at_once: int
+def ablate(
+    trials: Mapping[str, Settings], name: str, source: str, out: Path, seeds: int, at_once: int
 ) -> None:
     """`fast` with each of these changes, scored on validation images at its end."""
     fixed = {"epochs": FAST_EPOCHS[name], "eval_every_epochs": 0, "evaluate_on": "validation"}
     fast = Recipe("fast", "maskcon", {})
     wanted = {trial: (fast, {**fixed, **changes}) for trial, changes in trials.items()}
-    folders = run_all(wanted, source, out / file, seeds, at_once)
+    folders = run_all(wanted, source, out / "ablate", seeds, at_once)
     found = {trial: {**trials[trial], **summary(folders[trial])} for trial in trials}
     print("| `fast`, but | validation R@1 | CPU s |\n|---|---:|---:|")
     for trial, row in found.items():
         print(f"| {trial} | {spread(row['recall@1'])} | {fmean(row['cpu_seconds']):.0f} |")
-    write_json(out / f"{file}.json", found)
+    write_json(out / "ablate.json", found)
 
 
 def main() -> None:
@@ -322,7 +319,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", choices=STUDIES)
-    parser.add_argument("stage", choices=["search", "train", "ablate", "muon", "all"])
+    parser.add_argument("stage", choices=["train", "ablate", "muon", "all"])
     parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
     parser.add_argument("--out", type=Path, help="by default runs/time-to-recall-STUDY")
     parser.add_argument("--seeds", type=int, default=3, help="of the stages train, ablate and muon")
@@ -343,13 +340,10 @@ def carry_out(options: argparse.Namespace) -> None:
         if options.images is None:
             raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/, a folder a class")
         source = str(lay_out(options.images, source, out / "pictures"))
-    if options.stage in ("search", "all"):
-        rising = {"tau": 0.02, "relation_warmup_epochs": FAST_EPOCHS[name]}
-        tried({**TRIALS, RISING: rising}, name, source, out, "search", 1, options.jobs)
     if options.stage in ("train", "all"):
         train(name, source, out, wanted_recipes(options.recipes, name), options.seeds, options.jobs)
     if options.stage in ("ablate", "all"):
-        tried(ABLATIONS, name, source, out, "ablate", options.seeds, options.jobs)
+        ablate(ABLATIONS, name, source, out, options.seeds, options.jobs)
     if options.stage in ("muon", "all"):
         by_muon(name, source, out, options.seeds, options.jobs)
 

@@ -99,7 +99,8 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
         )
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
     whole |= {"projector_hidden": 512, "projection_dim": 128, "learning_rate": 0.02}
-    whole |= {"optimizer": "sgd", "schedule": "cosine"}  # Muon was tried on small nets alone
+    # Muon, and the schedule that goes with it, were tried on small nets alone.
+    whole |= {"optimizer": "sgd", "schedule": "cosine", "warmup_share": 0.0, "relation_warmup_share": 0.0}
     if TUNED_BACKBONE in facts.weights:
         return Choice(
             "encoder",

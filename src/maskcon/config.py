@@ -120,6 +120,9 @@ class RunConfig(BaseModel):
         "train", description="mode of the key encoder's BatchNorm"
     )
     relation_warmup_epochs: float = Field(0.0, ge=0, description="w rises from 0 over so many epochs")
+    relation_warmup_share: float = Field(
+        0.0, ge=0, le=1, description="w rises from 0 over this share of the run, if that is longer"
+    )
 
     # Optimisation
     epochs: int = Field(200, ge=1, description="passes over the training images")
@@ -136,6 +139,9 @@ class RunConfig(BaseModel):
         description="rate after the warm-up: down to 0 by half a cosine or a straight line, or as it is",
     )
     warmup_epochs: float = Field(0.0, ge=0, description="the rate rises from 0 over so many epochs")
+    warmup_share: float = Field(
+        0.0, ge=0, le=1, description="the rate rises from 0 over this share of the run, if that is longer"
+    )
     drop_last: bool = Field(False, description="leave out the last short batch of an epoch")
 
     # Machine

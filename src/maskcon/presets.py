@@ -44,6 +44,7 @@ PAPER: Settings = {
     "weight_decay": (5e-4, _TEXT),
     "schedule": ("cosine", _TEXT),
     "warmup_epochs": (0.0, _TEXT),
+    "warmup_share": (0.0, _TEXT),
     "bank_size": (8192, _TEXT),
     "freeze": (False, "paper, section 4: the whole encoder learns"),
     "freeze_views": (3, _FROZEN),
@@ -63,6 +64,7 @@ PAPER: Settings = {
     "key_batchnorm": ("train", _SILENT),
     "prime_bank": (True, _SILENT),
     "relation_warmup_epochs": (0.0, "paper, eq. 15: w is constant"),
+    "relation_warmup_share": (0.0, "paper, eq. 15: w is constant"),
     "weights": (None, "ours: random weights; the paper does not say"),
     "source_variant": ("paper", "paper, section 4.2 (CIFARtoy) and appendix A (Cars196)"),
     "image_size": (None, "the data's own: 32 for CIFAR and ImageNet32"),
@@ -172,15 +174,17 @@ METHOD_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 METHOD_SETTINGS["reference"] = METHOD_SETTINGS["paper"]
-# Ours, not the paper's: what brings MaskCon's recall soonest on a CPU (benchmarks/time_to_recall.py, on validation).
+# Ours, not the paper's: what brings MaskCon's recall soonest on a CPU (benchmarks/recipe_trials.py, on validation).
 METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
     "maskcon": {
         "w": 1.0,
         "tau": 0.05,
         "coarse_weight": 1.0,
         "optimizer": "muon",
-        "learning_rate": 0.1,
+        "learning_rate": 0.2,
         "schedule": "linear",
+        "warmup_share": 0.3,
+        "relation_warmup_share": 0.5,
     }
 }
 SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
@@ -221,7 +225,9 @@ FREEZE: Settings = {
     "learning_rate": (0.05, _FROZEN),
     "weight_decay": (5e-4, _FROZEN),
     "warmup_epochs": (1.0, _FROZEN),
+    "warmup_share": (0.0, _FROZEN),
     "relation_warmup_epochs": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
+    "relation_warmup_share": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
     "relation_space": (
         "features",
         "ours, for a frozen backbone: they tell kinds apart from the start, a fresh projector does not",
@@ -241,6 +247,9 @@ FREEZE_METHODS: dict[str, dict[str, float]] = {
     "maskcon": {"w": 1.0, "tau": 0.02, "learning_rate": 0.05, "coarse_weight": 1.0},
     "supfine": {"learning_rate": 0.05},
 }
+
+# What rises over some epochs, and the setting that lets it rise over a share of the run.
+RISES = {"warmup_epochs": "warmup_share", "relation_warmup_epochs": "relation_warmup_share"}
 
 
 @dataclass(frozen=True)
@@ -281,6 +290,9 @@ def resolve(
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
+    for epochs, share in RISES.items():  # who says how many epochs means those
+        if epochs in overrides and share not in overrides:
+            settled[share] = (0.0, f"{epochs} was given")
     if freeze is True and "weights" not in overrides and _brings_its_weights(str(settled["backbone"][0])):
         settled["weights"] = (None, "the backbone brings its own")
     values = {key: value for key, (value, _) in settled.items()}

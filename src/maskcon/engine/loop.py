@@ -165,14 +165,18 @@ class Training:
         place = Place(
             epoch=epoch,
             step=step,
-            w=ramped(step, value=config.w, warmup_steps=self._steps_of(config.relation_warmup_epochs))
+            w=ramped(
+                step,
+                value=config.w,
+                warmup_steps=self._ramp(config.relation_warmup_epochs, config.relation_warmup_share),
+            )
             if self.learner.method.ramps_w
             else config.w,
             learning_rate=learning_rate(
                 step,
                 peak=config.learning_rate,
                 total_steps=self.total_steps,
-                warmup_steps=self._steps_of(config.warmup_epochs),
+                warmup_steps=self._ramp(config.warmup_epochs, config.warmup_share),
                 schedule=config.schedule,
             ),
         )
@@ -185,8 +189,9 @@ class Training:
         self._watch.see(place, report)
         self._tell(report, place, len(rows))
 
-    def _steps_of(self, epochs: float) -> int:
-        return round(epochs * self.epoch_steps)
+    def _ramp(self, epochs: float, share: float) -> int:
+        """Steps of a rise that takes so many epochs, or this share of the run if that is longer."""
+        return max(round(epochs * self.epoch_steps), round(share * self.total_steps))
 
     def _tell(self, report: StepReport, place: Place, images: int) -> None:
         done = self.progress.step
@@ -264,10 +269,14 @@ class Training:
         text = (
             f"collapse: after {epoch + 1} epochs the loss is {mean:.3f} of log(1+K) = {ceiling:.3f} and the keys "
             f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
-            f"(now {self.config.relation_warmup_epochs:g}), start from pretrained --set weights, or lower --w"
+            f"(w rises over {self._rising_epochs():g} now), start from pretrained --set weights, or lower --w"
         )
         self.hooks.record("warning", {"step": self.progress.step, "message": text})
         self.hooks.on_message(text)
+
+    def _rising_epochs(self) -> float:
+        config = self.config
+        return max(config.relation_warmup_epochs, config.relation_warmup_share * config.epochs)
 
     def _checkpoint_if_due(self) -> None:
         due = time.monotonic() - self._saved_at >= self.machine.checkpoint_every_seconds
