@@ -42,8 +42,9 @@ def test_fast_is_the_cpu_preset_with_cross_entropy_and_muon_for_maskcon_alone():
         "preset",
         "coarse_weight",
         "optimizer",
-        "learning_rate",
         "schedule",
+        "warmup_share",
+        "relation_warmup_share",
     }
     assert changed("coins") == {"preset"}
 

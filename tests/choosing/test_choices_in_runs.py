@@ -15,7 +15,7 @@ from maskcon.choosing import Decided, within_budget
 from maskcon.config import Machine, RunConfig
 from maskcon.errors import CorruptFileError, UsageError
 from maskcon.observer import Announcer
-from maskcon.presets import resolve
+from maskcon.presets import RISES, resolve
 from maskcon.reproduce.timing import Pace
 from maskcon.run_folder import CHOICES, CONFIG
 from tests.choosing.deciding import SMALL_NET, Heard, decided
@@ -117,7 +117,7 @@ def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(
     )  # a little less than 120 s are left: no epoch is lost
     assert heard.choices[-1].startswith(f"epochs: {run.config.epochs} (measured here")
     kept = ("epochs", "batch_size", "bank_size", "learning_rate", "eval_every_epochs")
-    by_hand = {key: getattr(run.config, key) for key in (*kept, "warmup_epochs", "relation_warmup_epochs")}
+    by_hand = {key: getattr(run.config, key) for key in (*kept, *RISES, *RISES.values())}
     plain = fitted(photos, machine, Heard(), settings=by_hand, out="by-hand")
     assert (run.folder / "encoder.safetensors").read_bytes() == (
         plain.folder / "encoder.safetensors"
