@@ -38,9 +38,7 @@ def compiled_passes(
 
     The nets are compiled in place, so that their parameters keep their names and checkpoints fit either way.
     """
-    tell(
-        "compiling the nets (--compile): from half a minute to several, and again at every start of this run"
-    )
+    tell("compiling the nets (--compile): up to minutes, and again at every start of this run")
     begun = time.perf_counter()
     backbones = [learner.model.backbone]
     if learner.pair is not None:
