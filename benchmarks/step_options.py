@@ -91,7 +91,7 @@ def random_inputs(batch: int, bank: int, classes: int, dim: int = 128) -> tuple[
 
 def loss_and_gradient(queries: Tensor, inputs: RelationInputs, large: int) -> None:
     """Once; large: entries from which a bank is looked at by class."""
-    methods.LARGE_BANK = large
+    methods.LARGE_BANK, methods.MANY_CLASSES = large, 0
     relation_of = method_named("maskcon").relation_of(inputs)
     queries.grad = None
     relation_loss_by_rows(queries, inputs.keys, inputs.bank_keys, relation_of, 0.1).mean().backward()  # type: ignore[no-untyped-call]

@@ -260,6 +260,9 @@ def test_a_large_bank_is_looked_at_by_class_and_gives_the_same_relation(name, mo
     plain = [method.relation_of(given)(part) for part in parts]
     assert sorted_banks == []
     monkeypatch.setattr(methods, "LARGE_BANK", 60)
+    method.relation_of(given)(slice(None))
+    assert sorted_banks == []  # three classes are few
+    monkeypatch.setattr(methods, "MANY_CLASSES", 3)
     relation_of = method.relation_of(given)
     for part, expected in zip(parts, plain, strict=True):
         torch.testing.assert_close(relation_of(part), expected, atol=1e-6, rtol=1e-4)

@@ -37,9 +37,8 @@ from maskcon.relations import (
     self_relation,
 )
 
-LARGE_BANK = (
-    1 << 14
-)  # entries from which looking at a row's own class alone is sooner done than at all of them
+# Entries and classes from which looking at a row's own class alone is sooner done than at the whole bank.
+LARGE_BANK, MANY_CLASSES = 1 << 14, 8
 
 
 @dataclass(frozen=True)
@@ -134,10 +133,20 @@ class Method:
             raise UsageError(f"{self.title} does not contrast, so it has no relation")
         if not self.row_by_row:
             return recipe(inputs).__getitem__
-        # Not on other devices: to go class by class, the host would have to wait for the labels in every step.
-        if len(inputs.bank_keys) >= LARGE_BANK and inputs.keys.device.type == "cpu":
+        if _by_class_is_sooner(inputs):
             inputs = replace(inputs, by_class=BankByClass(inputs.bank_keys, inputs.bank_coarse))
         return lambda part: recipe(inputs.rows(part))
+
+
+def _by_class_is_sooner(inputs: RelationInputs) -> bool:
+    """Whether to sort the bank by class (benchmarks/step_options.py columns).
+
+    Not on other devices than a CPU: to go class by class, the host would have to wait for the labels in every step.
+    """
+    if inputs.keys.device.type != "cpu" or len(inputs.bank_keys) < LARGE_BANK:
+        return False
+    labels = inputs.bank_coarse
+    return int(labels.amax() - labels.amin()) + 1 >= MANY_CLASSES  # they are numbered without gaps
 
 
 _METHODS: dict[str, Method] = {}
