@@ -45,6 +45,19 @@ LEARNER: Any = learners
 ASSEMBLY: Any = assembly.Assembly
 
 
+def learn(learner: Any, config: Any, place: Any, total: Tensor) -> tuple[Tensor, Tensor]:
+    """The end of a step: backward, a look for NaN, and the update; the gradient's norm, and that it is finite."""
+    for group in learner.optimizer.param_groups:
+        group["lr"] = place.learning_rate
+    learner.optimizer.zero_grad(set_to_none=True)
+    learner.processes.fabric.backward(total)
+    norm, finite = step._gradient_norm(learner, config, total)
+    if not bool(finite):
+        raise step.not_finite(config, place, total.item())
+    learner.optimizer.step()
+    return norm, finite
+
+
 def growing(sizes: str) -> None:
     """Views that grow: `16@0.4,24@0.7` are 16 px up to two fifths of the run, 24 up to seven tenths, then whole."""
     stages = [(int(size), float(until)) for size, until in (stage.split("@") for stage in sizes.split(","))]
@@ -83,26 +96,20 @@ def crops(count_and_size: str) -> None:
         smaller = replace(data, image_size=min(data.image_size, size))
         bank = learner.bank
         labels, index = data.labels[rows], data.index[rows]
-        for group in learner.optimizer.param_groups:
-            group["lr"] = place.learning_rate
         learner.update_keys(config.key_momentum)
         keys = step.encode_keys(learner, data, config, place, rows)
 
-        def relation(part: slice) -> Tensor:
-            inputs = RelationInputs(
-                keys=keys.projection[part],
-                coarse=labels[part],
-                index=index[part],
-                bank_keys=bank.compared,
-                bank_coarse=bank.coarse,
-                bank_index=bank.index,
-                w=place.w,
-                tau=config.tau,
-            )
-            found: Tensor = learner.method.relation_of(inputs)(slice(None))
-            return found
-
-        asked = relation(slice(None))  # one relation for all queries of a key
+        inputs = RelationInputs(
+            keys=keys.projection,
+            coarse=labels,
+            index=index,
+            bank_keys=bank.compared,
+            bank_coarse=bank.coarse,
+            bank_index=bank.index,
+            w=place.w,
+            tau=config.tau,
+        )
+        asked = learner.method.relation_of(inputs)(slice(None))  # one relation for all queries of a key
         total = torch.zeros(())
         groups = [[smaller] * count, [data]] if whole else [[smaller] * count]
         queries = sum(len(group) for group in groups)
@@ -126,12 +133,7 @@ def crops(count_and_size: str) -> None:
             crossed = torch.nn.functional.cross_entropy(output.logits, labels.repeat(times))
             total = total + (contrast.mean() + config.coarse_weight * crossed) * times / queries
             contrasts.append(contrast.detach().mean())
-        learner.optimizer.zero_grad(set_to_none=True)
-        learner.processes.fabric.backward(total)
-        norm, finite = step._gradient_norm(learner, config, total)
-        if not bool(finite):
-            raise step.not_finite(config, place, total.item())
-        learner.optimizer.step()
+        norm, finite = learn(learner, config, place, total)
         bank.enqueue(keys.projection, labels, index, None)
         return step.StepReport(total.detach(), contrasts[0], None, norm, finite)
 
@@ -151,8 +153,6 @@ def twins(which: str) -> None:
     def train_step(learner: Any, data: Any, config: Any, place: Any, rows: Tensor) -> step.StepReport:
         bank = learner.bank
         labels, index = data.labels[rows], data.index[rows]
-        for group in learner.optimizer.param_groups:
-            group["lr"] = place.learning_rate
         views = [
             step.make_views(data, config, place, rows, purpose, slice(None)).clone(
                 memory_format=torch.channels_last
@@ -182,12 +182,7 @@ def twins(which: str) -> None:
         )
         crossed = torch.nn.functional.cross_entropy(output.logits, labels.repeat(2))
         total = contrast.mean() + config.coarse_weight * crossed
-        learner.optimizer.zero_grad(set_to_none=True)
-        learner.processes.fabric.backward(total)
-        norm, finite = step._gradient_norm(learner, config, total)
-        if not bool(finite):
-            raise step.not_finite(config, place, total.item())
-        learner.optimizer.step()
+        norm, finite = learn(learner, config, place, total)
         bank.enqueue(weak if which == "weak" else strong, labels, index, None)
         return step.StepReport(total.detach(), contrast.detach().mean(), None, norm, finite)
 

@@ -11,7 +11,7 @@
 How `fast` was found: `recipe_trials.py`.
 The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of
 training, evaluation left out. Each coarse-label method has its own best settings by validation (`method_table.py`) and
-as many epochs as take at least the CPU time of `fast`: the pace of each is in `EPOCHS`. Everything lands under --out:
+as many epochs as take at least the CPU time of `fast`: they stand in `STUDIES`. Everything lands under --out:
 a folder a run, `train.json`, `ablate.json`, `muon.json` and `curves.png`.
 """
 

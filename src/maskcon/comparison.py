@@ -26,10 +26,7 @@ class Job:
     label: str
     folder: Path
     arguments: Sequence[str]  # of `maskcon train`, without --out
-    program: Sequence[str] = (
-        "-m",
-        "maskcon",
-    )  # what the interpreter runs: the command line, or what calls it
+    program: Sequence[str] = ("-m", "maskcon")  # the command line, or a script that ends in it
     share: float = 0.0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     log: IO[bytes] | None = field(default=None, repr=False)

@@ -169,6 +169,11 @@ class RunConfig(BaseModel):
             raise ValueError("nesterov needs momentum > 0")
         return self
 
+    @property
+    def relation_rise(self) -> float:
+        """Epochs over which w rises."""
+        return max(self.relation_warmup_epochs, self.relation_warmup_share * self.epochs)
+
     @classmethod
     def known_keys(cls) -> list[str]:
         return list(cls.model_fields)

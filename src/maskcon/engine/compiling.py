@@ -1,6 +1,6 @@
 """`--compile`: the nets' passes by torch.compile, where somebody asks for it.
 
-Compiling takes from half a minute to several, at every start of a run, and pays where many steps follow that gain by
+Compiling takes up to minutes, at every start of a run, and pays where many steps follow that gain by
 it; docs/performance.md tells what was measured. So it is never done unasked, and what it took is told.
 
 Compiled are the passes over whole batches: forward and backward of the query's backbone, forward of the key's. What has

@@ -269,14 +269,10 @@ class Training:
         text = (
             f"collapse: after {epoch + 1} epochs the loss is {mean:.3f} of log(1+K) = {ceiling:.3f} and the keys "
             f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
-            f"(w rises over {self._rising_epochs():g} now), start from pretrained --set weights, or lower --w"
+            f"(w rises over {self.config.relation_rise:g} now), start from pretrained --set weights, or lower --w"
         )
         self.hooks.record("warning", {"step": self.progress.step, "message": text})
         self.hooks.on_message(text)
-
-    def _rising_epochs(self) -> float:
-        config = self.config
-        return max(config.relation_warmup_epochs, config.relation_warmup_share * config.epochs)
 
     def _checkpoint_if_due(self) -> None:
         due = time.monotonic() - self._saved_at >= self.machine.checkpoint_every_seconds
