@@ -226,8 +226,8 @@ def whitened(kind: str) -> None:
     """First layer: the patches' own axes, scaled to whiten them, largest first; their negatives if there is room."""
     plain = ASSEMBLY.training_data
 
-    def training_data(self: Any, features: Any) -> Any:
-        data = plain(self, features)
+    def training_data(self: Any, features: Any, progress: Any) -> Any:
+        data = plain(self, features, progress)
         learner, config = self.learner, self.config
         stem = learner.model.backbone.conv1
         rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:512]

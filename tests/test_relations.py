@@ -73,6 +73,31 @@ def test_masked_relation_matches_loop_oracle(case, with_index, sorted_by_class):
         torch.testing.assert_close(relation[i], torch.tensor(expected), atol=2e-4, rtol=1e-3)
 
 
+@settings(deadline=None, max_examples=100)
+@given(cases, st.integers(1, 3), st.booleans())
+def test_of_several_keys_of_a_row_the_nearest_counts(case, count, sorted_by_class):
+    seed, batch, bank, classes, tau = case
+    keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(seed, batch * count, bank, classes)
+    keys, coarse, index = keys.view(batch, count, -1), coarse[:batch], index[:batch]
+    by_class = BankByClass(bank_keys, bank_coarse) if sorted_by_class else None
+    relation = masked_relation(
+        keys, bank_keys, coarse, bank_coarse, tau, index=index, bank_index=bank_index, by_class=by_class
+    )
+    assert_is_relation(relation, batch, bank)
+    for i in range(batch):
+        nearest = [max(oracles.dot(key, entry) for key in keys[i].tolist()) for entry in bank_keys.tolist()]
+        expected = oracles.masked_row(
+            [1.0],
+            [[similarity] for similarity in nearest],
+            int(coarse[i]),
+            bank_coarse.tolist(),
+            tau,
+            int(index[i]),
+            bank_index.tolist(),
+        )
+        torch.testing.assert_close(relation[i], torch.tensor(expected), atol=2e-4, rtol=1e-3)
+
+
 @settings(deadline=None, max_examples=60)
 @given(cases, st.booleans())
 def test_from_the_columns_of_a_row_s_class_alone_the_relation_is_the_same(case, with_index):

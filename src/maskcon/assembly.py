@@ -22,6 +22,7 @@ from maskcon.engine.step import TrainingData
 from maskcon.frozen import FrozenFeatures
 from maskcon.methods import Method, method_named
 from maskcon.model_file import EncoderFacts
+from maskcon.outlines import outlines
 from maskcon.settling import encoder_facts
 from maskcon.sources import Dataset
 
@@ -58,8 +59,13 @@ class Assembly:
             message=message,
         )
 
-    def training_data(self, features: FrozenFeatures | None) -> TrainingData:
-        """What the steps read: images and their views, or the cached features of a frozen backbone."""
+    def training_data(
+        self, features: FrozenFeatures | None, progress: Callable[[int, int], None]
+    ) -> TrainingData:
+        """What the steps read: images and their views, or the cached features of a frozen backbone.
+
+        progress: told of the images whose outlines are found, where relations compare those.
+        """
         device = self.processes.device
         labels = torch.from_numpy(self.labels).to(device)
         train = self.data.train
@@ -67,14 +73,21 @@ class Assembly:
         if features is not None:
             return features.training_data(labels, index, self.config, device)
         query_view, key_view, normalise = self.policies
+        feed = Feed(train.images, train.sizes, device)
+        seen: Tensor | None = None
+        if self.config.relation_space == "hog" and self.learner.bank is not None:
+            mirrors = (views.policy(str(name)) for name in (self.config.query_view, self.config.key_view))
+            mirror = any(isinstance(view, views.ViewPolicy) and view.mirror > 0 for view in mirrors)
+            seen = outlines(feed.take, len(train), mirror=mirror, progress=progress)
         return TrainingData(
-            feed=Feed(train.images, train.sizes, device),
+            feed=feed,
             labels=labels,
             index=index,
             query_view=query_view,
             key_view=key_view,
             normalise=normalise,
             image_size=self.facts.image_size,
+            outlines=seen,
         )
 
 

@@ -111,6 +111,15 @@ class MemoryBank(nn.Module):
         self._filled = min(self.size, self._filled + count)
         self._state.copy_(torch.tensor([self._next, self._filled]), non_blocking=True)
 
+    @torch.no_grad()
+    def compare_by(self, compared: Tensor) -> None:
+        """Have relations compare by these from now on: ``[K, F]``, one for each key held, in the order of `index`."""
+        if self._compared is None or compared.shape != self.compared.shape:
+            raise ValueError(
+                f"this bank compares by {list(self.compared.shape)} vectors, got {list(compared.shape)}"
+            )
+        self.compared.copy_(compared)
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._next, self._filled = (int(value) for value in self._state.tolist())

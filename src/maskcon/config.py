@@ -106,8 +106,9 @@ class RunConfig(BaseModel):
     bank_size: int = Field(8192, ge=1, description="keys kept in the memory bank")  # K
     prime_bank: bool = Field(True, description="fill the bank with real keys before step 1")
     exclude_own_keys: bool = Field(True, description="a sample's older keys are never its positives")
-    relation_space: Literal["projection", "features"] = Field(
-        "projection", description="where neighbours are looked for: what the loss sees, or what is used later"
+    relation_space: Literal["projection", "features", "hog"] = Field(
+        "projection",
+        description="where neighbours are looked for: what the loss sees, what is used later, or the images' outlines",
     )
     key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept a step")
     key_update: Literal["before", "after"] = Field(

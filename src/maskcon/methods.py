@@ -45,7 +45,7 @@ LARGE_BANK, MANY_CLASSES = 1 << 14, 8
 class RelationInputs:
     """What a recipe may look at, for one batch. `index` and `bank_index` are None where own stale keys count."""
 
-    keys: Tensor  # [B, D] own keys
+    keys: Tensor  # [B, D] own keys; or [B, V, D], several of each row
     coarse: Tensor  # [B] labels (the fine ones for a method that sees those)
     index: Tensor | None  # [B] sample numbers
     bank_keys: Tensor  # [K, D]

@@ -49,7 +49,7 @@ def measure_pace(
     before = time.perf_counter()
     cached = assembly.embedded(extracting, announce.on_message)
     embedding = time.perf_counter() - before
-    learner, training_data = assembly.learner, assembly.training_data(cached)
+    learner, training_data = assembly.learner, assembly.training_data(cached, announce.loading)
     ready = time.perf_counter() - begun - embedding  # the run does all this once more
     announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
     try:
@@ -87,7 +87,7 @@ def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> flo
         if time.perf_counter() - begun > MOST_SECONDS:
             break
     while len(bank) < bank.size:
-        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
+        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.kept)
     return _typical(spent, 1)
 
 

@@ -76,7 +76,8 @@ def masked_relation(
     other classes count nothing. A row whose class is absent from the bank is the self relation.
 
     Args:
-        keys: l2-normalised keys of the batch, ``[B, D]``; the key view asks, not the query view.
+        keys: l2-normalised keys of the batch, ``[B, D]``; the key view asks, not the query view. ``[B, V, D]``: each
+            row asks with V keys, and an entry is as near as it is to the nearest of them.
         bank_keys: l2-normalised keys of the bank, ``[K, D]``.
         coarse, bank_coarse: labels, ``[B]`` and ``[K]``.
         temperature: tau of eq. 11, >= 0. 0: the nearest entry alone (entries that tie exactly all count);
@@ -237,7 +238,9 @@ def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, tem
     if temperature == math.inf or bank_keys.shape[0] == 0:
         return candidates.float()
     with torch.no_grad(), torch.autocast(keys.device.type, enabled=False):
-        similarity = keys.float() @ bank_keys.float().T  # [B, K], cosine: both are l2-normalised
+        similarity = keys.float() @ bank_keys.float().T  # [B, (V,) K], cosine: both are l2-normalised
+        if keys.ndim == 3:
+            similarity = similarity.amax(dim=1)  # [B, K]
         similarity.masked_fill_(~candidates, -math.inf)
         nearest = similarity.amax(dim=1, keepdim=True)  # [B, 1]; -inf where the class is absent
         if temperature == 0:

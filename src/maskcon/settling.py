@@ -56,6 +56,11 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
             f"coarse_weight={config.coarse_weight:g} adds the coarse labels to a method that may see them, and "
             f"{method.title} sees {method.labels if method.labels == 'fine' else 'no'} labels; leave it out"
         )
+    if config.freeze and config.relation_space == "hog":
+        raise UsageError(
+            "relation_space=hog compares images, and a frozen backbone's run has none, only their features; "
+            "leave it out, or use --set relation_space=features"
+        )
     if config.track_bound and data.train.fine is None:
         raise DataError(
             f"track_bound compares relations with fine labels, and {data.name} has none; leave it off"

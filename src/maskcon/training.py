@@ -128,7 +128,9 @@ def _carry_out(
     assembly: Assembly, cached: FrozenFeatures | None, folder: Path, machine: Machine, announce: Announcer
 ) -> None:
     learner, config, data = assembly.learner, assembly.config, assembly.data
-    training_data = assembly.training_data(cached)
+    begun = time.perf_counter(), time.process_time()
+    training_data = assembly.training_data(cached, announce.loading)
+    made = time.perf_counter() - begun[0], time.process_time() - begun[1]
     processes = learner.processes
     features = None if cached is None else cached.key
     identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint(), "features": features}
@@ -145,6 +147,8 @@ def _carry_out(
     training = Training(learner, training_data, config, machine, observer, folder / CHECKPOINTS, identity)
     try:
         _resume(training, observer)
+        if training_data.outlines is not None:
+            _compare_by_outlines(training, *made)
         for note in (*data.notes, *learner.notes):
             announce.on_message(note)
         if config.track_bound and learner.bank is None:
@@ -159,6 +163,19 @@ def _carry_out(
         announce.end()
         observer.close()
         training_data.feed.close()
+
+
+def _compare_by_outlines(training: Training, seconds: float, cpu_seconds: float) -> None:
+    """Count the price of the outlines as training's, and have a bank that was taken up again compare by these.
+
+    Their axes may point otherwise on another machine, device or number of threads than where the bank was filled.
+    """
+    training.progress.seconds += seconds
+    training.progress.cpu_seconds += cpu_seconds
+    bank, data = training.learner.bank, training.data
+    if bank is not None and data.outlines is not None and len(bank) > 0:
+        numbers, rows = data.index.sort()
+        bank.compare_by(data.outlines[rows[torch.searchsorted(numbers, bank.index)], 0])
 
 
 @contextmanager

@@ -47,10 +47,18 @@ def launch(folder: Path, devices: int, steps: int, **settings: object) -> list[d
 FROZEN = {"batchnorm": "frozen", "epochs": 1}  # statistics of a share differ from those of the whole batch
 
 
-@pytest.mark.parametrize("method", ["maskcon", pytest.param("coins", marks=pytest.mark.slow)])
-def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, method):
-    (one,) = launch(tmp_path, 1, 3, method=method, **FROZEN)
-    first, second = launch(tmp_path, 2, 3, method=method, **FROZEN)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "maskcon"},
+        pytest.param({"method": "maskcon", "relation_space": "hog"}, marks=pytest.mark.slow),
+        pytest.param({"method": "coins"}, marks=pytest.mark.slow),
+    ],
+    ids=lambda settings: "-".join(settings.values()),
+)
+def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, settings):
+    (one,) = launch(tmp_path, 1, 3, **settings, **FROZEN)
+    first, second = launch(tmp_path, 2, 3, **settings, **FROZEN)
     for step in range(3):
         torch.testing.assert_close(first[f"loss.{step}"], one[f"loss.{step}"], atol=1e-5, rtol=1e-5)
         assert torch.equal(first[f"loss.{step}"], second[f"loss.{step}"])

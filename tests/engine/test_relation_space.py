@@ -1,21 +1,28 @@
-"""Where neighbours are looked for: among projections, as in the paper, or among the features that are used later."""
+"""Where neighbours are looked for: among projections, as in the paper, features that are used later, or outlines."""
 
 from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import combinations
 
 import pytest
 import torch
 
 from maskcon import methods
 from maskcon.observer import Announcer
+from maskcon.outlines import AXES, Axes
 from maskcon.reproduce.bound import bank_of_run
+from maskcon.run import Run
 from tests.engine.runs import fit, weights
 from tests.miniature import TINY
 
+SPACES = ("projection", "features", "hog")
 FEATURES = 16  # of the tiny encoder: resnet6 of width 8
 
 
 @pytest.mark.parametrize(
-    ("space", "length"), [("features", FEATURES), ("projection", TINY["projection_dim"])]
+    ("space", "length"), [("features", FEATURES), ("projection", TINY["projection_dim"]), ("hog", AXES)]
 )
 def test_relations_compare_unit_vectors_of_the_space_that_was_asked_for(tmp_path, monkeypatch, space, length):
     seen = []
@@ -28,36 +35,76 @@ def test_relations_compare_unit_vectors_of_the_space_that_was_asked_for(tmp_path
     monkeypatch.setattr(methods, "masked_relation", watched)
     run = fit(tmp_path / "run", relation_space=space)
     for keys, bank_keys in seen:
-        assert keys.shape[1] == bank_keys.shape[1] == length
+        assert keys.shape[-1] == bank_keys.shape[1] == length
+        assert keys.shape[1:-1] == ((2,) if space == "hog" else ())  # the image, and the image in a mirror
         for rows in (keys, bank_keys):
-            torch.testing.assert_close(rows.norm(dim=1), torch.ones(len(rows)))
+            torch.testing.assert_close(rows.norm(dim=-1), torch.ones(rows.shape[:-1]), atol=2e-3, rtol=0)
     assert bank_of_run(run).compared.shape[1] == length
 
 
-def test_methods_that_compare_nothing_learn_the_same_in_both_spaces(tmp_path):
+def test_methods_that_compare_nothing_learn_the_same_in_all_spaces(tmp_path):
     for method in ("selfcon", "grafit"):
-        for space in ("features", "projection"):
+        for space in SPACES:
             fit(tmp_path / f"{method}-{space}", method=method, relation_space=space)
-        assert weights(tmp_path / f"{method}-features") == weights(tmp_path / f"{method}-projection")
+        first, *others = [weights(tmp_path / f"{method}-{space}") for space in SPACES]
+        assert all(other == first for other in others)
+
+
+def test_a_method_without_keys_looks_for_no_neighbours(tmp_path):
+    fit(tmp_path / "run", method="supce", relation_space="hog")
 
 
 @pytest.mark.parametrize("method", ["maskcon", "nnclr", "ascl"])
 def test_methods_that_compare_learn_otherwise(tmp_path, method):
-    for space in ("features", "projection"):
+    for space in SPACES:
         fit(tmp_path / space, method=method, relation_space=space, tau=0.1)
-    assert weights(tmp_path / "features") != weights(tmp_path / "projection")
+    learnt = [weights(tmp_path / space) for space in SPACES]
+    assert all(one != other for one, other in combinations(learnt, 2))
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_features_of_its_bank(tmp_path):
-    class Stopping(Announcer):
-        def on_evaluation(self, values) -> None:
-            raise KeyboardInterrupt
+class Stopping(Announcer):
+    def on_evaluation(self, values) -> None:
+        raise KeyboardInterrupt
 
+
+@pytest.mark.parametrize("space", ["features", "hog"])
+def test_a_run_that_was_stopped_goes_on_with_what_its_bank_compares(tmp_path, space):
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "stopped", relation_space="features", announce=Stopping())
-    fit(tmp_path / "stopped", relation_space="features")
-    fit(tmp_path / "whole", relation_space="features")
+        fit(tmp_path / "stopped", relation_space=space, announce=Stopping())
+    fit(tmp_path / "stopped", relation_space=space)
+    fit(tmp_path / "whole", relation_space=space)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
+def test_a_bank_filled_where_the_axes_point_otherwise_compares_by_those_of_here(tmp_path):
+    plain = Axes.of
+
+    def turned(histograms):
+        axes = plain(histograms)
+        return replace(axes, matrix=-axes.matrix)
+
+    with pytest.MonkeyPatch.context() as elsewhere:
+        elsewhere.setattr(Axes, "of", turned)
+        with pytest.raises(KeyboardInterrupt):
+            fit(tmp_path / "stopped", relation_space="hog", announce=Stopping())
+    fit(tmp_path / "stopped", relation_space="hog")
+    fit(tmp_path / "whole", relation_space="hog")
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
+def test_the_price_of_outlines_counts_as_training(tmp_path, monkeypatch):
+    from maskcon import assembly
+
+    def dear(*given, **named):
+        time.sleep(1.5)
+        return outlines(*given, **named)
+
+    outlines = assembly.outlines
+    fit(tmp_path / "run", relation_space="hog", epochs=1)
+    monkeypatch.setattr(assembly, "outlines", dear)
+    fit(tmp_path / "dear", relation_space="hog", epochs=1)
+    cheap, costly = (Run.open(tmp_path / name).result["seconds"] for name in ("run", "dear"))
+    assert costly > cheap + 0.7
 
 
 def test_d_z_is_measured_where_relations_are_made(tmp_path):

@@ -209,6 +209,7 @@ def test_the_gradient_norm_is_reported_without_the_scale_of_the_loss(tmp_path, m
         {"norm": "group"},
         {"exclude_own_keys": False},
         {"relation_space": "features"},
+        {"relation_space": "hog"},
         {"prime_bank": False},
         {"drop_last": True},
         {"channels_last": False},

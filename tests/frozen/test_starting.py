@@ -22,6 +22,11 @@ def test_a_random_backbone_is_not_frozen(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_frozen_run_has_no_images_to_find_outlines_in(tmp_path, weights):
+    with pytest.raises(UsageError, match=r"relation_space=hog compares images.*relation_space=features"):
+        fit(tmp_path / "run", weights, relation_space="hog")
+
+
 def test_a_cache_that_cannot_be_written_is_refused_by_its_name(tmp_path, weights, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

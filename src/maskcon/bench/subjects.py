@@ -15,6 +15,7 @@ from maskcon.config import RunConfig
 from maskcon.engine.distributed import start
 from maskcon.engine.learner import Learner
 from maskcon.engine.step import Place, StepReport, TrainingData, train_step
+from maskcon.observer import Announcer
 from maskcon.presets import resolve
 from maskcon.settling import settle
 from maskcon.sources import Dataset, ImageSet, load
@@ -115,7 +116,7 @@ def subject(data: Dataset, source: str, preset: str, *, devices: int = 1, **chan
     config = settle(resolve(source, method="maskcon", preset=preset, overrides=changes).config, data)
     processes = start(device="cpu", devices=devices, precision=config.precision, threads=1)
     assembly = assemble(config, data, processes, download=False)
-    learner, training = assembly.learner, assembly.training_data(None)
+    learner, training = assembly.learner, assembly.training_data(None, Announcer().loading)
     _fill_bank(learner, training)
     return Subject(config, learner, training, torch.arange(config.batch_size))
 

@@ -28,6 +28,7 @@ from maskcon.engine.muon import Muon
 from maskcon.engine.randomness import generator
 from maskcon.errors import UsageError
 from maskcon.methods import Method
+from maskcon.outlines import AXES
 
 
 @dataclass
@@ -149,7 +150,7 @@ def build_learner(
         bank = MemoryBank(
             config.bank_size,
             config.projection_dim,
-            compared_dim=model.features if config.relation_space == "features" else None,
+            compared_dim={"projection": None, "features": model.features, "hog": AXES}[config.relation_space],
             device=processes.device,
         )
     query, optimizer = processes.fabric.setup(model, build_optimizer(model, config))

@@ -158,7 +158,7 @@ class Training:
             keys = encode_keys(self.learner, self.data, self.config, place, rows)
             on_device = rows.to(keys.projection.device)
             labels, index = self.data.labels[on_device], self.data.index[on_device]
-            bank.enqueue(keys.projection, labels, index, keys.compared)
+            bank.enqueue(keys.projection, labels, index, keys.kept)
 
     def _step(self, epoch: int, rows: Tensor) -> None:
         config, step = self.config, self.progress.step

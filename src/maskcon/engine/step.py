@@ -48,6 +48,7 @@ class TrainingData:
     key_view: ViewPolicy
     normalise: Callable[[Tensor], Tensor]
     image_size: int
+    outlines: Tensor | None = None  # [N, V, A], where relations compare those
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,7 +58,12 @@ class Keys(NamedTuple):
     """Keys of a global batch, and what relations compare them by where that is not the keys themselves."""
 
     projection: Tensor  # [G, D], unit rows
-    compared: Tensor | None  # [G, F], unit rows
+    compared: Tensor | None  # [G, F], unit rows; or [G, V, F], of which the nearest counts
+
+    @property
+    def kept(self) -> Tensor | None:
+        """What the bank keeps of `compared`, ``[G, F]``: the image as it is, where there are several of it."""
+        return self.compared if self.compared is None or self.compared.ndim == 2 else self.compared[:, 0]
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ def train_step(
     if config.key_update == "after":
         learner.update_keys(config.key_momentum)
     if pair is not None and bank is not None:
-        bank.enqueue(keys.projection, labels, index, keys.compared)
+        bank.enqueue(keys.projection, labels, index, keys.kept)
 
     def mean(share_of_rows: Tensor | None) -> Tensor | None:
         return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
@@ -186,8 +192,10 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
         return restored
 
     with processes.fabric.autocast():
-        if config.relation_space == "projection":
-            return Keys(in_order(learner.pair.encode_keys(views)), None)
+        if config.relation_space != "features":
+            keys = in_order(learner.pair.encode_keys(views))
+            seen = data.outlines
+            return Keys(keys, None if seen is None else seen[rows.to(seen.device)].float())
         keys, features = learner.pair.encode_keys_and_features(views)
         return Keys(in_order(keys), in_order(features))
 
