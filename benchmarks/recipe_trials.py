@@ -290,7 +290,13 @@ PARTS: Mapping[str, Callable[[str], None]] = {
 
 
 # The preset `fast`, as it is now, but for these.
-FIRST = {"learning_rate": 0.1, "warmup_epochs": 1.0, "relation_warmup_epochs": 4.0}
+FIRST = {
+    "learning_rate": 0.1,
+    "warmup_epochs": 1.0,
+    "relation_space": "projection",
+    "tau": 0.05,
+    "relation_warmup_epochs": 4.0,
+}
 
 
 @dataclass(frozen=True)

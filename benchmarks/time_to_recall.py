@@ -103,8 +103,8 @@ STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD}
 FAST_EPOCHS = {"embedded": 25, "cifartoy-good": 10}
 # How `fast` is optimised, and the rates that every other method is tried at by it.
 MUON: Settings = {
-    key: METHOD_SETTINGS["fast"]["maskcon"][key]
-    for key in ("optimizer", "schedule", "warmup_share", "relation_warmup_share")
+    **{key: METHOD_SETTINGS["fast"]["maskcon"][key] for key in ("optimizer", "schedule", "warmup_share")},
+    "relation_warmup_share": 0.5,  # of Grafit and of MaskCon by projections
 }
 MUON_RATES = (0.1, 0.2)
 # What each part of it brings.
@@ -117,7 +117,11 @@ ABLATIONS: Mapping[str, Settings] = {
         "warmup_epochs": 1.0,
     },
     "rate falling from the second epoch on, from 0.1": {"learning_rate": 0.1, "warmup_epochs": 1.0},
-    "w rising over 4 epochs": {"relation_warmup_epochs": 4.0},
+    "neighbours by projections, w rising over half": {
+        "relation_space": "projection",
+        "tau": 0.05,
+        "relation_warmup_share": 0.5,
+    },
     "no cross-entropy": {"coarse_weight": 0.0},
     "no relation (w 0): instances and cross-entropy": {"w": 0.0},
 }

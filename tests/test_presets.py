@@ -31,7 +31,7 @@ def test_paper_preset_has_the_values_of_the_text():
     assert (config.backbone, config.relation_warmup_epochs) == ("resnet18", 0)
 
 
-def test_fast_is_the_cpu_preset_with_cross_entropy_and_muon_for_maskcon_alone():
+def test_fast_is_the_cpu_preset_with_outlines_cross_entropy_and_muon_for_maskcon_alone():
     def changed(method):
         cpu, fast = (
             resolve("embedded", method=method, preset=p, overrides={}).config for p in ("cpu", "fast")
@@ -44,7 +44,9 @@ def test_fast_is_the_cpu_preset_with_cross_entropy_and_muon_for_maskcon_alone():
         "optimizer",
         "schedule",
         "warmup_share",
-        "relation_warmup_share",
+        "tau",
+        "relation_space",
+        "relation_warmup_epochs",
     }
     assert changed("coins") == {"preset"}
 
@@ -105,6 +107,18 @@ def test_the_cpu_preset_keeps_what_validation_chose_on_every_data_set():
     for source in ("embedded", "cifar100", "sop-split2", "photos/of/mine"):
         config = resolve(source, method="maskcon", preset="cpu", overrides={}).config
         assert (config.w, config.tau, config.learning_rate, config.epochs) == (1.0, 0.05, 0.2, 30)
+
+
+def test_fast_looks_for_neighbours_by_outlines_where_it_starts_from_nothing():
+    def space(**overrides):
+        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config.relation_space
+
+    assert space() == space(weights=None) == "hog"
+    assert space(weights="imagenet") == space(freeze=True) == "features"
+    assert space(weights="imagenet", relation_space="hog") == "hog"
+    assert (
+        resolve("photos", method="grafit", preset="fast", overrides={}).config.relation_space == "projection"
+    )
 
 
 @pytest.mark.parametrize(

@@ -178,13 +178,14 @@ METHOD_SETTINGS["reference"] = METHOD_SETTINGS["paper"]
 METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
     "maskcon": {
         "w": 1.0,
-        "tau": 0.05,
+        "tau": 0.025,
+        "relation_space": "hog",
+        "relation_warmup_epochs": 1.0,  # these neighbours can be trusted sooner than those by projections
         "coarse_weight": 1.0,
         "optimizer": "muon",
         "learning_rate": 0.2,
         "schedule": "linear",
         "warmup_share": 0.3,
-        "relation_warmup_share": 0.5,
     }
 }
 SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
@@ -293,11 +294,19 @@ def resolve(
     for epochs, share in RISES.items():  # who says how many epochs means those
         if epochs in overrides and share not in overrides:
             settled[share] = (0.0, f"{epochs} was given")
+    if _outlines_are_outdone(settled, overrides):
+        settled["relation_space"] = ("features", "weights that have learnt see more than outlines show")
     if freeze is True and "weights" not in overrides and _brings_its_weights(str(settled["backbone"][0])):
         settled["weights"] = (None, "the backbone brings its own")
     values = {key: value for key, (value, _) in settled.items()}
     reasons = {key: reason for key, (_, reason) in settled.items()}
     return Resolved(RunConfig.build(values), reasons)
+
+
+def _outlines_are_outdone(settled: Settings, overrides: Mapping[str, Any]) -> bool:
+    """Whether a run of the preset starts from weights that find better neighbours than it would without any."""
+    by_outlines = settled["relation_space"][0] == "hog" and "relation_space" not in overrides
+    return by_outlines and settled["weights"][0] is not None
 
 
 def _brings_its_weights(backbone: str) -> bool:
