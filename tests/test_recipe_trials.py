@@ -49,6 +49,11 @@ PARTS = {
     "whitened": "all",
     "adamw": "0.05",
     "early_labels": "2:0",
+    "own_class": "yes",
+    "clusters": "2/3",
+    "guided": "10:0",
+    "by_fine_labels": "5",
+    "stored": "0.5",
 }
 
 
@@ -68,9 +73,11 @@ def test_each_part_trains_another_encoder(script, part, value, tmp_path):
 def test_crops_of_the_whole_size_are_a_step_as_it_is_but_for_their_draws(script, tmp_path, monkeypatch):
     """With one crop of the whole size, and the draws of a plain step, nothing else differs."""
     plain = trained(tmp_path / "plain")
-    real = script.uniforms
+    import recipe_parts
+
+    real = recipe_parts.uniforms
     monkeypatch.setattr(
-        script,
+        recipe_parts,
         "uniforms",
         lambda rows, draws, seed, purpose, *place: real(rows, draws, seed, "query", *place),
     )
