@@ -184,6 +184,13 @@ def test_the_facts_name_the_cross_entropy_beside_a_method(run: Run) -> None:
     assert beside.endswith("; cross-entropy on the coarse labels beside it")
 
 
+def test_the_facts_name_the_outlines_that_relations_compare(run: Run) -> None:
+    said = dict(about([changed(run, relation_space="hog")], miniature()))["Method"]
+    assert said.endswith("; similarity is that of the images' outlines (HOG), not of learnt keys")
+    said = dict(about([changed(run, relation_space="hog", method="grafit")], miniature()))["Method"]
+    assert "outlines" not in said  # it compares nothing
+
+
 def test_the_facts_of_a_frozen_run_without_fine_labels(run: Run) -> None:
     run = changed(run, freeze=True, backbone="mobilenet_v2", weights="imagenet")
     facts = dict(about([run], miniature(fine=False)))

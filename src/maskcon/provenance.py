@@ -202,6 +202,8 @@ def _method(config: RunConfig) -> str:
         return shown_name(config.method, config.coarse_weight)
     seen = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
     beside = "; cross-entropy on the coarse labels beside it" if config.coarse_weight > 0 else ""
+    if method.uses_tau and config.relation_space == "hog":
+        beside += "; similarity is that of the images' outlines (HOG), not of learnt keys"
     title = full_title(method.title, config.coarse_weight)
     return f"{title}, trained on {seen}: {method.summary.rstrip('.')}{beside}"
 

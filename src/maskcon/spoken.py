@@ -48,6 +48,7 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     method = method_named(config.method)
     values = f"w={config.w:g} " if method.uses_w else ""
     values += f"tau={config.tau:g} " if method.uses_tau else ""
+    values += "with neighbours by outlines " if method.uses_tau and config.relation_space == "hog" else ""
     title = full_title(method.title, config.coarse_weight)
     return (
         f"{title} {values}on {data.name}: {counted(len(data.train), 'image')}, "
