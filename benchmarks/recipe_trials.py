@@ -152,10 +152,16 @@ TRIALS: Mapping[str, Trial] = {
     "second, neighbours by outlines, tau 0.025": by_outlines(),
     "second, neighbours by outlines, tau 0.0125": by_outlines({"tau": 0.0125}),
     "second, neighbours by outlines, bank of 4096": by_outlines({"bank_size": 4096}),
+    "second, neighbours by outlines, w 0.5": by_outlines({"w": 0.5}),
+    "second, neighbours by outlines, half the cross-entropy": by_outlines({"coarse_weight": 0.5}),
+    "second, neighbours by outlines, twice the cross-entropy": by_outlines({"coarse_weight": 2.0}),
+    "second, neighbours by outlines, rate 0.3": by_outlines({"learning_rate": 0.3}),
+    "second, neighbours by outlines, contrast temperature 0.2": by_outlines({"contrast_temperature": 0.2}),
     "second, neighbours by outlines, told to tell them, from 10 down to 0": by_outlines(
         parts={"guided": "10:0"}
     ),
     "second, neighbours by FINE labels: what a relation could bring": second(parts={"by_fine_labels": "5"}),
+    "second, neighbours by FINE labels, ten times as much": second(parts={"by_fine_labels": "50"}),
 }
 
 

@@ -124,3 +124,22 @@ def test_the_mirror_image_finds_what_the_image_misses():
     either = torch.maximum(plain, found[:64, 1] @ found[64:, 0].T)
     assert either.argmax(1).equal(torch.arange(64))
     assert not plain.argmax(1).equal(torch.arange(64))
+
+
+def test_axes_found_from_a_part_of_the_images_serve_all(monkeypatch):
+    images = pictures(90, 4)
+
+    def found():
+        vectors = outlines(lambda rows: (images[rows], None), 90, mirror=True, progress=lambda *done: None)
+        return vectors.float()
+
+    whole = found()
+    monkeypatch.setattr("maskcon.outlines.FITTED_ON", 30)
+    monkeypatch.setattr("maskcon.outlines.BATCH", 16)
+    part = found()
+    assert part.shape == whole.shape
+    axes = Axes.of(oriented_gradients(images[::3] / 255).flatten(1))
+    expected = axes(oriented_gradients(images / 255).flatten(1))
+    # an axis may point either way, so similarities are compared
+    torch.testing.assert_close(part[:, 0] @ part[:, 0].T, expected @ expected.T, atol=5e-3, rtol=0)
+    assert not torch.allclose(part[:, 0] @ part[:, 0].T, whole[:, 0] @ whole[:, 0].T, atol=0.1)

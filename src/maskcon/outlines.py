@@ -74,13 +74,14 @@ class Axes:
 
     @classmethod
     def of(cls, histograms: Tensor) -> Axes:
-        """The leading `AXES` of histograms ``[N, F]``, or as many as there are."""
+        """The leading `AXES` of histograms ``[N, F]``; those along which nothing varies count nothing."""
         mean = histograms.mean(0)
         centred = (histograms - mean).double()
         variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
         variances, axes = variances.flip(0)[:AXES], axes.flip(1)[:, :AXES]
-        floor = (FLOOR * variances[0]).clamp_min(1e-12)  # images without any difference have no axes
-        return cls(mean, (axes / (variances.clamp_min(0) + floor).sqrt()).float())
+        largest = variances[0].clamp_min(1e-12)  # images without any difference have none
+        scale = (variances.clamp_min(0) + FLOOR * largest).rsqrt() * (variances > 1e-6 * largest)
+        return cls(mean, (axes * scale).float())
 
     def __call__(self, histograms: Tensor) -> Tensor:
         """Unit vectors ``[N, A]`` of histograms ``[N, F]``."""
@@ -97,10 +98,11 @@ def outlines(take: Take, count: int, *, mirror: bool, progress: Callable[[int, i
     """
     every = torch.arange(count)
     fitted = every[:: -(-count // FITTED_ON)]  # evenly spread
-    axes = Axes.of(torch.cat([_histograms(take, rows).flatten(1) for rows in torch.split(fitted, BATCH)]))
+    first = [_histograms(take, rows) for rows in torch.split(fitted, BATCH)]
+    axes = Axes.of(torch.cat(first).flatten(1))
     vectors = []
-    for rows in torch.split(every, BATCH):
-        plain = _histograms(take, rows)
+    for number, rows in enumerate(torch.split(every, BATCH)):
+        plain = first[number] if len(fitted) == count else _histograms(take, rows)
         seen = [plain, mirrored(plain)] if mirror else [plain]
         vectors.append(torch.stack([axes(each.flatten(1)) for each in seen], dim=1).half())
         progress(int(rows[-1]) + 1, count)
