@@ -24,9 +24,8 @@ FLOOR = 0.1  # of the largest variance, added to each: axes of noise are not blo
 FITTED_ON = 10_000  # images that the axes are found from
 BATCH = 512
 
-Take = Callable[
-    [Tensor], tuple[Tensor, Tensor | None]
-]  # rows -> images, their sizes (`engine.feed.Feed.take`)
+# From row numbers to images and their valid sizes: `engine.feed.Feed.take`.
+Take = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 def oriented_gradients(images: Tensor) -> Tensor:
@@ -46,13 +45,9 @@ def oriented_gradients(images: Tensor) -> Tensor:
     right = grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]  # [B, 1, H, W]
     down = grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]
     place = torch.atan2(down, right).div_(2 * math.pi / BINS).remainder_(BINS)  # in bins
-    lower = place.floor()
-    share = place - lower  # of the next bin
-    steep = torch.hypot(right, down)
-    first = lower.long() % BINS  # rounding may have left a place at BINS itself
-    bins = steep.new_zeros(len(images), BINS, *images.shape[2:])
-    bins.scatter_add_(1, first, steep * (1 - share))
-    bins.scatter_add_(1, (first + 1) % BINS, steep * share)
+    centres = torch.arange(BINS, device=place.device).view(1, BINS, 1, 1)
+    away = ((place - centres + BINS / 2).remainder_(BINS) - BINS / 2).abs_()  # bins, the shorter way round
+    bins = (1 - away).clamp_min_(0) * torch.hypot(right, down)  # [B, BINS, H, W]
     cells = torch.nn.functional.avg_pool2d(bins, 2 * CELL, CELL)
     length = cells.flatten(1).norm(dim=1).clamp_min(1e-6)
     shares: Tensor = cells / length[:, None, None, None]
@@ -76,12 +71,12 @@ class Axes:
     def of(cls, histograms: Tensor) -> Axes:
         """The leading `AXES` of histograms ``[N, F]``; those along which nothing varies count nothing."""
         mean = histograms.mean(0)
-        centred = (histograms - mean).double()
+        centred = (histograms - mean).cpu().double()  # not every device has doubles
         variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
         variances, axes = variances.flip(0)[:AXES], axes.flip(1)[:, :AXES]
         largest = variances[0].clamp_min(1e-12)  # images without any difference have none
         scale = (variances.clamp_min(0) + FLOOR * largest).rsqrt() * (variances > 1e-6 * largest)
-        return cls(mean, (axes * scale).float())
+        return cls(mean, (axes * scale).float().to(histograms.device))
 
     def __call__(self, histograms: Tensor) -> Tensor:
         """Unit vectors ``[N, A]`` of histograms ``[N, F]``."""
