@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 
 from maskcon.engine.feed import Feed
 from maskcon.outlines import AXES, BINS, CELL, SIDE, Axes, mirrored, oriented_gradients, outlines
+from tests.miniature import miniature
 
 
 def pictures(count: int, seed: int, channels: int = 3, side: int = SIDE) -> torch.Tensor:
@@ -143,3 +145,13 @@ def test_axes_found_from_a_part_of_the_images_serve_all(monkeypatch):
     # an axis may point either way, so similarities are compared
     torch.testing.assert_close(part[:, 0] @ part[:, 0].T, expected @ expected.T, atol=5e-3, rtol=0)
     assert not torch.allclose(part[:, 0] @ part[:, 0].T, whole[:, 0] @ whole[:, 0].T, atol=0.1)
+
+
+def test_recall_of_outlines_alone_leaves_the_image_itself_out(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    import outlines_alone
+
+    similarity = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
+    assert outlines_alone.recall_at_1(similarity, torch.tensor([0, 0, 1])) == pytest.approx(200 / 3)
+    images = miniature(20, 20).test
+    assert outlines_alone.histograms(images).shape == (len(images), BINS, 7, 7)

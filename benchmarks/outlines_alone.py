@@ -1,0 +1,80 @@
+"""What the outlines that `fast` looks for neighbours by are worth themselves, without any training.
+
+    python benchmarks/outlines_alone.py embedded
+    python benchmarks/outlines_alone.py cifartoy-good --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
+
+Recall@1 of the test images by their outlines, whose axes are those of the training images: as they are, and with the
+nearer of an image and its mirror image, as relations compare them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from maskcon.errors import UsageError
+from maskcon.outlines import SIDE, Axes, mirrored, oriented_gradients
+from maskcon.sources import ImageSet, load
+from maskcon.views import test_view
+from method_table import answer, lay_out
+from time_to_recall import STUDIES
+
+ROWS = 512
+
+
+def histograms(images: ImageSet) -> Tensor:
+    """Of every image, ``[N, BINS, H', W']``."""
+    sizes = None if images.sizes is None else torch.from_numpy(images.sizes)
+    return torch.cat(
+        [
+            oriented_gradients(
+                test_view(
+                    torch.from_numpy(images.images[rows]),
+                    size=SIDE,
+                    sizes=None if sizes is None else sizes[rows],
+                )
+            )
+            for rows in (slice(start, start + ROWS) for start in range(0, len(images), ROWS))
+        ]
+    )
+
+
+def recall_at_1(similarity: Tensor, fine: Tensor) -> float:
+    """Percent of rows of ``[N, N]`` whose nearest other is of their own fine label."""
+    nearest = similarity.clone().fill_diagonal_(-torch.inf).argmax(1)
+    return 100 * (fine[nearest] == fine).double().mean().item()
+
+
+def carry_out(options: argparse.Namespace) -> None:
+    source = STUDIES[options.study].source
+    if source == "good":
+        if options.images is None:
+            raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/, a folder a class")
+        source = str(lay_out(options.images, source, options.out / "pictures"))
+    data = load(source)
+    if data.test.fine is None:
+        raise UsageError(f"{data.name} has no fine labels to score by")
+    fine = torch.from_numpy(data.test.fine)
+    axes = Axes.of(histograms(data.train).flatten(1))
+    seen = histograms(data.test)
+    plain, turned = (axes(some.flatten(1)) for some in (seen, mirrored(seen)))
+    as_they_are = plain @ plain.T
+    print(f"as they are: {recall_at_1(as_they_are, fine):.2f}")
+    print(f"in a mirror or not: {recall_at_1(torch.maximum(as_they_are, turned @ plain.T), fine):.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "outlines-alone")
+    answer(parser, carry_out)
+
+
+if __name__ == "__main__":
+    main()
