@@ -16,6 +16,7 @@ from maskcon.relations import (
     nearest_relation,
     normalised_entropy,
     self_relation,
+    similarities,
 )
 from tests import oracles
 
@@ -96,6 +97,7 @@ def test_of_several_keys_of_a_row_the_nearest_counts(case, count, sorted_by_clas
             bank_index.tolist(),
         )
         torch.testing.assert_close(relation[i], torch.tensor(expected), atol=2e-4, rtol=1e-3)
+        torch.testing.assert_close(similarities(keys, bank_keys)[i], torch.tensor(nearest), atol=1e-5, rtol=0)
 
 
 @settings(deadline=None, max_examples=60)

@@ -35,6 +35,7 @@ from maskcon.relations import (
     masked_relation,
     nearest_relation,
     self_relation,
+    similarities,
 )
 
 # Entries and classes from which looking at a row's own class alone is sooner done than at the whole bank.
@@ -63,6 +64,10 @@ class RelationInputs:
             coarse=self.coarse[part],
             index=None if self.index is None else self.index[part],
         )
+
+    def similarities(self) -> Tensor:
+        """Cosines of keys and bank, float32 ``[B, K]``; of several keys of a row, the nearest counts."""
+        return similarities(self.keys, self.bank_keys)
 
     def self_relation(self) -> Tensor:
         return self_relation(len(self.keys), len(self.bank_keys), device=self.keys.device)

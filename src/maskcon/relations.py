@@ -222,6 +222,16 @@ def _candidates(
     return candidates
 
 
+def similarities(keys: Tensor, bank_keys: Tensor) -> Tensor:
+    """Cosines of l2-normalised keys ``[B, D]`` and ``[K, D]``: float32 ``[B, K]``, under autocast too.
+
+    Where rows have several keys, ``[B, V, D]``, the nearest of them counts.
+    """
+    with torch.autocast(keys.device.type, enabled=False):
+        each = keys.float() @ bank_keys.float().T  # [B, (V,) K]
+    return each if keys.ndim == 2 else each.amax(dim=1)
+
+
 def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, temperature: float) -> Tensor:
     """``exp((d - d_max) / tau)`` of the candidates, 0 elsewhere: float32 ``[B, K]``, largest entry 1.
 
@@ -238,9 +248,7 @@ def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, tem
     if temperature == math.inf or bank_keys.shape[0] == 0:
         return candidates.float()
     with torch.no_grad(), torch.autocast(keys.device.type, enabled=False):
-        similarity = keys.float() @ bank_keys.float().T  # [B, (V,) K], cosine: both are l2-normalised
-        if keys.ndim == 3:
-            similarity = similarity.amax(dim=1)  # [B, K]
+        similarity = similarities(keys, bank_keys)
         similarity.masked_fill_(~candidates, -math.inf)
         nearest = similarity.amax(dim=1, keepdim=True)  # [B, 1]; -inf where the class is absent
         if temperature == 0:
