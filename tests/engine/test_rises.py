@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maskcon.presets import resolve
+from maskcon.presets import METHOD_SETTINGS, resolve
 from maskcon.report.journal import read_journal
 from tests.engine.runs import fit
 
@@ -37,12 +37,13 @@ def test_the_longer_of_the_two_rises_counts(tmp_path, epochs, share, rising):
 
 
 @pytest.mark.parametrize("rise", ["warmup", "relation_warmup"])
-def test_who_gives_epochs_means_those_and_not_the_preset_s_share(rise):
+def test_who_gives_epochs_means_those_and_not_the_preset_s_share(rise, monkeypatch):
     def settled(**given):
         return resolve("embedded", method="maskcon", preset="fast", overrides=given).config
 
     share, epochs = f"{rise}_share", f"{rise}_epochs"
-    assert getattr(settled(), share) > 0
+    monkeypatch.setitem(METHOD_SETTINGS["fast"]["maskcon"], share, 0.5)
+    assert getattr(settled(), share) == 0.5
     assert getattr(settled(**{epochs: 2.0}), share) == 0
     assert getattr(settled(**{epochs: 2.0, share: 0.25}), share) == 0.25
     reasons = resolve("embedded", method="maskcon", preset="fast", overrides={epochs: 2.0}).reasons
