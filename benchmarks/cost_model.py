@@ -78,7 +78,12 @@ def step_parts(name: str, net: Net, repeats: int) -> tuple[list[Part], Part]:
     )
     processes = start(device="cpu", devices=1, precision="32-true", threads=torch.get_num_threads())
     learner = build_learner(
-        config, method_named("maskcon"), processes, in_channels=net.channels, classes=CLASSES
+        config,
+        method_named("maskcon"),
+        processes,
+        images=config.batch_size,
+        in_channels=net.channels,
+        classes=CLASSES,
     )
     pair, bank = learner.pair, learner.bank
     assert pair is not None

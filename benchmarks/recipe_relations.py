@@ -195,7 +195,7 @@ def guided(first_last: str) -> None:
 def both_sides(data: Any) -> Tensor:
     """Outlines of every image that are the same in a mirror: unit vectors ``[N, A]``."""
     images, _ = data.feed.take(torch.arange(len(data)))
-    histograms = oriented_gradients(images.float() / 255)
+    histograms = oriented_gradients(images.float() / 255)[:, 0]
     either = (histograms + mirrored(histograms)).flatten(1)
     return Axes.of(either)(either)
 

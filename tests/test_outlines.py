@@ -11,7 +11,18 @@ import torch
 from hypothesis import given, settings
 
 from maskcon.engine.feed import Feed
-from maskcon.outlines import AXES, BINS, CELL, SIDE, Axes, mirrored, oriented_gradients, outlines
+from maskcon.outlines import (
+    AXES,
+    BINS,
+    CELL,
+    SHIFTS,
+    SIDE,
+    STRAY,
+    Axes,
+    mirrored,
+    oriented_gradients,
+    outlines,
+)
 from tests.miniature import miniature
 
 
@@ -45,7 +56,7 @@ def slow_histograms(image: torch.Tensor) -> torch.Tensor:
 def test_histograms_are_those_of_a_count_pixel_by_pixel(seed, channels, shape):
     image = torch.rand(1, channels, *shape, generator=torch.Generator().manual_seed(seed))
     torch.testing.assert_close(
-        oriented_gradients(image)[0].double(), slow_histograms(image[0]), atol=2e-3, rtol=0
+        oriented_gradients(image)[0, 0].double(), slow_histograms(image[0]), atol=2e-3, rtol=0
     )
 
 
@@ -54,7 +65,7 @@ def test_a_bin_is_an_eighth_of_a_turn_from_right_over_down(turn, number):
     y, x = torch.meshgrid(torch.arange(16.0), torch.arange(16.0), indexing="ij")
     angle = math.radians(turn)
     rising = (x * math.cos(angle) + y * math.sin(angle)) / 32 + 0.5
-    inner = oriented_gradients(rising[None, None])[0, :, 1, 1]
+    inner = oriented_gradients(rising[None, None])[0, 0, :, 1, 1]
     assert inner.argmax() == number
     assert inner[number] > 10 * inner.sum().sub(inner[number])
 
@@ -74,6 +85,29 @@ def test_in_a_mirror_the_histograms_are_those_of_the_mirrored_image():
     assert twice.equal(oriented_gradients(images))
 
 
+@pytest.mark.parametrize("number", range(len(SHIFTS)))
+def test_a_shifted_look_is_that_at_the_shifted_image(number):
+    right, down = SHIFTS[number]
+    margin = 8  # of even grey: what comes in over the border has no outlines
+    inner = torch.rand(6, 3, SIDE - 2 * margin, SIDE - 2 * margin, generator=torch.Generator().manual_seed(0))
+    images = torch.nn.functional.pad(inner, (margin,) * 4, value=0.5)
+    looked = oriented_gradients(images, SHIFTS)[:, number]
+    moved = oriented_gradients(images.roll((-down, -right), (2, 3)))[:, 0]
+    torch.testing.assert_close(looked, moved, atol=1e-3, rtol=0)
+    assert number == 0 or not torch.allclose(looked, oriented_gradients(images)[:, 0], atol=0.05)
+
+
+def test_an_image_that_lies_elsewhere_is_found_by_its_outlines():
+    images = pictures(64, 5)[:, :, 8:24, 8:24]
+    place = lambda x, y: torch.nn.functional.pad(images, (8 + x, 8 - x, 8 + y, 8 - y), value=128)  # noqa: E731
+    both = torch.cat([place(0, 0), place(-STRAY, 0)])
+    found = outlines(lambda rows: (both[rows], None), 128, mirror=False, progress=lambda *done: None).float()
+    as_they_lie = (found[:64, 0] * found[64:, 0]).sum(1)
+    nearest = (found[64:] @ found[:64, 0].unsqueeze(2)).amax(dim=(1, 2))
+    assert (nearest > as_they_lie + 0.1).float().mean() > 0.9
+    assert nearest.mean() > 0.95
+
+
 def test_axes_are_scaled_by_their_deviation_and_a_floor():
     generator = torch.Generator().manual_seed(0)
     deviations = torch.tensor([4.0, 2.0, 1.0, 0.01])
@@ -85,8 +119,8 @@ def test_axes_are_scaled_by_their_deviation_and_a_floor():
     torch.testing.assert_close(axes(values).norm(dim=1), torch.ones(4000))
 
 
-@pytest.mark.parametrize(("mirror", "vectors"), [(True, 2), (False, 1)])
-def test_every_image_gets_a_unit_vector_and_one_of_its_mirror_image(mirror, vectors):
+@pytest.mark.parametrize(("mirror", "vectors"), [(True, 10), (False, 5)])
+def test_every_image_gets_a_unit_vector_of_each_shift_and_as_many_of_its_mirror_image(mirror, vectors):
     images = pictures(700, 1)  # more than a batch
     told = []
     found = outlines(
@@ -123,7 +157,7 @@ def test_the_mirror_image_finds_what_the_image_misses():
     both = torch.cat([images, images.flip(3)])
     found = outlines(lambda rows: (both[rows], None), 128, mirror=True, progress=lambda *done: None).float()
     plain = found[:64, 0] @ found[64:, 0].T
-    either = torch.maximum(plain, found[:64, 1] @ found[64:, 0].T)
+    either = torch.maximum(plain, found[:64, len(SHIFTS)] @ found[64:, 0].T)
     assert either.argmax(1).equal(torch.arange(64))
     assert not plain.argmax(1).equal(torch.arange(64))
 
@@ -154,4 +188,4 @@ def test_recall_of_outlines_alone_leaves_the_image_itself_out(monkeypatch):
     similarity = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
     assert outlines_alone.recall_at_1(similarity, torch.tensor([0, 0, 1])) == pytest.approx(200 / 3)
     images = miniature(20, 20).test
-    assert outlines_alone.histograms(images).shape == (len(images), BINS, 7, 7)
+    assert outlines_alone.histograms(images).shape == (len(images), len(SHIFTS), BINS, 7, 7)

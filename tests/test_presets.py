@@ -46,6 +46,7 @@ def test_fast_is_the_cpu_preset_with_outlines_cross_entropy_and_muon_for_maskcon
         "warmup_share",
         "tau",
         "relation_space",
+        "keys",
         "relation_warmup_epochs",
     }
     assert changed("coins") == {"preset"}
@@ -107,6 +108,15 @@ def test_the_cpu_preset_keeps_what_validation_chose_on_every_data_set():
     for source in ("embedded", "cifar100", "sop-split2", "photos/of/mine"):
         config = resolve(source, method="maskcon", preset="cpu", overrides={}).config
         assert (config.w, config.tau, config.learning_rate, config.epochs) == (1.0, 0.05, 0.2, 30)
+
+
+def test_fast_has_means_for_keys_where_neighbours_are_not_looked_for_by_keys():
+    def keys(**overrides):
+        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config.keys
+
+    assert keys() == keys(relation_space="hog") == "means"
+    assert keys(weights="imagenet") == keys(relation_space="projection") == keys(freeze=True) == "encoder"
+    assert keys(relation_space="projection", keys="means") == "means"
 
 
 def test_fast_looks_for_neighbours_by_outlines_where_it_starts_from_nothing():

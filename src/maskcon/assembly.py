@@ -107,6 +107,7 @@ def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download
         config,
         method,
         processes,
+        images=len(data.train),
         in_channels=facts.in_channels,
         classes=len(names),
         download=download,

@@ -110,6 +110,14 @@ class RunConfig(BaseModel):
         "projection",
         description="where neighbours are looked for: what the loss sees, what is used later, or the images' outlines",
     )
+    keys: Literal["encoder", "means"] = Field(
+        "encoder",
+        description="encoder: of a second view, by the slowly following net; means: of an image's queries so far, "
+        "which needs no such net after the first epoch",
+    )
+    means_kept: float = Field(
+        0.5, ge=0, lt=1, description="share of such a mean that is kept when a new query comes in"
+    )
     key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept a step")
     key_update: Literal["before", "after"] = Field(
         "before", description="move the key encoder before the pass"
@@ -165,6 +173,11 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"bank_size={self.bank_size} is smaller than batch_size={self.batch_size}; "
                 f"raise --set bank_size={self.batch_size} or lower batch_size"
+            )
+        if self.keys == "means" and self.relation_space == "features":
+            raise ValueError(
+                "keys=means has no features of keys for relation_space=features to compare; use keys=encoder, "
+                "or relation_space=projection or hog"
             )
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs momentum > 0")

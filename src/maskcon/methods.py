@@ -148,7 +148,11 @@ def _by_class_is_sooner(inputs: RelationInputs) -> bool:
 
     Not on other devices than a CPU: to go class by class, the host would have to wait for the labels in every step.
     """
-    if inputs.keys.device.type != "cpu" or len(inputs.bank_keys) < LARGE_BANK:
+    if inputs.keys.device.type != "cpu":
+        return False
+    if inputs.keys.ndim == 3:  # several keys a row: similarities are what costs, even with two classes
+        return True
+    if len(inputs.bank_keys) < LARGE_BANK:
         return False
     labels = inputs.bank_coarse
     return int(labels.amax() - labels.amin()) + 1 >= MANY_CLASSES  # they are numbered without gaps

@@ -49,7 +49,7 @@ def measure_pace(
     before = time.perf_counter()
     cached = assembly.embedded(extracting, announce.on_message)
     embedding = time.perf_counter() - before
-    learner, training_data = assembly.learner, assembly.training_data(cached, announce.loading)
+    learner, training_data = assembly.learner, assembly.training_data(cached, announce.outlining)
     ready = time.perf_counter() - begun - embedding  # the run does all this once more
     announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
     try:
@@ -92,8 +92,8 @@ def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> flo
 
 
 def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
-    """To train on an image."""
-    place = Place(epoch=0, step=0, w=config.w, learning_rate=0.0)
+    """To train on an image, after the first epoch: there, keys may have to be encoded that means then replace."""
+    place = Place(epoch=1, step=0, w=config.w, learning_rate=0.0)
     spent: list[float] = []
     begun = time.perf_counter()
     for rows in _batches(data, config, WARM_STEPS + MOST_STEPS):

@@ -58,6 +58,8 @@ PAPER: Settings = {
     "contrast_temperature": (0.1, _TEXT),
     "exclude_own_keys": (True, "paper, eq. 11: i != j"),
     "relation_space": ("projection", "paper, eq. 11: between projections of keys"),
+    "keys": ("encoder", "paper, section 3: a momentum encoder"),
+    "means_kept": (0.5, "ours, for keys=means"),
     "key_momentum": (0.99, _SILENT),
     "key_update": ("before", _SILENT),
     "key_buffers": ("own", _SILENT),
@@ -115,8 +117,8 @@ CPU: Settings = {
     "eval_every_epochs": (3, _OURS),
 }
 
-# `fast` is the preset cpu but for MaskCon, which gets neighbours by outlines, cross-entropy on the coarse labels beside
-# it and Muon (METHOD_SETTINGS).
+# `fast` is the preset cpu but for MaskCon, which gets neighbours by outlines, means of queries for keys, cross-entropy
+# on the coarse labels beside it and Muon (METHOD_SETTINGS).
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU, "fast": CPU}
 TRAIN_PRESET = "fast"  # where one method is trained and nothing is said
 COMPARE_PRESET = "cpu"  # where methods are compared: each as the paper has it
@@ -180,6 +182,7 @@ METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
         "w": 1.0,
         "tau": 0.025,
         "relation_space": "hog",
+        "keys": "means",
         "relation_warmup_epochs": 1.0,  # these neighbours can be trusted sooner than those by projections
         "coarse_weight": 1.0,
         "optimizer": "muon",
@@ -296,6 +299,8 @@ def resolve(
             settled[share] = (0.0, f"{epochs} was given")
     if _outlines_are_outdone(settled, overrides):
         settled["relation_space"] = ("features", "weights that have learnt see more than outlines show")
+    if _means_would_mislead(settled, overrides):
+        settled["keys"] = ("encoder", "neighbours are looked for by keys")
     if freeze is True and "weights" not in overrides and _brings_its_weights(str(settled["backbone"][0])):
         settled["weights"] = (None, "the backbone brings its own")
     values = {key: value for key, (value, _) in settled.items()}
@@ -307,6 +312,12 @@ def _outlines_are_outdone(settled: Settings, overrides: Mapping[str, Any]) -> bo
     """Whether a run of the preset starts from weights that find better neighbours than it would without any."""
     by_outlines = settled["relation_space"][0] == "hog" and "relation_space" not in overrides
     return by_outlines and settled["weights"][0] is not None
+
+
+def _means_would_mislead(settled: Settings, overrides: Mapping[str, Any]) -> bool:
+    """Whether relations of a run of the preset would compare keys: means say little of an image, one by one."""
+    by_means = settled["keys"][0] == "means" and "keys" not in overrides
+    return by_means and settled["relation_space"][0] != "hog"
 
 
 def _brings_its_weights(backbone: str) -> bool:

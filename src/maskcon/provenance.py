@@ -204,6 +204,8 @@ def _method(config: RunConfig) -> str:
     beside = "; cross-entropy on the coarse labels beside it" if config.coarse_weight > 0 else ""
     if method.uses_tau and config.relation_space == "hog":
         beside += "; similarity is that of the images' outlines (HOG), not of learnt keys"
+    if method.contrasts and config.keys == "means":
+        beside += "; from the second epoch on, keys are running means of an image's own queries"
     title = full_title(method.title, config.coarse_weight)
     return f"{title}, trained on {seen}: {method.summary.rstrip('.')}{beside}"
 

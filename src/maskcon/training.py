@@ -129,7 +129,7 @@ def _carry_out(
 ) -> None:
     learner, config, data = assembly.learner, assembly.config, assembly.data
     begun = time.perf_counter(), time.process_time()
-    training_data = assembly.training_data(cached, announce.loading)
+    training_data = assembly.training_data(cached, announce.outlining)
     made = time.perf_counter() - begun[0], time.process_time() - begun[1]
     processes = learner.processes
     features = None if cached is None else cached.key

@@ -52,6 +52,7 @@ FROZEN = {"batchnorm": "frozen", "epochs": 1}  # statistics of a share differ fr
     [
         {"method": "maskcon"},
         pytest.param({"method": "maskcon", "relation_space": "hog"}, marks=pytest.mark.slow),
+        {"method": "maskcon", "relation_space": "hog", "keys": "means"},
         pytest.param({"method": "coins"}, marks=pytest.mark.slow),
     ],
     ids=lambda settings: "-".join(settings.values()),

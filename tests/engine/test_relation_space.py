@@ -36,7 +36,9 @@ def test_relations_compare_unit_vectors_of_the_space_that_was_asked_for(tmp_path
     run = fit(tmp_path / "run", relation_space=space)
     for keys, bank_keys in seen:
         assert keys.shape[-1] == bank_keys.shape[1] == length
-        assert keys.shape[1:-1] == ((2,) if space == "hog" else ())  # the image, and the image in a mirror
+        assert keys.shape[1:-1] == (
+            (10,) if space == "hog" else ()
+        )  # five looks at it, and at its mirror image
         for rows in (keys, bank_keys):
             torch.testing.assert_close(rows.norm(dim=-1), torch.ones(rows.shape[:-1]), atol=2e-3, rtol=0)
     assert bank_of_run(run).compared.shape[1] == length

@@ -38,9 +38,16 @@ class Terminal(Announcer):
 
     def loading(self, done: int, total: int) -> None:
         """Images read so far, for sources that take a while."""
+        self._count_images("reading images", done, total)
+
+    def outlining(self, done: int, total: int) -> None:
+        """Images whose outlines were found so far."""
+        self._count_images("finding outlines", done, total)
+
+    def _count_images(self, what: str, done: int, total: int) -> None:
         if self._reading is None:
             self._reading = Progress(
-                TextColumn("reading images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+                TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
                 console=self.console, transient=True, disable=not self.console.is_terminal,
             )  # fmt: skip
             self._reading.add_task("", total=total)

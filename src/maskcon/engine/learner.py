@@ -27,6 +27,7 @@ from maskcon.engine.distributed import Processes
 from maskcon.engine.muon import Muon
 from maskcon.engine.randomness import generator
 from maskcon.errors import UsageError
+from maskcon.key_means import KeyMeans
 from maskcon.methods import Method
 from maskcon.outlines import AXES
 
@@ -36,7 +37,7 @@ class Learner:
     """What a step reads and writes.
 
     `query` is the query model as the training loop calls it (wrapped for several processes), `model` the same
-    model bare. `pair` and `bank` are None for a method without contrast.
+    model bare. `pair` and `bank` are None for a method without contrast, `means` where keys are encoded.
     """
 
     method: Method
@@ -44,9 +45,14 @@ class Learner:
     query: nn.Module
     pair: MomentumPair | None
     bank: MemoryBank | None
+    means: KeyMeans | None
     optimizer: Any  # torch.optim.Optimizer as Fabric wraps it
     processes: Processes
     notes: list[str]
+
+    def encodes_keys(self, epoch: int) -> bool:
+        """Whether keys of this epoch come from the key encoder; in the first there are no means yet."""
+        return self.pair is not None and (self.means is None or epoch < 1)
 
     def update_keys(self, momentum: float) -> None:
         """Move the key encoder towards the query encoder, the same way in every process."""
@@ -68,6 +74,8 @@ class Learner:
             tensors |= {f"key.{name}": value for name, value in self.pair.key.state_dict().items()}
         if self.bank is not None:
             tensors |= {f"bank.{name}": value for name, value in self.bank.state_dict().items()}
+        if self.means is not None:
+            tensors |= {f"means.{name}": value for name, value in self.means.state_dict().items()}
         for number, entry in self.optimizer.state_dict()["state"].items():
             for name, value in entry.items():
                 tensors[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
@@ -82,6 +90,8 @@ class Learner:
             self.pair.key.load_state_dict(_under(tensors, "key."))
         if self.bank is not None:
             self.bank.load_state_dict(_under(tensors, "bank."))
+        if self.means is not None:
+            self.means.load_state_dict(_under(tensors, "means."))
         entries: dict[int, dict[str, Tensor]] = {}
         for name, value in _under(tensors, "optimizer.").items():
             number, _, field = name.partition(".")
@@ -111,6 +121,7 @@ def build_learner(
     method: Method,
     processes: Processes,
     *,
+    images: int,
     in_channels: int,
     classes: int,
     download: bool = False,
@@ -118,6 +129,7 @@ def build_learner(
 ) -> Learner:
     """A learner at step 0, the same on every process and at every call with the same config.
 
+    images: how many there are to train on.
     backbone_of: makes another backbone than the config's, which then starts as it is made: the head of a frozen run.
     """
     notes: list[str] = []
@@ -143,7 +155,7 @@ def build_learner(
     model.train()
     if config.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    pair = bank = None
+    pair = bank = means = None
     if method.contrasts:
         pair = MomentumPair(model, buffers=config.key_buffers, key_batchnorm=config.key_batchnorm)
         pair.key.to(processes.device)
@@ -153,8 +165,10 @@ def build_learner(
             compared_dim={"projection": None, "features": model.features, "hog": AXES}[config.relation_space],
             device=processes.device,
         )
+        if config.keys == "means":
+            means = KeyMeans(images, config.projection_dim, kept=config.means_kept, device=processes.device)
     query, optimizer = processes.fabric.setup(model, build_optimizer(model, config))
-    return Learner(method, model, query, pair, bank, optimizer, processes, notes)
+    return Learner(method, model, query, pair, bank, means, optimizer, processes, notes)
 
 
 def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:

@@ -144,7 +144,7 @@ class Training:
         for ahead, rows in enumerate(batches):
             share = processes.share(len(rows))
             wanted.append(rows[share])
-            if self.learner.pair is not None:
+            if self.learner.encodes_keys(epoch):
                 order = key_order(processes, self.config, epoch, self.progress.step + ahead, len(rows))
                 wanted.append(rows[order[share]])
         self.data.feed.prefetch(*wanted)

@@ -93,22 +93,30 @@ def train_step(
     learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor
 ) -> StepReport:
     """Learn from one global batch, given by its row numbers ``[G]``."""
-    method, bank, pair = learner.method, learner.bank, learner.pair
+    method, bank, means = learner.method, learner.bank, learner.means
     share = learner.processes.share(len(rows))
     device = learner.processes.device
-    labels = data.labels[rows.to(device)]  # [G]
-    index = data.index[rows.to(device)]  # [G]
+    here = rows.to(device)  # [G]
+    labels = data.labels[here]  # [G]
+    index = data.index[here]  # [G]
     for group in learner.optimizer.param_groups:
         group["lr"] = place.learning_rate
 
-    if config.key_update == "before":
+    encoded = learner.encodes_keys(place.epoch)
+    if config.key_update == "before" and encoded:
         learner.update_keys(config.key_momentum)
     output = learner.query(make_views(data, config, place, rows, "query", share))
     losses = torch.zeros(len(output.features), device=device)  # [B]
     contrast = cross_entropy = None
 
-    if pair is not None and bank is not None and method.relation is not None:
-        keys = encode_keys(learner, data, config, place, rows)  # of G rows, the same on every process
+    if bank is not None and method.relation is not None:
+        # Keys are of G rows, the same on every process.
+        if means is None or encoded:
+            keys = encode_keys(learner, data, config, place, rows)
+            fresh = keys.projection
+        else:
+            fresh = learner.processes.gather(output.projection.detach(), len(rows))  # [G, D]
+            keys = Keys(means.of(here, fresh), outlines_of(data, rows))
         own = keys.projection[share]  # [B, D]
         inputs = RelationInputs(
             keys=own if keys.compared is None else keys.compared[share],
@@ -140,10 +148,14 @@ def train_step(
         raise not_finite(config, place, loss.item())
     learner.optimizer.step()
 
-    if config.key_update == "after":
+    if config.key_update == "after" and encoded:
         learner.update_keys(config.key_momentum)
-    if pair is not None and bank is not None:
-        bank.enqueue(keys.projection, labels, index, keys.kept)
+    if bank is not None:
+        entering = keys.projection
+        if means is not None:
+            means.take_in(here, fresh)
+            entering = means.of(here, fresh)
+        bank.enqueue(entering, labels, index, keys.kept)
 
     def mean(share_of_rows: Tensor | None) -> Tensor | None:
         return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
@@ -193,11 +205,15 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
 
     with processes.fabric.autocast():
         if config.relation_space != "features":
-            keys = in_order(learner.pair.encode_keys(views))
-            seen = data.outlines
-            return Keys(keys, None if seen is None else seen[rows.to(seen.device)].float())
+            return Keys(in_order(learner.pair.encode_keys(views)), outlines_of(data, rows))
         keys, features = learner.pair.encode_keys_and_features(views)
         return Keys(in_order(keys), in_order(features))
+
+
+def outlines_of(data: TrainingData, rows: Tensor) -> Tensor | None:
+    """What relations compare some images by, ``[G, V, A]``, where that is their outlines."""
+    seen = data.outlines
+    return None if seen is None else seen[rows.to(seen.device)].float()
 
 
 def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[Tensor, Tensor]:
