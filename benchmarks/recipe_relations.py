@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
+from maskcon import outlines
 from maskcon.engine import step
 from maskcon.engine.randomness import generator
 from maskcon.losses import relation_loss_by_rows
@@ -270,7 +271,16 @@ def stored(kept: str) -> None:
     LOOP.train_step = train_step
 
 
+OUTLINES: Any = outlines
+
+
+def still(_: str) -> None:
+    """Outlines of images in their place and in a mirror, but not moved."""
+    OUTLINES.SHIFTS = OUTLINES.SHIFTS[:1]
+
+
 PARTS: Mapping[str, Callable[[str], None]] = {
+    "still": still,
     "own_class": own_class,
     "clusters": clusters,
     "guided": guided,

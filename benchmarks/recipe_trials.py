@@ -1,15 +1,15 @@
-"""How `fast` was found: changes of a first recipe, then of a second one, on validation images.
+"""How `fast` was found: changes of a first recipe, then of a second and a third one, on validation images.
 
     python benchmarks/recipe_trials.py embedded                     # every trial of TRIALS, one seed
     python benchmarks/recipe_trials.py cifartoy-good --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
     python benchmarks/recipe_trials.py embedded --trials "as it is;rate 0.2" --seeds 3
 
 The first recipe (`FIRST`) is MaskCon with cross-entropy, Muon and a rate that falls from epoch 2 on; the second
-(`second`) has a rate and a w that rise longer. Each trial is one of them with a change of settings or with a part that
-the package lacks (`recipe_parts.py`, `recipe_relations.py`), scored by recall@1 on validation images (a fifth of the
-training ones). All have the same CPU time as far as whole epochs allow: what makes an epoch cheaper or
-dearer by a factor (`cost`, as measured) gets as many more or fewer of them. Goes on where it was stopped; a folder a
-run and `trials.json` under --out.
+(`second`) has a rate and a w that rise longer; the third (`third`) has neighbours by outlines and means for keys. Each
+trial is one of them with a change of settings or with a part that the package lacks (`recipe_parts.py`,
+`recipe_relations.py`), scored by recall@1 on validation images (a fifth of the training ones). All have the same CPU
+time as far as whole epochs allow: what makes an epoch cheaper or dearer by a factor (`cost`, as measured) gets as many
+more or fewer of them. Goes on where it was stopped; a folder a run and `trials.json` under --out.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from maskcon.run_folder import make_writable
 from method_table import answer, lay_out, show, write_json
 from recipe_parts import PARTS as STEP_PARTS
 from recipe_relations import PARTS as RELATION_PARTS
-from time_to_recall import FAST_EPOCHS, STUDIES, spread, summary
+from time_to_recall import STUDIES, spread, summary
 
+EPOCHS = {"embedded": 25, "cifartoy-good": 10}  # of a trial whose cost is 1
 PARTS = {**STEP_PARTS, **RELATION_PARTS}
 
 # The preset `fast`, as it is now, but for these.
 FIRST = {
+    "keys": "encoder",
     "learning_rate": 0.1,
     "warmup_epochs": 1.0,
     "relation_space": "projection",
@@ -82,10 +84,17 @@ def second(
     )
 
 
+OUTLINES = {"learning_rate": 0.2, "relation_space": "hog", "tau": 0.025, "relation_warmup_epochs": 1.0}
+
+
 def by_outlines(settings: Mapping[str, Any] | None = None, parts: Mapping[str, str] | None = None) -> Trial:
-    """The second recipe with neighbours by outlines, which are there from the start: `fast`, but for these changes."""
-    fixed = {"learning_rate": 0.2, "relation_space": "hog", "tau": 0.025, "relation_warmup_epochs": 1.0}
-    return Trial({**fixed, **(settings or {})}, parts or {}, warmup_share=0.3)
+    """The second recipe with neighbours by outlines, which are there from the start, of images that stay in place."""
+    return Trial({**OUTLINES, **(settings or {})}, {"still": "yes", **(parts or {})}, warmup_share=0.3)
+
+
+def third(settings: Mapping[str, Any] | None = None, cost: float = 0.74) -> Trial:
+    """By outlines of images also a little moved, keys being means of queries: `fast`, but for these changes."""
+    return Trial({**OUTLINES, "keys": "means", **(settings or {})}, cost=cost, warmup_share=0.3)
 
 
 TRIALS: Mapping[str, Trial] = {
@@ -162,6 +171,15 @@ TRIALS: Mapping[str, Trial] = {
     ),
     "second, neighbours by FINE labels: what a relation could bring": second(parts={"by_fine_labels": "5"}),
     "second, neighbours by FINE labels, ten times as much": second(parts={"by_fine_labels": "50"}),
+    "third": third(),
+    "third, keys by the key net": third({"keys": "encoder"}, cost=1.0),
+    "third, tau 0.05": third({"tau": 0.05}),
+    "third, bank of 4096": third({"bank_size": 4096}, cost=0.78),
+    "third, means that keep 0.3": third({"means_kept": 0.3}),
+    "third, means that keep 0.7": third({"means_kept": 0.7}),
+    "third, rate 0.3": third({"learning_rate": 0.3}),
+    "third, half the cross-entropy": third({"coarse_weight": 0.5}),
+    "third, contrast temperature 0.07": third({"contrast_temperature": 0.07}),
 }
 
 
@@ -209,7 +227,7 @@ def carry_out(options: argparse.Namespace) -> None:
     jobs = {
         name: [
             TRIALS[name].job(
-                f"{name} {seed}", out / f"{name}-seed{seed}", source, seed, FAST_EPOCHS[options.study]
+                f"{name} {seed}", out / f"{name}-seed{seed}", source, seed, EPOCHS[options.study]
             )
             for seed in range(options.seeds)
         ]

@@ -3,15 +3,17 @@
     python benchmarks/time_to_recall.py embedded all                     # goes on where it was stopped
     python benchmarks/time_to_recall.py cifartoy-good all --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
 
-    train    `fast` and all others, three seeds, scored on the test images after every epoch
+    train    `fast` and all others, three seeds, scored on the test images after every epoch; the other coarse-label
+             methods by the optimiser of the paper, and ("... by muon") by that of `fast`
     ablate   `fast` with one part taken away or changed, three seeds, on validation images: a fifth of the training ones
     muon     what optimiser and schedule of `fast` bring the other methods, on validation images: two rates with one
              seed each, then the better one with three
 
 How `fast` was found: `recipe_trials.py`.
 The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of
-training, evaluation left out. Each coarse-label method has its own best settings by validation (`method_table.py`) and
-as many epochs as take at least the CPU time of `fast`: they stand in `STUDIES`. Everything lands under --out:
+training, evaluation left out. Each coarse-label method has its own best settings by validation (`method_table.py`; by
+Muon, the stage `muon`) and as many epochs as take at least the CPU time of `fast`: they stand in `STUDIES`. Everything
+lands under --out:
 a folder a run, `train.json`, `ablate.json`, `muon.json` and `curves.png`.
 """
 
@@ -31,6 +33,7 @@ from maskcon.presets import METHOD_SETTINGS
 from maskcon.report.journal import read_journal
 from maskcon.run_folder import JOURNAL, make_writable, read_result
 from method_table import answer, lay_out, show, write_json
+from recall_curves import draw
 
 Settings = Mapping[str, Any]
 NET: Settings = {"backbone": "resnet10", "width": 16, "stem": "fast", "weights": "none"}
@@ -58,9 +61,10 @@ class Study:
     source: str  # a data set by name, or the CIFARtoy split to be laid out as folders
     epochs: Mapping[str, int]
     methods: Mapping[str, Settings]  # each coarse-label method's best settings by validation
+    muon_rates: Mapping[str, float]  # the better of two rates by Muon, by validation
 
 
-# As many epochs as take about the CPU seconds of `fast`, which has the dearest step, or a few more.
+# As many epochs as take the CPU seconds of `fast`, or a few more.
 EMBEDDED = Study(
     "embedded",
     epochs={
@@ -79,6 +83,7 @@ EMBEDDED = Study(
         "coins": {"w": 0.8, "learning_rate": 0.2},
         "maskcon": {"w": 1.0, "tau": 0.05, "learning_rate": 0.2},
     },
+    muon_rates={"supce": 0.1, "supcon": 0.1, "grafit": 0.2, "coins": 0.2, "maskcon": 0.1},
 )
 CIFARTOY_GOOD = Study(
     "good",
@@ -98,15 +103,18 @@ CIFARTOY_GOOD = Study(
         "coins": {"w": 0.5, "learning_rate": 0.2},
         "maskcon": {"w": 1.0, "tau": 0.1, "learning_rate": 0.2},
     },
+    muon_rates={"supce": 0.1, "supcon": 0.1, "grafit": 0.1, "coins": 0.2, "maskcon": 0.1},
 )
 STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD}
-FAST_EPOCHS = {"embedded": 25, "cifartoy-good": 10}
+FAST_EPOCHS = {"embedded": 34, "cifartoy-good": 14}
+ENCODED = 0.74  # as many epochs, where each has a key net to run
 # How `fast` is optimised, and the rates that every other method is tried at by it.
 MUON: Settings = {
     **{key: METHOD_SETTINGS["fast"]["maskcon"][key] for key in ("optimizer", "schedule", "warmup_share")},
     "relation_warmup_share": 0.5,  # of Grafit and of MaskCon by projections
 }
 MUON_RATES = (0.1, 0.2)
+BY_MUON = " by muon"
 # What each part of it brings.
 ABLATIONS: Mapping[str, Settings] = {
     "as it is": {},
@@ -117,7 +125,8 @@ ABLATIONS: Mapping[str, Settings] = {
         "warmup_epochs": 1.0,
     },
     "rate falling from the second epoch on, from 0.1": {"learning_rate": 0.1, "warmup_epochs": 1.0},
-    "neighbours by projections, w rising over half": {
+    "keys by the key encoder": {"keys": "encoder"},
+    "keys by the key encoder, neighbours by projections, w rising over half": {
         "relation_space": "projection",
         "tau": 0.05,
         "relation_warmup_share": 0.5,
@@ -135,6 +144,14 @@ def recipes(study: Study) -> dict[str, Recipe]:
         "paper": Recipe("paper", "maskcon", NET),
         **{
             method: Recipe("cpu", method, {"coarse_weight": 0.0, **settings})
+            for method, settings in study.methods.items()
+        },
+        **{
+            method + BY_MUON: Recipe(
+                "cpu",
+                method,
+                {"coarse_weight": 0.0, **settings, **MUON, "learning_rate": study.muon_rates[method]},
+            )
             for method, settings in study.methods.items()
         },
     }
@@ -211,7 +228,7 @@ def train(name: str, source: str, out: Path, chosen: Sequence[str], seeds: int, 
     study = STUDIES[name]
     epochs = {**study.epochs, "fast": FAST_EPOCHS[name]}
     wanted = {
-        recipe_name: (recipe, {"epochs": epochs[recipe_name], "eval_every_epochs": 1})
+        recipe_name: (recipe, {"epochs": epochs[recipe_name.removesuffix(BY_MUON)], "eval_every_epochs": 1})
         for recipe_name, recipe in recipes(study).items()
         if recipe_name in chosen
     }
@@ -233,38 +250,6 @@ def train(name: str, source: str, out: Path, chosen: Sequence[str], seeds: int, 
         print(f"| {recipe_name} | {cost} | {spread(row['recall@1'])} | {to_goal} |")
     write_json(out / "train.json", found)
     draw({key: row["curves"] for key, row in found.items()}, out / "curves.png", name, goal)
-
-
-def draw(
-    curves: Mapping[str, Sequence[Sequence[tuple[float, float]]]], path: Path, name: str, goal: float
-) -> None:
-    """Recall@1 over CPU seconds, mean of the seeds, with the range between them shaded."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
-    for recipe_name, of_seeds in curves.items():
-        seconds = [fmean(point[0] for point in points) for points in zip(*of_seeds, strict=True)]
-        recalls = [[100 * point[1] for point in points] for points in zip(*of_seeds, strict=True)]
-        leading = recipe_name in ("fast", "reference", "paper")
-        (line,) = axes.plot(
-            seconds,
-            [fmean(values) for values in recalls],
-            label=recipe_name,
-            linewidth=2.2 if leading else 1.1,
-            linestyle="-" if leading else "--",
-        )
-        axes.fill_between(
-            seconds, [min(v) for v in recalls], [max(v) for v in recalls], color=line.get_color(), alpha=0.12
-        )
-    axes.axhline(100 * goal, color="grey", linewidth=0.8, linestyle=":")
-    axes.set(xlabel="CPU seconds of training, one thread", ylabel="recall@1 on test images, %", title=name)
-    axes.legend(ncols=2, frameon=False)
-    axes.grid(alpha=0.25)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def by_muon(name: str, source: str, out: Path, seeds: int, at_once: int) -> None:
@@ -306,10 +291,17 @@ def by_muon(name: str, source: str, out: Path, seeds: int, at_once: int) -> None
 def ablate(
     trials: Mapping[str, Settings], name: str, source: str, out: Path, seeds: int, at_once: int
 ) -> None:
-    """`fast` with each of these changes, scored on validation images at its end."""
-    fixed = {"epochs": FAST_EPOCHS[name], "eval_every_epochs": 0, "evaluate_on": "validation"}
+    """`fast` with each of these changes, scored on validation images at its end.
+
+    Where keys are encoded an epoch takes longer, and there are fewer.
+    """
+    fixed = {"eval_every_epochs": 0, "evaluate_on": "validation"}
     fast = Recipe("fast", "maskcon", {})
-    wanted = {trial: (fast, {**fixed, **changes}) for trial, changes in trials.items()}
+    wanted = {}
+    for trial, changes in trials.items():
+        encoded = changes.get("keys") == "encoder" or changes.get("relation_space") == "projection"
+        epochs = max(1, round(FAST_EPOCHS[name] * (ENCODED if encoded else 1)))
+        wanted[trial] = (fast, {**fixed, "epochs": epochs, **changes})
     folders = run_all(wanted, source, out / "ablate", seeds, at_once)
     found = {trial: {**trials[trial], **summary(folders[trial])} for trial in trials}
     print("| `fast`, but | validation R@1 | CPU s |\n|---|---:|---:|")

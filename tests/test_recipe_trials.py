@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from maskcon import assembly
+from maskcon import assembly, outlines
 from maskcon.config import parse_value
 from maskcon.engine import learner, loop, step
 from maskcon.presets import resolve
@@ -25,6 +25,7 @@ def script(monkeypatch):
         (step, ("make_views",)),
         (learner, ("build_optimizer",)),
         (assembly.Assembly, ("training_data",)),
+        (outlines, ("SHIFTS",)),
     ):
         for name in names:  # put back after the test, whatever a part puts there
             monkeypatch.setattr(place, name, getattr(place, name))
@@ -58,7 +59,13 @@ PARTS = {
 
 
 def test_all_parts_are_tested(script):
-    assert set(PARTS) == set(script.PARTS)
+    assert {*PARTS, "still"} == set(script.PARTS)
+
+
+def test_outlines_of_images_that_stay_in_place_train_another_encoder(script, tmp_path):
+    plain = weights(fit(tmp_path / "plain", relation_space="hog").folder)
+    script.PARTS["still"]("yes")
+    assert weights(fit(tmp_path / "still", relation_space="hog").folder) != plain
 
 
 @pytest.mark.parametrize(("part", "value"), [*PARTS.items(), ("crops", "2x8+1")])

@@ -43,7 +43,9 @@ def test_all_recipes_train_the_same_net_for_a_stated_number_of_epochs(script, st
         for name, config in ((name, resolved(recipe)) for name, recipe in found.items())
     }
     assert set(nets.values()) == {("resnet10", 16, "fast", None)}
-    assert set(found) == {*script.STUDIES[study].epochs, "fast"}
+    by_muon = {f"{method} by muon" for method in script.STUDIES[study].methods}
+    assert set(found) == {*script.STUDIES[study].epochs, "fast", *by_muon}
+    assert all(resolved(found[name]).optimizer == "muon" for name in ("fast", *by_muon))
     assert study in script.FAST_EPOCHS
 
 
@@ -74,7 +76,7 @@ def test_recipes_are_trained_and_their_times_told(script, tmp_path, monkeypatch,
         for name, recipe in script.recipes(script.STUDIES["embedded"]).items()
         if name in ("fast", "reference")
     }
-    study = script.Study("embedded", {"reference": 1}, {})
+    study = script.Study("embedded", {"reference": 1}, {}, {})
     monkeypatch.setattr(script, "recipes", lambda study: small)
     monkeypatch.setattr(script, "STUDIES", {"embedded": study})
     monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 2})
@@ -114,7 +116,7 @@ def test_changes_of_fast_are_scored_on_validation_images(script, tmp_path, monke
 def test_other_methods_have_the_rate_by_muon_that_validation_puts_first(
     script, tmp_path, monkeypatch, capsys
 ):
-    study = script.Study("embedded", {"coins": 1}, {"coins": {"w": 0.5, "learning_rate": 0.3, **SMALL}})
+    study = script.Study("embedded", {"coins": 1}, {"coins": {"w": 0.5, "learning_rate": 0.3, **SMALL}}, {})
     monkeypatch.setattr(script, "STUDIES", {"embedded": study})
     monkeypatch.setattr(script, "MUON_RATES", (0.01, 0.1))
     script.by_muon("embedded", "embedded", tmp_path, seeds=1, at_once=2)
