@@ -132,6 +132,7 @@ ABLATIONS: Mapping[str, Settings] = {
         "relation_warmup_share": 0.5,
     },
     "no cross-entropy": {"coarse_weight": 0.0},
+    "BatchNorm statistics as they ran along": {"final_statistics": 0},
     "no relation (w 0): instances and cross-entropy": {"w": 0.0},
 }
 

@@ -47,6 +47,7 @@ def test_fast_is_the_cpu_preset_with_outlines_cross_entropy_and_muon_for_maskcon
         "tau",
         "relation_space",
         "keys",
+        "final_statistics",
         "relation_warmup_epochs",
     }
     assert changed("coins") == {"preset"}

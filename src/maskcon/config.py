@@ -152,6 +152,12 @@ class RunConfig(BaseModel):
         0.0, ge=0, le=1, description="the rate rises from 0 over this share of the run, if that is longer"
     )
     drop_last: bool = Field(False, description="leave out the last short batch of an epoch")
+    final_statistics: int = Field(
+        0,
+        ge=0,
+        description="at the end, BatchNorm statistics become those of so many images in their key view; 0: they stay "
+        "those of the queries",
+    )
 
     # Machine
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field("32-true", description="arithmetic")
@@ -179,6 +185,8 @@ class RunConfig(BaseModel):
                 "keys=means has no features of keys for relation_space=features to compare; use keys=encoder, "
                 "or relation_space=projection or hog"
             )
+        if self.final_statistics == 1:
+            raise ValueError("final_statistics=1: one image has no variance; use 0, or a few thousand")
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs momentum > 0")
         return self

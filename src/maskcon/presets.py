@@ -80,6 +80,7 @@ PAPER: Settings = {
     "test_resize": ("shorter", _TEXT),
     "normalise": ("dataset", "published code for CIFAR; it takes ImageNet's values for larger pictures"),
     "drop_last": (False, "ours: every image counts; the paper does not say"),
+    "final_statistics": (0, "paper and published code have nothing of the kind"),
     "eval_every_epochs": (10, _SILENT),
     "eval_when": ("after", "ours: the last model is evaluated"),
     "track_bound": (False, "ours: theorem 1 is looked at on demand"),
@@ -183,6 +184,7 @@ METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
         "tau": 0.025,
         "relation_space": "hog",
         "keys": "means",
+        "final_statistics": 2560,
         "relation_warmup_epochs": 1.0,  # these neighbours can be trusted sooner than those by projections
         "coarse_weight": 1.0,
         "optimizer": "muon",
@@ -230,6 +232,10 @@ FREEZE: Settings = {
     "weight_decay": (5e-4, _FROZEN),
     "warmup_epochs": (1.0, _FROZEN),
     "warmup_share": (0.0, _FROZEN),
+    "final_statistics": (
+        0,
+        "ours, for a frozen backbone: its views hardly differ from what it is asked about",
+    ),
     "relation_warmup_epochs": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
     "relation_warmup_share": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
     "relation_space": (

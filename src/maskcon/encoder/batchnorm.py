@@ -1,11 +1,12 @@
-"""BatchNorm as a choice: frozen statistics, or statistics shared by all processes."""
+"""BatchNorm as a choice: frozen statistics, statistics shared by all processes, or measured at the end."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from maskcon.errors import UsageError
 
@@ -46,6 +47,43 @@ def freeze_batchnorm(module: nn.Module) -> int:
             layer.eval()
             count += 1
     return count
+
+
+@torch.no_grad()
+def measure_statistics(module: nn.Module, batches: Iterable[Tensor]) -> int:
+    """Make the running statistics of every BatchNorm in `module` those of these batches; how many there were.
+
+    Statistics that run along during training are those of augmented views and of weights that have moved on since. Each
+    batch counts alike. Frozen ones stay as they are, and so does the mode of `module`.
+
+    >>> layer = nn.BatchNorm1d(1)
+    >>> measure_statistics(layer, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
+    1
+    >>> layer.running_mean, layer.running_var
+    (tensor([4.]), tensor([2.]))
+    """
+    layers = [
+        layer
+        for layer in module.modules()
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        and layer.track_running_stats
+        and not isinstance(layer, FrozenBatchNorm1d | FrozenBatchNorm2d)
+    ]
+    if not layers:
+        return 0
+    momenta, training = [layer.momentum for layer in layers], module.training
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a plain mean over batches
+    module.train()
+    try:
+        for batch in batches:
+            module(batch)
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        module.train(training)
+    return len(layers)
 
 
 def synchronize_batchnorm(module: nn.Module) -> nn.Module:

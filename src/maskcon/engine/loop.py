@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,12 +14,22 @@ from torch import Tensor
 
 from maskcon.bank import MemoryBank
 from maskcon.config import Machine, RunConfig
+from maskcon.encoder.batchnorm import measure_statistics
 from maskcon.engine.batches import epoch_batches, steps_in_epoch
 from maskcon.engine.checkpoint import save_checkpoint
 from maskcon.engine.learner import Learner
+from maskcon.engine.randomness import generator
 from maskcon.engine.schedule import learning_rate, ramped
 from maskcon.engine.signals import Interrupted, StopRequest
-from maskcon.engine.step import Place, StepReport, TrainingData, encode_keys, key_order, train_step
+from maskcon.engine.step import (
+    Place,
+    StepReport,
+    TrainingData,
+    encode_keys,
+    key_order,
+    make_views,
+    train_step,
+)
 from maskcon.engine.watch import FiniteWatch
 
 COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
@@ -89,6 +99,8 @@ class Training:
             batches: list[Tensor] = []
             while True:
                 epoch, offset = divmod(self.progress.step, self.epoch_steps)
+                if self.progress.step >= self.total_steps and self.config.final_statistics > 0:
+                    self._timed(self._measure_statistics)
                 if self._evaluation_due(epoch, offset):
                     self._evaluate(stop)
                 if self.progress.step >= self.total_steps:
@@ -159,6 +171,23 @@ class Training:
             on_device = rows.to(keys.projection.device)
             labels, index = self.data.labels[on_device], self.data.index[on_device]
             bank.enqueue(keys.projection, labels, index, keys.kept)
+
+    def _measure_statistics(self) -> None:
+        """Give the encoder the BatchNorm statistics of images such as it will be asked about, by its last weights.
+
+        From the weights and the seed alone: a run that is stopped hereafter does it again, with the same result.
+        """
+        rows = torch.randperm(len(self.data), generator=generator(self.config.seed, "statistics"))
+        batches = torch.split(rows[: self.config.final_statistics], self.config.batch_size)
+
+        def seen() -> Iterator[Tensor]:
+            for number, part in enumerate(batches):
+                place = Place(epoch=-2, step=number, w=0.0, learning_rate=0.0)
+                if len(part) > 1:  # one alone has no variance
+                    yield make_views(self.data, self.config, place, part, "key", slice(None))
+
+        with self.learner.processes.fabric.autocast():
+            measure_statistics(self.learner.model.backbone, seen())
 
     def _step(self, epoch: int, rows: Tensor) -> None:
         config, step = self.config, self.progress.step
