@@ -58,9 +58,9 @@ def measure_pace(
     finally:
         training_data.feed.close()
     scoring = _scoring_seconds(learner, data.test, assembly.facts, machine, cached)
-    return Pace(
-        start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=END_SECONDS + scoring
-    )
+    measured = min(config.final_statistics, len(training_data))  # images; each is a forward pass, as a key is
+    end = END_SECONDS + scoring + key * measured
+    return Pace(start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
 
 
 def _batches(data: TrainingData, config: RunConfig, count: int) -> list[torch.Tensor]:
