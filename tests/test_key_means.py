@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 
 from maskcon.key_means import KeyMeans
 
@@ -14,6 +14,7 @@ def unit(vector: torch.Tensor) -> torch.Tensor:
     return vector / vector.norm()
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**30), st.sampled_from([0.0, 0.3, 0.5, 0.9]), st.integers(1, 12))
 def test_means_are_those_of_a_count_image_by_image(seed, kept, batches):
     generator = torch.Generator().manual_seed(seed)

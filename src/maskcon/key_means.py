@@ -11,8 +11,8 @@ from maskcon.encoder.heads import unit_rows
 class KeyMeans(nn.Module):
     """The mean query of every training image, on the unit sphere: ``[N, D]``, all of it in the `state_dict`.
 
-    A key encoder costs about a quarter of a step. A mean of the image's queries of earlier epochs, the older the less they
-    count, costs hardly anything (docs/performance.md tells when it serves).
+    A key encoder costs about a quarter of a step. A mean of the image's queries of earlier epochs, the older the less
+    they count, costs hardly anything (docs/performance.md tells when it serves).
 
     Args:
         images: N.
