@@ -44,6 +44,8 @@ class Announcer:
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
 
+    def measuring(self, done: int, total: int) -> None: ...
+
     def on_evaluation(self, values: Mapping[str, Any]) -> None: ...
 
     def on_message(self, text: str) -> None: ...
@@ -96,6 +98,9 @@ class Observer:
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:
         self.announce.on_step(done, total, images, loss, seconds)
+
+    def measuring(self, done: int, total: int) -> None:
+        self.announce.measuring(done, total)
 
     def on_message(self, text: str) -> None:
         self.announce.on_message(text)

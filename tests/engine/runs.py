@@ -36,5 +36,23 @@ def fit(folder, *, data=None, machine=OFTEN, announce=None, method="maskcon", pr
     )
 
 
+class Stopping(Announcer):
+    """Stops a run right after its first evaluation."""
+
+    def on_evaluation(self, values) -> None:
+        raise KeyboardInterrupt
+
+
+def ends_as_if_never_stopped(folder, **settings) -> bool:
+    """Whether a run that was stopped after its first evaluation, and goes on, ends with the weights of a whole one."""
+    try:
+        fit(folder / "stopped", **settings, announce=Stopping())
+    except KeyboardInterrupt:
+        fit(folder / "stopped", **settings)
+        fit(folder / "whole", **settings)
+        return weights(folder / "stopped") == weights(folder / "whole")
+    raise AssertionError("nothing was evaluated, so nothing stopped the run")
+
+
 def weights(folder) -> bytes:
     return (folder / "encoder.safetensors").read_bytes()

@@ -7,10 +7,11 @@ import torch
 from torch import nn
 
 from maskcon.encoder.batchnorm import FrozenBatchNorm1d, freeze_batchnorm, measure_statistics
+from maskcon.engine import loop
 from maskcon.errors import UsageError
 from maskcon.observer import Announcer
 from maskcon.run import Run
-from tests.engine.runs import OFTEN, fit, weights
+from tests.engine.runs import ends_as_if_never_stopped, fit, weights
 from tests.miniature import miniature
 
 
@@ -75,19 +76,10 @@ def test_a_run_learns_the_same_and_ends_with_other_statistics(tmp_path):
     assert scores[0] != scores[1]
 
 
-class Stopping(Announcer):
-    def on_evaluation(self, values) -> None:
-        raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("every", [0, 1])
 def test_a_run_stopped_at_its_end_or_before_ends_the_same(tmp_path, every):
     settings = {"final_statistics": 40, "eval_every_epochs": every}
-    with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "stopped", **settings, announce=Stopping())
-    fit(tmp_path / "stopped", **settings)
-    fit(tmp_path / "whole", **settings)
-    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    assert ends_as_if_never_stopped(tmp_path, **settings)
 
 
 def test_one_image_is_refused(tmp_path):
@@ -95,10 +87,33 @@ def test_one_image_is_refused(tmp_path):
         fit(tmp_path / "run", final_statistics=1)
 
 
-@pytest.mark.parametrize("images", [2, 33, 10_000])
-def test_any_other_number_of_images_will_do(tmp_path, images):
-    """A batch of 32 leaves one over, which alone has no variance and is left out; more than there are is all."""
-    fit(tmp_path / "run", final_statistics=images, batch_size=32, machine=OFTEN, data=miniature(), epochs=1)
+class Counting(Announcer):
+    def __init__(self) -> None:
+        self.measured: list[tuple[int, int]] = []
+
+    def measuring(self, done: int, total: int) -> None:
+        self.measured.append((done, total))
+
+
+@pytest.mark.parametrize(("images", "begins"), [(2, [0]), (32, [0]), (33, [0, 17]), (10_000, None)])
+def test_any_other_number_of_images_is_parted_evenly(tmp_path, images, begins, monkeypatch):
+    """33 by batches of 32 are 17 and 16, since one alone has no variance; more than there are is all of them."""
+    sizes: list[int] = []
+
+    def measure(module, batches):
+        kept = list(batches)
+        sizes.extend(len(batch) for batch in kept)
+        return measure_statistics(module, kept)
+
+    monkeypatch.setattr(loop, "measure_statistics", measure)
+    told, data = Counting(), miniature()
+    fit(tmp_path / "run", final_statistics=images, batch_size=32, data=data, epochs=1, announce=told)
+    count = min(images, len(data.train))
+    assert sum(sizes) == count
+    assert max(sizes) <= 32
+    assert max(sizes) - min(sizes) <= 1
+    assert told.measured == [(sum(sizes[:number]), count) for number in range(len(sizes))]
+    assert begins is None or [done for done, _ in told.measured] == begins
 
 
 def test_nets_without_batchnorm_have_nothing_to_measure(tmp_path):

@@ -7,16 +7,10 @@ import torch
 
 from maskcon.engine import loop, step
 from maskcon.errors import UsageError
-from maskcon.observer import Announcer
-from tests.engine.runs import fit, weights
+from tests.engine.runs import ends_as_if_never_stopped, fit
 from tests.miniature import miniature
 
 MEANS = {"relation_space": "hog", "keys": "means", "epochs": 3}
-
-
-class Stopping(Announcer):
-    def on_evaluation(self, values) -> None:
-        raise KeyboardInterrupt
 
 
 def watched(monkeypatch) -> list[tuple[int, bool]]:
@@ -93,11 +87,7 @@ def test_a_step_contrasts_with_the_mean_and_the_bank_takes_in_the_new_one(tmp_pa
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_a_run_that_was_stopped_goes_on_with_its_means(tmp_path, epochs):
     settings = MEANS | {"epochs": 4, "eval_every_epochs": epochs}
-    with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "stopped", **settings, announce=Stopping())
-    fit(tmp_path / "stopped", **settings)
-    fit(tmp_path / "whole", **settings)
-    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    assert ends_as_if_never_stopped(tmp_path, **settings)
 
 
 def test_images_that_the_first_epoch_left_out_are_their_own_keys_at_first(tmp_path):

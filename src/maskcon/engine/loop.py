@@ -44,6 +44,8 @@ class Hooks(Protocol):
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
 
+    def measuring(self, done: int, total: int) -> None: ...
+
     def on_message(self, text: str) -> None: ...
 
     def evaluate(self, should_stop: Callable[[], bool]) -> Mapping[str, Any] | None: ...
@@ -178,13 +180,18 @@ class Training:
         From the weights and the seed alone: a run that is stopped hereafter does it again, with the same result.
         """
         rows = torch.randperm(len(self.data), generator=generator(self.config.seed, "statistics"))
-        batches = torch.split(rows[: self.config.final_statistics], self.config.batch_size)
+        rows = rows[: self.config.final_statistics]
+        # Each batch counts alike: a last one of a few images would count for many, and of one has no variance.
+        batches = rows.tensor_split(math.ceil(len(rows) / self.config.batch_size))
 
         def seen() -> Iterator[Tensor]:
+            done = 0
             for number, part in enumerate(batches):
+                if self.learner.processes.is_first:
+                    self.hooks.measuring(done, len(rows))
+                done += len(part)
                 place = Place(epoch=-2, step=number, w=0.0, learning_rate=0.0)
-                if len(part) > 1:  # one alone has no variance
-                    yield make_views(self.data, self.config, place, part, "key", slice(None))
+                yield make_views(self.data, self.config, place, part, "key", slice(None))
 
         with self.learner.processes.fabric.autocast():
             measure_statistics(self.learner.model.backbone, seen())
