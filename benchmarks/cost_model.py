@@ -31,8 +31,8 @@ from maskcon.engine.learner import Learner, build_learner
 from maskcon.engine.step import Place, TrainingData, make_views, train_step
 from maskcon.losses import relation_loss
 from maskcon.methods import method_named
-from maskcon.presets import resolve
 from maskcon.relations import masked_relation
+from maskcon.resolving import resolve
 from maskcon.search import nearest_exact, unit_rows
 from maskcon.sources.contract import ImageSet
 from maskcon.sources.statistics import channel_statistics

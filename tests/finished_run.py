@@ -11,7 +11,7 @@ from PIL import Image
 
 from maskcon.encoder import Axes, FeatureHead, FrozenEncoder, build_backbone, shape_of
 from maskcon.model_file import encoder_bytes
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 from maskcon.run import Run
 from maskcon.run_folder import CONFIG, ENCODER, RESULT, json_bytes
 from maskcon.settling import encoder_facts, settle

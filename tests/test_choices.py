@@ -24,8 +24,8 @@ from maskcon.choices import (
     spoken_budget,
 )
 from maskcon.errors import UsageError
-from maskcon.presets import resolve
 from maskcon.reproduce.timing import Pace, run_seconds
+from maskcon.resolving import resolve
 
 RAMPS = {"warmup_epochs": 1.0, "relation_warmup_epochs": 4.0}
 BOTH = frozenset({"mobilenet_v2", "resnet18"})

@@ -21,8 +21,8 @@ import maskcon
 from maskcon.cli import app
 from maskcon.config import RunConfig
 from maskcon.methods import method_named
-from maskcon.presets import resolve
 from maskcon.report.tables import METHOD_NAMES
+from maskcon.resolving import resolve
 
 ROOT = Path(__file__).parents[1]
 PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"

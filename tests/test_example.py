@@ -18,8 +18,8 @@ from maskcon.encoder import MomentumPair, build_backbone, build_model
 from maskcon.engine.schedule import learning_rate, ramped
 from maskcon.evaluate import recall_at_k
 from maskcon.losses import relation_loss
-from maskcon.presets import resolve
 from maskcon.relations import masked_relation
+from maskcon.resolving import resolve
 from maskcon.sources import load
 
 FILE = Path(__file__).parents[1] / "examples" / "maskcon_one_file.py"

@@ -9,7 +9,8 @@ import yaml
 from maskcon.config import RunConfig, parse_override
 from maskcon.errors import CorruptFileError, UsageError
 from maskcon.methods import all_methods
-from maskcon.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, resolve
+from maskcon.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS
+from maskcon.resolving import resolve
 
 
 def test_reference_differs_from_paper_exactly_where_the_code_differs_from_the_text():

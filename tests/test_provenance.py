@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from maskcon.cli import app, options
 from maskcon.cli.train import train as train_function
 from maskcon.config import Machine
-from maskcon.presets import resolve
 from maskcon.provenance import about, fit_call, provenance, train_command
+from maskcon.resolving import resolve
 from maskcon.run import Run, fit
 from maskcon.run_folder import CHOICES, CONFIG, ENCODER, ENVIRONMENT, RESULT, json_bytes
 from maskcon.settling import settle

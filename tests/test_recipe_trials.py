@@ -10,8 +10,8 @@ import torch
 from maskcon import assembly, outlines
 from maskcon.config import parse_value
 from maskcon.engine import learner, loop, step
-from maskcon.presets import resolve
 from maskcon.report.journal import read_journal
+from maskcon.resolving import resolve
 from tests.engine.runs import fit, weights
 
 

@@ -8,7 +8,7 @@ import pytest
 from maskcon.config import RunConfig
 from maskcon.errors import UsageError
 from maskcon.methods import all_methods
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 
 SMALL = {
     "train_limit": 40,

@@ -10,7 +10,7 @@ import pytest
 import maskcon
 from maskcon.config import Machine
 from maskcon.observer import Announcer
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 from maskcon.run import data_of
 from maskcon.settling import load_dataset, settle
 from maskcon.sources import load, prepare

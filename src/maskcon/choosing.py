@@ -33,7 +33,8 @@ from maskcon.errors import CorruptFileError, UsageError
 from maskcon.facts import look, with_fetched_weights
 from maskcon.methods import method_named
 from maskcon.observer import Announcer
-from maskcon.presets import Settings, resolve
+from maskcon.presets import Settings
+from maskcon.resolving import resolve
 from maskcon.run_folder import CHOICES, CONFIG, json_bytes
 from maskcon.sources import Dataset
 from maskcon.sources.known import SOURCES
@@ -59,7 +60,7 @@ class Decided:
 
     @property
     def settings(self) -> Settings:
-        """For `presets.resolve`."""
+        """For `resolving.resolve`."""
         return {
             key: (value, f"chosen: {choice.reason}")
             for choice in self.choices

@@ -22,8 +22,8 @@ from maskcon.engine.signals import Interrupted
 from maskcon.errors import UsageError
 from maskcon.model_file import EncoderFacts, read_encoder
 from maskcon.observer import Announcer
-from maskcon.presets import resolve
 from maskcon.report.journal import read_journal
+from maskcon.resolving import resolve
 from maskcon.run_folder import ENCODER, JOURNAL
 from maskcon.settling import settle
 from maskcon.sources import Dataset, ImageSet

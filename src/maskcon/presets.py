@@ -3,18 +3,13 @@
 `paper` follows the paper's text, `reference` its authors' published code wherever the two differ. `cpu` is ours, sized
 for two cores; what it sets for each method was chosen on validation data (docs/results.md). `fast` is `cpu` with more
 of our own for MaskCon, so that it is good sooner (docs/performance.md).
-Some values go by data set (`SOURCE_SETTINGS`), or by data set and method (`method_settings`).
+Some values go by data set (`SOURCE_SETTINGS`), by method (`METHOD_SETTINGS`), or with a frozen backbone (`FREEZE`);
+`maskcon.resolving` puts them together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-
-from maskcon.config import RunConfig
-from maskcon.errors import UsageError, unknown
-from maskcon.report.published import main_rows
 
 Settings = dict[str, tuple[Any, str]]  # key -> value, where it comes from
 
@@ -24,7 +19,7 @@ _SILENT = "published code; the paper does not say"
 
 _ANY = "ours, where the method has no value of its own"
 _WHOLE = "ours: all of the data"
-_FROZEN = "ours, for a frozen backbone"
+FROZEN = "ours, for a frozen backbone"
 
 PAPER: Settings = {
     "seed": (0, "ours: the paper does not say"),
@@ -47,10 +42,10 @@ PAPER: Settings = {
     "warmup_share": (0.0, _TEXT),
     "bank_size": (8192, _TEXT),
     "freeze": (False, "paper, section 4: the whole encoder learns"),
-    "freeze_views": (3, _FROZEN),
-    "freeze_seed": (0, _FROZEN),
-    "earlier_weight": (0.5, _FROZEN),
-    "head_features": (256, _FROZEN),
+    "freeze_views": (3, FROZEN),
+    "freeze_seed": (0, FROZEN),
+    "earlier_weight": (0.5, FROZEN),
+    "head_features": (256, FROZEN),
     "projector_hidden": (512, _TEXT),
     "projection_dim": (128, _TEXT),
     "projector_norm": ("none", _SILENT),
@@ -200,7 +195,7 @@ METHOD_REASONS = {
     "cpu": "ours, chosen on validation data",
     "fast": "ours, chosen on validation data",
 }
-_CHOSEN_IN = {  # where the paper names w and tau of a data set's main table
+CHOSEN_IN = {  # where the paper names w and tau of a data set's main table
     **dict.fromkeys(("sop-split1", "sop-split2", "cars196"), "paper, appendix A, table of hyperparameters"),
     **dict.fromkeys(("cifartoy-good", "cifartoy-bad", "cifar100"), "paper, appendix B, best row"),
 }
@@ -212,26 +207,26 @@ FREEZE: Settings = {
         "mobilenet_v2",
         "ours, for a frozen backbone: the fastest whose weights can be had anywhere",
     ),
-    "weights": ("imagenet", _FROZEN),
+    "weights": ("imagenet", FROZEN),
     "normalise": ("imagenet", "ours, for a frozen backbone: as its weights were made"),
     "image_size": (None, "ours, for a frozen backbone: 96 px for small images, up to 160 for large ones"),
-    "width": (64, _FROZEN),
-    "stem": ("auto", _FROZEN),
-    "norm": ("batch", _FROZEN),
+    "width": (64, FROZEN),
+    "stem": ("auto", FROZEN),
+    "norm": ("batch", FROZEN),
     "query_view": (
         None,
         "ours, for a frozen backbone: the weak view of the data's kind, which it can still read",
     ),
     "key_view": (None, "ours, for a frozen backbone: the plain view, as at test time"),
-    "epochs": (30, _FROZEN),
-    "optimizer": ("sgd", _FROZEN),
-    "schedule": ("cosine", _FROZEN),
-    "batch_size": (128, _FROZEN),
-    "bank_size": (2048, _FROZEN),
-    "learning_rate": (0.05, _FROZEN),
-    "weight_decay": (5e-4, _FROZEN),
-    "warmup_epochs": (1.0, _FROZEN),
-    "warmup_share": (0.0, _FROZEN),
+    "epochs": (30, FROZEN),
+    "optimizer": ("sgd", FROZEN),
+    "schedule": ("cosine", FROZEN),
+    "batch_size": (128, FROZEN),
+    "bank_size": (2048, FROZEN),
+    "learning_rate": (0.05, FROZEN),
+    "weight_decay": (5e-4, FROZEN),
+    "warmup_epochs": (1.0, FROZEN),
+    "warmup_share": (0.0, FROZEN),
     "final_statistics": (
         0,
         "ours, for a frozen backbone: its views hardly differ from what it is asked about",
@@ -242,9 +237,9 @@ FREEZE: Settings = {
         "features",
         "ours, for a frozen backbone: they tell kinds apart from the start, a fresh projector does not",
     ),
-    "projector_hidden": (512, _FROZEN),
-    "projection_dim": (128, _FROZEN),
-    "eval_every_epochs": (5, _FROZEN),
+    "projector_hidden": (512, FROZEN),
+    "projection_dim": (128, FROZEN),
+    "eval_every_epochs": (5, FROZEN),
 }
 # The best settings of a method by recall@1 on validation (benchmarks/frozen_table.py, good split): of twenty for those
 # with coarse labels, with and without cross-entropy on these beside their loss; of ten for the others.
@@ -260,100 +255,3 @@ FREEZE_METHODS: dict[str, dict[str, float]] = {
 
 # What rises over some epochs, and the setting that lets it rise over a share of the run.
 RISES = {"warmup_epochs": "warmup_share", "relation_warmup_epochs": "relation_warmup_share"}
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """Settings, and where each value that is not a plain default came from."""
-
-    config: RunConfig
-    reasons: Mapping[str, str]
-
-
-def resolve(
-    source: str,
-    *,
-    method: str,
-    preset: str,
-    overrides: Mapping[str, Any],
-    chosen: Settings | None = None,
-) -> Resolved:
-    """Preset, then the data set's values, then the method's, then those of freeze=yes; `overrides` wins.
-
-    chosen: what was chosen for these very pictures (see `maskcon.choosing`), with its reasons; below `overrides`.
-
-    >>> resolve("embedded", method="grafit", preset="cpu", overrides={"epochs": 3}).config.epochs
-    3
-    """
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    for key in ("source", "method", "preset"):
-        if key in overrides:
-            raise UsageError(f"{key} is not a setting to change: it has an argument of its own")
-    freeze = overrides["freeze"] if "freeze" in overrides else (chosen or {}).get("freeze", (False,))[0]
-    settled: Settings = {
-        **PRESETS[preset],
-        **SOURCE_SETTINGS[preset].get(source, {}),
-        **method_settings(source, method=method, preset=preset),
-        **(frozen_settings(method) if freeze is True else {}),
-        **(chosen or {}),
-        **{key: (value, "given") for key, value in overrides.items()},
-        **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
-    }
-    for epochs, share in RISES.items():  # who says how many epochs means those
-        if epochs in overrides and share not in overrides:
-            settled[share] = (0.0, f"{epochs} was given")
-    if _outlines_are_outdone(settled, overrides):
-        settled["relation_space"] = ("features", "weights that have learnt see more than outlines show")
-    if _means_would_mislead(settled, overrides):
-        settled["keys"] = ("encoder", "neighbours are looked for by keys")
-    if freeze is True and "weights" not in overrides and _brings_its_weights(str(settled["backbone"][0])):
-        settled["weights"] = (None, "the backbone brings its own")
-    values = {key: value for key, (value, _) in settled.items()}
-    reasons = {key: reason for key, (_, reason) in settled.items()}
-    return Resolved(RunConfig.build(values), reasons)
-
-
-def _outlines_are_outdone(settled: Settings, overrides: Mapping[str, Any]) -> bool:
-    """Whether a run of the preset starts from weights that find better neighbours than it would without any."""
-    by_outlines = settled["relation_space"][0] == "hog" and "relation_space" not in overrides
-    return by_outlines and settled["weights"][0] is not None
-
-
-def _means_would_mislead(settled: Settings, overrides: Mapping[str, Any]) -> bool:
-    """Whether relations of a run of the preset would compare keys: means say little of an image, one by one."""
-    by_means = settled["keys"][0] == "means" and "keys" not in overrides
-    return by_means and settled["relation_space"][0] != "hog"
-
-
-def _brings_its_weights(backbone: str) -> bool:
-    from maskcon.encoder.contract import HUGGING_FACE_PREFIX  # imports torch
-
-    return backbone.startswith(HUGGING_FACE_PREFIX)
-
-
-def frozen_settings(method: str) -> Settings:
-    """What freeze=yes sets for a method.
-
-    >>> frozen_settings("grafit")["w"]
-    (0.8, 'for grafit: ours, for a frozen backbone')
-    """
-    own = FREEZE_METHODS.get(method, {})
-    return FREEZE | {key: (value, f"for {method}: {_FROZEN}") for key, value in own.items()}
-
-
-def method_settings(source: str, *, method: str, preset: str) -> Settings:
-    """The method's own values: those of the paper's table for this data set, else the preset's.
-
-    >>> method_settings("sop-split2", method="coins", preset="paper")
-    {'w': (0.2, 'for coins: paper, appendix A, table of hyperparameters')}
-    """
-    own = METHOD_SETTINGS[preset].get(method, {})
-    found: Settings = {key: (value, f"for {method}: {METHOD_REASONS[preset]}") for key, value in own.items()}
-    if preset in ("cpu", "fast"):
-        return found
-    for row in main_rows(source):
-        if row.method == method:
-            reason = f"for {method}: {_CHOSEN_IN.get(source, '')}"
-            found.update({k: (v, reason) for k, v in (("w", row.w), ("tau", row.tau)) if v is not None})
-    return found

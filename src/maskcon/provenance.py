@@ -16,8 +16,8 @@ from maskcon.config import Machine, RunConfig
 from maskcon.encoder.backbones import has_own_shape
 from maskcon.errors import MaskconError
 from maskcon.methods import method_named
-from maskcon.presets import Resolved, resolve
 from maskcon.report.tables import shown_name
+from maskcon.resolving import Resolved, resolve
 from maskcon.run_folder import CHOICES, ENVIRONMENT, short_name
 from maskcon.settling import settle
 from maskcon.sources import Dataset

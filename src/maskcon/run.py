@@ -25,7 +25,8 @@ from maskcon.evaluate import embed, raw_pixels, recall_at_k
 from maskcon.frozen import chosen_size, require_weights
 from maskcon.model_file import EncoderFacts, read_encoder
 from maskcon.observer import FLOOR_SIZE, KS, Announcer, by_name
-from maskcon.presets import TRAIN_PRESET, resolve
+from maskcon.presets import TRAIN_PRESET
+from maskcon.resolving import resolve
 from maskcon.run_folder import (
     CONFIG,
     ENCODER,

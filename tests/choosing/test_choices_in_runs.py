@@ -15,8 +15,9 @@ from maskcon.choosing import Decided, within_budget
 from maskcon.config import Machine, RunConfig
 from maskcon.errors import CorruptFileError, UsageError
 from maskcon.observer import Announcer
-from maskcon.presets import RISES, resolve
+from maskcon.presets import RISES
 from maskcon.reproduce.timing import Pace
+from maskcon.resolving import resolve
 from maskcon.run_folder import CHOICES, CONFIG
 from tests.choosing.deciding import SMALL_NET, Heard, decided
 from tests.miniature import TINY, miniature

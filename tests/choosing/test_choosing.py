@@ -16,7 +16,8 @@ from maskcon.config import Machine
 from maskcon.encoder.weights import PUBLISHED, weights_folder
 from maskcon.errors import CorruptFileError, MaskconError
 from maskcon.facts import facts_bytes, look, read_facts, weights_at_hand
-from maskcon.presets import FREEZE_METHODS, resolve
+from maskcon.presets import FREEZE_METHODS
+from maskcon.resolving import resolve
 from maskcon.run_folder import CHOICES
 from tests.choosing.deciding import SMALL_NET, Heard, decided
 from tests.miniature import miniature

@@ -17,7 +17,7 @@ from maskcon.encoder.backbones import Shape, build_backbone, shape_of
 from maskcon.encoder.huggingface import HuggingFaceBackbone
 from maskcon.engine.learner import build_encoder
 from maskcon.errors import UsageError
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 
 
 class StandIn(nn.Module):

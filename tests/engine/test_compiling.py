@@ -15,8 +15,8 @@ from maskcon.cli import app
 from maskcon.config import Machine
 from maskcon.engine import compiling
 from maskcon.errors import UsageError
-from maskcon.presets import resolve
 from maskcon.report.journal import read_journal
+from maskcon.resolving import resolve
 from maskcon.run_folder import read_result
 from maskcon.settling import settle
 from tests.engine.runs import Told, fit, weights

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from maskcon.presets import METHOD_SETTINGS, resolve
+from maskcon.presets import METHOD_SETTINGS
 from maskcon.report.journal import read_journal
+from maskcon.resolving import resolve
 from tests.engine.runs import fit
 
 

@@ -13,8 +13,8 @@ import maskcon
 from maskcon import training
 from maskcon.errors import DataError, UsageError
 from maskcon.methods import all_methods
-from maskcon.presets import resolve
 from maskcon.report.journal import read_journal
+from maskcon.resolving import resolve
 from maskcon.settling import settle
 from maskcon.sources import Dataset, ImageSet
 from tests.engine.runs import OFTEN, Told, fit, weights

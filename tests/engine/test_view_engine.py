@@ -10,8 +10,8 @@ import torch
 from maskcon import assembly
 from maskcon.config import RunConfig
 from maskcon.errors import UsageError
-from maskcon.presets import resolve
 from maskcon.report.journal import read_journal
+from maskcon.resolving import resolve
 from maskcon.settling import encoder_facts, settle
 from maskcon.views import ViewPolicy, engines
 from tests.engine.runs import Told, fit, weights

@@ -14,7 +14,7 @@ from maskcon.config import Machine
 from maskcon.engine import loop
 from maskcon.evaluate import recall_at_k
 from maskcon.observer import Announcer
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 from maskcon.settling import settle
 from tests.miniature import TINY, miniature
 

@@ -16,7 +16,7 @@ from maskcon.frozen.cache import FEATURES, features_folder
 from maskcon.frozen.prepared import CachedView
 from maskcon.methods import all_methods
 from maskcon.model_file import read_encoder
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 from maskcon.run import score
 from maskcon.settling import settle
 from tests.frozen.runs import cached, fit

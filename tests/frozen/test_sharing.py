@@ -13,7 +13,7 @@ from maskcon import views
 from maskcon.encoder import build_backbone
 from maskcon.frozen.cache import DONE, FEATURES, features_folder
 from maskcon.frozen.prepared import describe, weights_hash
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 from maskcon.settling import encoder_facts
 from tests.frozen.runs import SMALL, Told, cached, fit
 from tests.miniature import miniature

@@ -10,7 +10,7 @@ import maskcon
 from maskcon.encoder import build_backbone
 from maskcon.errors import UsageError
 from maskcon.frozen import chosen_size, frozen_backbone, size_for
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 from tests.encoder.test_huggingface import WithUnusedPart, stand_in_library
 from tests.frozen.runs import OFTEN, SMALL, fit
 from tests.miniature import miniature

@@ -7,10 +7,10 @@ import pytest
 
 from maskcon.config import parse_override
 from maskcon.errors import DataError, UsageError
-from maskcon.presets import resolve
 from maskcon.reproduce.plans import TABLES, Trial, candidates, table_named, trials_for
 from maskcon.reproduce.runs import runs_for
 from maskcon.reproduce.scales import ground_for
+from maskcon.resolving import resolve
 
 
 @pytest.fixture(autouse=True)

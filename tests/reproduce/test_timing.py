@@ -14,12 +14,12 @@ from maskcon.config import Machine
 from maskcon.engine.signals import Interrupted
 from maskcon.errors import UsageError
 from maskcon.observer import Announcer
-from maskcon.presets import resolve
 from maskcon.report.journal import Journal
 from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.runs import PlannedRun, runs_for, unfinished
 from maskcon.reproduce.scales import ground_for
 from maskcon.reproduce.timing import Pace, expected_seconds, makespan, measure, run_seconds
+from maskcon.resolving import resolve
 from maskcon.settling import load_dataset, settle
 from tests.miniature import TINY
 

@@ -16,7 +16,7 @@ from maskcon.engine.distributed import start
 from maskcon.engine.learner import Learner
 from maskcon.engine.step import Place, StepReport, TrainingData, train_step
 from maskcon.observer import Announcer
-from maskcon.presets import resolve
+from maskcon.resolving import resolve
 from maskcon.settling import settle
 from maskcon.sources import Dataset, ImageSet, load
 

@@ -142,7 +142,7 @@ def _configs(
     """The settings of every method. What is chosen is the same for all and told once, but for the learning rate, which
     is a method's own and shrinks with the batch, and for the bank of methods that have none."""
     from maskcon.choosing import Decided, choose_all
-    from maskcon.presets import resolve
+    from maskcon.resolving import resolve
 
     configs: list[RunConfig] = []
     lines: dict[str, str] = {}

@@ -23,7 +23,8 @@ def demo(
     Takes some minutes on two cores; needs no download. Open the page it names in a browser.
     """
     from maskcon.cli.compare import run_and_report
-    from maskcon.presets import TRAIN_PRESET, resolve
+    from maskcon.presets import TRAIN_PRESET
+    from maskcon.resolving import resolve
 
     overrides = {} if epochs is None else {"epochs": epochs}
     resolve(

@@ -15,7 +15,7 @@ from maskcon.errors import UsageError
 if TYPE_CHECKING:
     from maskcon.choices import Facts
     from maskcon.config import Machine
-    from maskcon.presets import Resolved
+    from maskcon.resolving import Resolved
 
 
 # What a setting without a value means.
@@ -153,7 +153,7 @@ def _resolved(
     budget: float | None,
 ) -> Resolved:
     """The settings of a run as it would start now."""
-    from maskcon.presets import resolve
+    from maskcon.resolving import resolve
 
     if choose is False and budget is None:
         return resolve(source, method=method, preset=preset, overrides=overrides)

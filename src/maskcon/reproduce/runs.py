@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from maskcon.comparison import Job, run_jobs
 from maskcon.config import Machine, RunConfig
 from maskcon.observer import Announcer
-from maskcon.presets import resolve
 from maskcon.reproduce.plans import Trial
 from maskcon.reproduce.scales import Ground
+from maskcon.resolving import resolve
 from maskcon.run_folder import as_begun, is_finished, read_result
 from maskcon.settling import load_dataset, settle
 from maskcon.sources import Dataset

@@ -44,7 +44,7 @@ def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -
     """Expected seconds of one run over `images` training images of which the share `done` is trained already.
 
     >>> pace = Pace(start=4, key=0.0, contrast=0.001, classify=0.0005, evaluation=1, end=1)
-    >>> from maskcon.presets import resolve
+    >>> from maskcon.resolving import resolve
     >>> config = resolve("embedded", method="selfcon", preset="cpu", overrides={"epochs": 2}).config
     >>> run_seconds(pace, config, 1000)
     8.0
