@@ -70,6 +70,17 @@ def key_size(size: str) -> None:
     STEP.make_views = make_views
 
 
+def calm_end(begin: str) -> None:
+    """The key view for queries too, from this share of the run on."""
+    plain: Step = LOOP.train_step
+
+    def train_step(learner: Any, data: Any, config: Any, place: Any, rows: Tensor) -> step.StepReport:
+        calm = place.epoch >= float(begin) * config.epochs
+        return plain(learner, replace(data, query_view=data.key_view) if calm else data, config, place, rows)
+
+    LOOP.train_step = train_step
+
+
 def crops(count_and_size: str) -> None:
     """`3x16+1`: three queries of 16 px a key, beside one of the whole size where `+1` stands behind."""
     small, _, whole = count_and_size.partition("+")
@@ -262,6 +273,7 @@ def early_labels(first_last: str) -> None:
 PARTS: Mapping[str, Callable[[str], None]] = {
     "growing": growing,
     "key_size": key_size,
+    "calm_end": calm_end,
     "crops": crops,
     "twins": twins,
     "averaged": averaged,

@@ -93,9 +93,11 @@ def by_outlines(settings: Mapping[str, Any] | None = None, parts: Mapping[str, s
     return Trial({**OUTLINES, **(settings or {})}, {"still": "yes", **(parts or {})}, warmup_share=0.3)
 
 
-def third(settings: Mapping[str, Any] | None = None, cost: float = 0.74) -> Trial:
+def third(
+    settings: Mapping[str, Any] | None = None, parts: Mapping[str, str] | None = None, cost: float = 0.74
+) -> Trial:
     """By outlines of images also a little moved, keys being means of queries, with these changes."""
-    return Trial({**OUTLINES, "keys": "means", **(settings or {})}, cost=cost, warmup_share=0.3)
+    return Trial({**OUTLINES, "keys": "means", **(settings or {})}, parts or {}, cost, warmup_share=0.3)
 
 
 TRIALS: Mapping[str, Trial] = {
@@ -174,12 +176,14 @@ TRIALS: Mapping[str, Trial] = {
     "second, neighbours by FINE labels, ten times as much": second(parts={"by_fine_labels": "50"}),
     "third": third(),
     "third, keys by the key net": third({"keys": "encoder"}, cost=1.0),
+    "third, neighbours by projections, tau 0.05": third({"relation_space": "projection", "tau": 0.05}),
     "third, tau 0.05": third({"tau": 0.05}),
     "third, bank of 4096": third({"bank_size": 4096}, cost=0.78),
     "third, means that keep 0.3": third({"means_kept": 0.3}),
     "third, means that keep 0.7": third({"means_kept": 0.7}),
     "third, rate 0.3": third({"learning_rate": 0.3}),
     "third, half the cross-entropy": third({"coarse_weight": 0.5}),
+    "third, the weak view for queries in the last fifth": third(parts={"calm_end": "0.8"}),
     "third, BatchNorm statistics measured at the end: fast": third({"final_statistics": 2560}),
 }
 

@@ -43,6 +43,7 @@ def trained(folder):
 PARTS = {
     "growing": "8@0.5",
     "key_size": "8",
+    "calm_end": "0.5",
     "crops": "2x8",
     "twins": "weak",
     "averaged": "0.5",
