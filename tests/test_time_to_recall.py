@@ -127,3 +127,23 @@ def test_other_methods_have_the_rate_by_muon_that_validation_puts_first(
     assert (trained.optimizer, trained.learning_rate, trained.evaluate_on) == ("muon", 0.1, "validation")
     assert (trained.method, trained.w, trained.coarse_weight) == ("coins", 0.5, 0.0)
     assert "| coins |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_long_runs_have_four_times_the_epochs_and_leave_the_test_images_alone(
+    script, tmp_path, monkeypatch, capsys
+):
+    small = {
+        name: script.Recipe(recipe.preset, recipe.method, {**recipe.settings, **SMALL})
+        for name, recipe in script.recipes(script.STUDIES["embedded"]).items()
+        if name in ("fast", "coins by muon")
+    }
+    monkeypatch.setattr(script, "recipes", lambda study: small)
+    monkeypatch.setattr(script, "STUDIES", {"embedded": script.Study("embedded", {"coins": 2}, {}, {})})
+    monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 1})
+    script.train_long("embedded", "embedded", tmp_path, at_once=2)
+    found = json.loads((tmp_path / "long.json").read_text())
+    assert {name: row["epochs"] for name, row in found.items()} == {"fast": 4, "coins by muon": 8}
+    trained = RunConfig.from_yaml(tmp_path / "long" / "coins by muon-seed0" / "config.yaml")
+    assert (trained.method, trained.optimizer, trained.evaluate_on) == ("coins", "muon", "validation")
+    assert "| coins by muon | 8 |" in capsys.readouterr().out
