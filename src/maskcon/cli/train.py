@@ -81,7 +81,8 @@ def train(
     or says that it is finished.
 
     By default (preset fast) MaskCon has neighbours by outlines, means of queries for keys, cross-entropy on the coarse
-    labels beside it and Muon, ours and not the paper's; `--preset cpu` is the paper's method, sized for a CPU.
+    labels beside it, Muon, and BatchNorm statistics measured at the end, ours and not the paper's; `--preset cpu` is
+    the paper's method, sized for a CPU.
 
     Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """
