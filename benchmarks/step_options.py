@@ -1,10 +1,12 @@
-"""What `--compile` brings a step and costs before it, and what looking at a row's own class alone saves.
+"""What `--compile` and mixed precision bring a step, and what looking at a row's own class alone saves.
 
     python benchmarks/step_options.py compile [--nets cpu,resnet18]
+    python benchmarks/step_options.py precision [--nets cpu]
     python benchmarks/step_options.py columns
 
-compile  seconds of compiling, a step without and with it in turns, and after how many steps it has paid for itself
-columns  relation and loss, forward and backward: the whole bank over the columns of a row's class, in turns
+compile    seconds of compiling, a step without and with it in turns, and after how many steps it has paid for itself
+precision  a step with precision=32-true over one with bf16-mixed, in turns
+columns    relation and loss, forward and backward: the whole bank over the columns of a row's class, in turns
 
 One thread, processor time, random or embedded images; ratios above 1 speak for the option.
 """
@@ -27,7 +29,7 @@ from maskcon.losses import relation_loss_by_rows
 from maskcon.methods import RelationInputs, method_named
 from method_table import answer
 
-NETS: dict[str, Callable[[], subjects.Subject]] = {"cpu": subjects.cpu, "resnet18": subjects.resnet18}
+NETS: dict[str, Callable[..., subjects.Subject]] = {"cpu": subjects.cpu, "resnet18": subjects.resnet18}
 TURNS = {"cpu": 25, "resnet18": 5}
 SHAPES = [
     (batch, bank, classes)
@@ -53,6 +55,16 @@ def compiling(names: list[str]) -> None:
         paid = f"{seconds / (before - after):,.0f} steps" if after < before else "never"
         ratio = turns.ratio("plain", "compiled")
         print(f"| {name} | {seconds:.0f} | {before:.3f} | {after:.3f} | {ratio:.2f} | {paid} |")
+
+
+def mixed_precision(names: list[str]) -> None:
+    """A step of each net, in single precision and in bfloat16 where autocast takes it."""
+    print("| net | step, s | bf16-mixed, s | ratio |\n|---|---:|---:|---:|")
+    for name in names:
+        work = {precision: NETS[name](precision=precision).step for precision in ("32-true", "bf16-mixed")}
+        turns = in_turns(work, TURNS[name], clock=ON_ONE_THREAD, warm_up=2)
+        ratio = turns.ratio("32-true", "bf16-mixed")
+        print(f"| {name} | {turns.median('32-true'):.3f} | {turns.median('bf16-mixed'):.3f} | {ratio:.2f} |")
 
 
 def columns() -> None:
@@ -101,8 +113,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["compile", "columns"])
-    parser.add_argument("--nets", default="cpu,resnet18", help="of compile, comma-separated")
+    parser.add_argument("what", choices=["compile", "precision", "columns"])
+    parser.add_argument("--nets", default="cpu,resnet18", help="of compile and precision, comma-separated")
     answer(parser, carry_out)
 
 
@@ -115,6 +127,9 @@ def carry_out(options: argparse.Namespace) -> None:
     for name in names:
         if name not in NETS:
             raise unknown("net", name, NETS)
+    if options.what == "precision":
+        mixed_precision(names)
+        return
     compiling(names)
 
 
