@@ -81,6 +81,17 @@ def calm_end(begin: str) -> None:
     LOOP.train_step = train_step
 
 
+def falling_w(begin: str) -> None:
+    """The relation's w falls to 0 in a straight line from this share of the run on: instances have the last word."""
+    plain: Step = LOOP.train_step
+
+    def train_step(learner: Any, data: Any, config: Any, place: Any, rows: Tensor) -> step.StepReport:
+        left = (1 - place.epoch / config.epochs) / (1 - float(begin))
+        return plain(learner, data, config, replace(place, w=place.w * min(1.0, left)), rows)
+
+    LOOP.train_step = train_step
+
+
 def crops(count_and_size: str) -> None:
     """`3x16+1`: three queries of 16 px a key, beside one of the whole size where `+1` stands behind."""
     small, _, whole = count_and_size.partition("+")
@@ -274,6 +285,7 @@ PARTS: Mapping[str, Callable[[str], None]] = {
     "growing": growing,
     "key_size": key_size,
     "calm_end": calm_end,
+    "falling_w": falling_w,
     "crops": crops,
     "twins": twins,
     "averaged": averaged,

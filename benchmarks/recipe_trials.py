@@ -182,6 +182,8 @@ TRIALS: Mapping[str, Trial] = {
     "third, means that keep 0.3": third({"means_kept": 0.3}),
     "third, means that keep 0.7": third({"means_kept": 0.7}),
     "third, rate 0.3": third({"learning_rate": 0.3}),
+    "third, momentum 0.8": third({"momentum": 0.8}),
+    "third, w falling to 0 from 0.4 on": third(parts={"falling_w": "0.4"}),
     "third, half the cross-entropy": third({"coarse_weight": 0.5}),
     "third, the weak view for queries in the last fifth": third(parts={"calm_end": "0.8"}),
     "third, BatchNorm statistics measured at the end: fast": third({"final_statistics": 2560}),

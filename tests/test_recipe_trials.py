@@ -44,6 +44,7 @@ PARTS = {
     "growing": "8@0.5",
     "key_size": "8",
     "calm_end": "0.5",
+    "falling_w": "0.2",
     "crops": "2x8",
     "twins": "weak",
     "averaged": "0.5",
