@@ -19,8 +19,8 @@ from maskcon.errors import UsageError
 from maskcon.outlines import SHIFTS, SIDE, Axes, mirrored, oriented_gradients
 from maskcon.sources import ImageSet, load
 from maskcon.views import test_view
-from method_table import answer, lay_out
-from time_to_recall import STUDIES
+from method_table import answer
+from recall_studies import STUDIES
 
 ROWS = 512
 
@@ -50,12 +50,7 @@ def recall_at_1(similarity: Tensor, fine: Tensor) -> float:
 
 
 def carry_out(options: argparse.Namespace) -> None:
-    source = STUDIES[options.study].source
-    if source == "good":
-        if options.images is None:
-            raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/, a folder a class")
-        source = str(lay_out(options.images, source, options.out / "pictures"))
-    data = load(source)
+    data = load(STUDIES[options.study].pictures(options.images, options.out))
     if data.test.fine is None:
         raise UsageError(f"{data.name} has no fine labels to score by")
     fine = torch.from_numpy(data.test.fine)

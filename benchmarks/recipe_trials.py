@@ -20,16 +20,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from maskcon.comparison import Job, run_jobs
-from maskcon.errors import UsageError, unknown
+from maskcon.errors import unknown
 from maskcon.run_folder import make_writable
-from method_table import answer, lay_out, show, write_json
+from method_table import answer, show, write_json
+from recall_studies import STUDIES
 from recipe_parts import PARTS as STEP_PARTS
 from recipe_relations import PARTS as RELATION_PARTS
-from time_to_recall import STUDIES, spread, summary
+from time_to_recall import seconds, spread, summary, table
 
 EPOCHS = {"embedded": 25, "cifartoy-good": 10}  # of a trial whose cost is 1
 PARTS = {**STEP_PARTS, **RELATION_PARTS}
@@ -222,11 +222,7 @@ def carry_out(options: argparse.Namespace) -> None:
     """Run the trials asked for, and tell what they reach."""
     out: Path = options.out or Path("runs") / f"recipe-trials-{options.study}"
     make_writable(out)
-    source = STUDIES[options.study].source
-    if source == "good":
-        if options.images is None:
-            raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/, a folder a class")
-        source = str(lay_out(options.images, source, out / "pictures"))
+    source = STUDIES[options.study].pictures(options.images, out)
     names = list(TRIALS) if options.trials == "all" else options.trials.split(";")
     for name in names:
         if name not in TRIALS:
@@ -247,10 +243,8 @@ def carry_out(options: argparse.Namespace) -> None:
         watch=show,
     )
     found = {name: summary([job.folder for job in of_name]) for name, of_name in jobs.items()}
-    print("| the first recipe, but | epochs | validation R@1 | CPU s |\n|---|---:|---:|---:|")
-    for name, row in found.items():
-        cost = f"{fmean(row['cpu_seconds']):.0f}"
-        print(f"| {name} | {row['epochs']} | {spread(row['recall@1'])} | {cost} |")
+    rows = {name: [str(row["epochs"]), spread(row["recall@1"]), seconds(row)] for name, row in found.items()}
+    print(table(["the first recipe, but", "epochs", "validation R@1", "CPU s"], rows))
     write_json(out / "trials.json", found)
 
 

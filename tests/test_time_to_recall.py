@@ -30,6 +30,10 @@ def script(monkeypatch):
     return time_to_recall
 
 
+def small_study(script, epochs, methods=None, muon_rates=None):
+    return script.Study("embedded", epochs, methods or {}, muon_rates or {}, everywhere=SMALL)
+
+
 def resolved(recipe, **more) -> RunConfig:
     values = {key: None if value == "none" else value for key, value in {**recipe.settings, **more}.items()}
     return resolve("embedded", method=recipe.method, preset=recipe.preset, overrides=values).config
@@ -37,16 +41,16 @@ def resolved(recipe, **more) -> RunConfig:
 
 @pytest.mark.parametrize("study", ["embedded", "cifartoy-good"])
 def test_all_recipes_train_the_same_net_for_a_stated_number_of_epochs(script, study):
-    found = script.recipes(script.STUDIES[study])
+    found = script.STUDIES[study].recipes()
     nets = {
         name: (config.backbone, config.width, config.stem, config.weights)
         for name, config in ((name, resolved(recipe)) for name, recipe in found.items())
     }
     assert set(nets.values()) == {("resnet10", 16, "fast", None)}
     by_muon = {f"{method} by muon" for method in script.STUDIES[study].methods}
-    assert set(found) == {*script.STUDIES[study].epochs, "fast", *by_muon}
+    assert set(found) == {*script.STUDIES[study].epochs, *by_muon}
     assert all(resolved(found[name]).optimizer == "muon" for name in ("fast", *by_muon))
-    assert study in script.FAST_EPOCHS
+    assert all("epochs" in recipe.settings for recipe in found.values())
 
 
 def test_every_method_that_sees_coarse_labels_is_compared(script):
@@ -56,11 +60,13 @@ def test_every_method_that_sees_coarse_labels_is_compared(script):
 
 
 def test_each_change_of_fast_is_one_that_can_be_trained(script):
-    changes = script.ABLATIONS
-    fast = script.recipes(script.STUDIES["embedded"])["fast"]
-    configs = {name: resolved(fast, **settings) for name, settings in changes.items()}
-    assert configs["as it is"] == resolved(fast)
-    assert len({config.to_yaml() for config in configs.values()}) == len(changes)
+    study = script.STUDIES["embedded"]
+    configs = {name: resolved(study.changed(change)) for name, change in script.ABLATIONS.items()}
+    assert configs["as it is"] == resolved(study.fast)
+    assert len({config.to_yaml() for config in configs.values()}) == len(script.ABLATIONS)
+    with_a_key_net = [config for config in configs.values() if config.keys == "encoder"]
+    assert len(with_a_key_net) == 2
+    assert all(config.epochs < study.epochs["fast"] for config in with_a_key_net)
 
 
 def test_time_to_a_recall_is_that_of_the_first_score_at_or_above_it(script):
@@ -70,17 +76,9 @@ def test_time_to_a_recall_is_that_of_the_first_score_at_or_above_it(script):
     assert script.seconds_to(points, 0.7) is None
 
 
-def test_recipes_are_trained_and_their_times_told(script, tmp_path, monkeypatch, capsys):
-    small = {
-        name: script.Recipe(recipe.preset, recipe.method, {**recipe.settings, **SMALL})
-        for name, recipe in script.recipes(script.STUDIES["embedded"]).items()
-        if name in ("fast", "reference")
-    }
-    study = script.Study("embedded", {"reference": 1}, {}, {})
-    monkeypatch.setattr(script, "recipes", lambda study: small)
-    monkeypatch.setattr(script, "STUDIES", {"embedded": study})
-    monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 2})
-    script.train("embedded", "embedded", tmp_path, ["fast", "reference"], seeds=1, at_once=2)
+def test_recipes_are_trained_and_their_times_told(script, tmp_path, capsys):
+    recipes = small_study(script, {"fast": 2, "reference": 1}).recipes()
+    script.train(script.Bench("embedded", tmp_path, 2), recipes, seeds=1, title="embedded")
     found = json.loads((tmp_path / "train.json").read_text())
     assert [len(found[name]["curves"][0]) for name in ("fast", "reference")] == [
         2,
@@ -92,18 +90,23 @@ def test_recipes_are_trained_and_their_times_told(script, tmp_path, monkeypatch,
 
 
 def test_recipes_without_reference_or_misspelt_are_refused(script):
-    assert script.wanted_recipes("all", "embedded")[:2] == ["fast", "reference"]
+    study = script.STUDIES["embedded"]
+    assert list(study.chosen("all"))[:2] == ["fast", "reference"]
     with pytest.raises(UsageError, match="needs reference"):
-        script.wanted_recipes("fast,coins", "embedded")
+        study.chosen("fast,coins")
     with pytest.raises(UsageError, match="coins"):
-        script.wanted_recipes("reference,coin", "embedded")
+        study.chosen("reference,coin")
+
+
+def test_cifartoy_without_pictures_says_where_they_come_from(script, tmp_path):
+    with pytest.raises(UsageError, match="--images"):
+        script.STUDIES["cifartoy-good"].pictures(None, tmp_path)
 
 
 @pytest.mark.slow
-def test_changes_of_fast_are_scored_on_validation_images(script, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 1})
-    changes = {"as it is": SMALL, "no relation": {**SMALL, "w": 0.0}}
-    script.ablate(changes, "embedded", "embedded", tmp_path, 1, 2)
+def test_changes_of_fast_are_scored_on_validation_images(script, tmp_path, capsys):
+    changes = {"as it is": {}, "no relation": {"w": 0.0}}
+    script.ablate(script.Bench("embedded", tmp_path, 2), small_study(script, {"fast": 1}), changes, seeds=1)
     found = json.loads((tmp_path / "ablate.json").read_text())
     assert set(found) == set(changes)
     assert json.loads((tmp_path / "ablate" / "as it is-seed0" / "result.json").read_text())[
@@ -116,10 +119,9 @@ def test_changes_of_fast_are_scored_on_validation_images(script, tmp_path, monke
 def test_other_methods_have_the_rate_by_muon_that_validation_puts_first(
     script, tmp_path, monkeypatch, capsys
 ):
-    study = script.Study("embedded", {"coins": 1}, {"coins": {"w": 0.5, "learning_rate": 0.3, **SMALL}}, {})
-    monkeypatch.setattr(script, "STUDIES", {"embedded": study})
+    study = small_study(script, {"coins": 1}, {"coins": {"w": 0.5, "learning_rate": 0.3}})
     monkeypatch.setattr(script, "MUON_RATES", (0.01, 0.1))
-    script.by_muon("embedded", "embedded", tmp_path, seeds=1, at_once=2)
+    script.by_muon(script.Bench("embedded", tmp_path, 2), study, seeds=1)
     found = json.loads((tmp_path / "muon.json").read_text())["coins"]
     assert found["learning_rate"] == float(max(found["at_rates"], key=found["at_rates"].get))
     assert found["recall@1"] == [max(found["at_rates"].values())]
@@ -130,18 +132,9 @@ def test_other_methods_have_the_rate_by_muon_that_validation_puts_first(
 
 
 @pytest.mark.slow
-def test_long_runs_have_four_times_the_epochs_and_leave_the_test_images_alone(
-    script, tmp_path, monkeypatch, capsys
-):
-    small = {
-        name: script.Recipe(recipe.preset, recipe.method, {**recipe.settings, **SMALL})
-        for name, recipe in script.recipes(script.STUDIES["embedded"]).items()
-        if name in ("fast", "coins by muon")
-    }
-    monkeypatch.setattr(script, "recipes", lambda study: small)
-    monkeypatch.setattr(script, "STUDIES", {"embedded": script.Study("embedded", {"coins": 2}, {}, {})})
-    monkeypatch.setattr(script, "FAST_EPOCHS", {"embedded": 1})
-    script.train_long("embedded", "embedded", tmp_path, at_once=2)
+def test_long_runs_have_four_times_the_epochs_and_leave_the_test_images_alone(script, tmp_path, capsys):
+    study = small_study(script, {"fast": 1, "coins": 2}, {"coins": {"w": 0.5}}, {"coins": 0.1})
+    script.train_long(script.Bench("embedded", tmp_path, 2), study)
     found = json.loads((tmp_path / "long.json").read_text())
     assert {name: row["epochs"] for name, row in found.items()} == {"fast": 4, "coins by muon": 8}
     trained = RunConfig.from_yaml(tmp_path / "long" / "coins by muon-seed0" / "config.yaml")
