@@ -177,5 +177,7 @@ ABLATIONS: Mapping[str, Settings] = {
     },
     "no cross-entropy": {"coarse_weight": 0.0},
     "BatchNorm statistics as they ran along": {"final_statistics": 0},
+    "strong views for queries": {"query_view": "strong"},
     "no relation (w 0): instances and cross-entropy": {"w": 0.0},
+    "no relation (w 0), strong views for queries": {"w": 0.0, "query_view": "strong"},
 }

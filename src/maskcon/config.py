@@ -45,8 +45,12 @@ class RunConfig(BaseModel):
     validation_fraction: float = Field(0.2, gt=0, lt=1, description="size of that part")
 
     # Views
-    query_view: str | None = Field(None, description="policy of the query view (strong)")
-    key_view: str | None = Field(None, description="policy of the key view (weak)")
+    query_view: str | None = Field(
+        None, description="policy of the query view; weak or strong: that of the data's kind"
+    )
+    key_view: str | None = Field(
+        None, description="policy of the key view; weak or strong: that of the data's kind"
+    )
     test_resize: Literal["shorter", "both"] = Field(
         "shorter", description="shorter: keep the aspect, centre square; both: stretch"
     )

@@ -84,13 +84,12 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     elif stem == "fast":
         # the stem of few operations: a quarter of the small one's pixels in every later layer
         stem = "stride2" if size <= LARGEST_SMALL_IMAGE else "imagenet"
-    weak, strong = views.pair(data.family)
     settled = config.changed(
         image_size=size,
         stem=stem,
         # a backbone that cannot learn to see through strong views is given those that it can read
-        query_view=config.query_view or (weak if config.freeze else strong).name,
-        key_view=config.key_view or ("identity" if config.freeze else weak.name),
+        query_view=views.name_for(config.query_view or ("weak" if config.freeze else "strong"), data.family),
+        key_view=views.name_for(config.key_view or ("identity" if config.freeze else "weak"), data.family),
     )
     names = (str(settled.query_view), str(settled.key_view))
     engine = views.settled_engine(settled.view_engine, *names)

@@ -30,11 +30,15 @@ def test_help_answers_quickly_without_torch(tmp_path):
         capture_output=True,
     )  # fmt: skip
     assert probe.returncode == 0
-    cpu = os.times()
-    maskcon("--help", cwd=tmp_path)
-    after = os.times()
-    spent = after.children_user + after.children_system - cpu.children_user - cpu.children_system
-    assert spent < 0.5  # processor seconds: the wall clock depends on what else runs here
+
+    def processor_seconds() -> float:
+        before = os.times()
+        maskcon("--help", cwd=tmp_path)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    # not the wall clock, and the best of a few: both depend on what else runs here, this less
+    assert min(processor_seconds() for _ in range(5)) < 0.5
 
 
 @pytest.mark.parametrize(
@@ -96,6 +100,7 @@ def test_dry_run_knows_what_goes_by_data_set():
         (["embedded", "--set", "epocs=3"], "'epocs'", "did you mean 'epochs'"),
         (["embedded", "--set", "stem=smal"], "'smal'", "did you mean 'small'"),
         (["embedded", "--set", "query_view=embeded-weak"], "'embeded-weak'", "did you mean 'embedded-weak'"),
+        (["embedded", "--set", "query_view=stronk"], "'stronk'", "did you mean 'strong'"),
         (["embedded", "--set", "backbone=resnet11"], "'resnet11'", "did you mean"),
         (["embedded", "--w", "1.5"], "w=1.5", "less than or equal to 1"),
         (["embedded", "--w", "-0.1"], "w=-0.1", "greater than or equal to 0"),

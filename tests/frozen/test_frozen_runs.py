@@ -142,11 +142,13 @@ def test_a_head_begins_as_the_backbone_alone():
     assert torch.equal(FeatureHead(24)(seen), seen)
 
 
-def test_a_frozen_backbone_sees_what_it_can_read_and_a_learning_one_the_papers_views():
-    for freeze, expected in (
-        (True, ("embedded-weak", "identity")),
-        (False, ("embedded-strong", "embedded-weak")),
+def test_a_frozen_backbone_sees_what_it_can_read_and_a_learning_one_the_presets_views():
+    for preset, freeze, expected in (
+        ("cpu", True, ("embedded-weak", "identity")),
+        ("cpu", False, ("embedded-strong", "embedded-weak")),
+        ("fast", True, ("embedded-weak", "identity")),
+        ("fast", False, ("embedded-weak", "embedded-weak")),
     ):
-        config = resolve("photos", method="maskcon", preset="cpu", overrides={"freeze": freeze}).config
+        config = resolve("photos", method="maskcon", preset=preset, overrides={"freeze": freeze}).config
         settled = settle(config, miniature())
         assert (settled.query_view, settled.key_view) == expected

@@ -192,6 +192,16 @@ def test_pair_is_weak_then_strong(family: str) -> None:
     assert strong.draws >= weak.draws
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weak_and_strong_are_those_of_the_datas_kind(family: str) -> None:
+    assert tuple(views.name_for(strength, family) for strength in ("weak", "strong")) == tuple(
+        policy.name for policy in views.pair(family)
+    )
+    assert views.name_for("cars-weak", family) == "cars-weak"
+    with pytest.raises(UsageError, match="did you mean 'weak'"):
+        views.name_for("wek", family)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_empty_batch_gives_an_empty_batch(engine: str) -> None:
     for name in NAMES:

@@ -215,6 +215,7 @@ POLICIES: dict[str, ViewPolicy] = {
         ViewPolicy("signs-strong", WholeImage(), operations=_GREY_STRONG),
     )
 }
+STRENGTHS = ("weak", "strong")  # of each family below
 FAMILIES = ("cifar", "products", "cars", "photos", "embedded", "signs")
 
 
@@ -228,6 +229,19 @@ def policy(name: str) -> Policy:
     if name not in POLICIES:
         raise unknown("view policy", name, POLICIES)
     return POLICIES[name]
+
+
+def name_for(asked: str, family: str) -> str:
+    """The policy's name that is meant for a kind of data: `weak` and `strong` are those of its pair.
+
+    >>> name_for("weak", "cifar"), name_for("identity", "cifar")
+    ('cifar-weak', 'identity')
+    """
+    if asked in STRENGTHS:
+        return f"{family}-{asked}"
+    if asked not in POLICIES:
+        raise unknown("view policy", asked, [*STRENGTHS, *POLICIES])
+    return asked
 
 
 def pair(name: str) -> tuple[Policy, Policy]:
