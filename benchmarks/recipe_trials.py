@@ -7,10 +7,10 @@
 The first recipe (`FIRST`) is MaskCon with cross-entropy, Muon and a rate that falls from epoch 2 on; the second
 (`second`) has a rate and a w that rise longer; the third (`third`) has neighbours by outlines and means for keys; the
 fourth (`fourth`), which is `fast`, has weak views for queries. Each trial is one of them with a change of settings or
-with a part that the package lacks (`recipe_parts.py`, `recipe_relations.py`), scored by recall@1 on validation images (a
-fifth of the training ones). All have the same CPU time as far as whole epochs allow: what makes an epoch cheaper or
-dearer by a factor (`cost`, as measured) gets as many more or fewer of them. Goes on where it was stopped; a folder a run
-and `trials.json` under --out.
+with a part that the package lacks (`recipe_parts.py`, `recipe_relations.py`), scored by recall@1 on validation images
+(a fifth of the training ones). All have the same CPU time as far as whole epochs allow: what makes an epoch cheaper or
+dearer by a factor (`cost`, as measured) gets as many more or fewer of them. Goes on where it was stopped; a folder a
+run and `trials.json` under --out.
 """
 
 from __future__ import annotations
