@@ -8,7 +8,8 @@
     ablate   `fast` with one part taken away or changed, three seeds, on validation images: a fifth of the training ones
     muon     what optimiser and schedule of `fast` bring the other methods, on validation images: two rates with one
              seed each, then the better one with three
-    long     `fast` and CoIns optimised as it is, four times as many epochs, on validation images, one seed
+    long     `fast`, the same with weak views for queries, and CoIns optimised as it is, four times as many epochs, on
+             validation images, one seed
 
 How `fast` was found: `recipe_trials.py`.
 The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of
@@ -193,7 +194,7 @@ def by_muon(bench: Bench, study: Study, seeds: int) -> None:
 
 
 def train_long(bench: Bench, study: Study) -> None:
-    """`fast` and CoIns by Muon, several times as long, on validation images."""
+    """`fast` and what it is compared with, several times as long, on validation images."""
     recipes = {name: recipe.but(**VALIDATION) for name, recipe in study.longer().items()}
     found = bench.train(recipes, 1, "long")
     rows = {name: [str(row["epochs"]), spread(row["recall@1"]), seconds(row)] for name, row in found.items()}

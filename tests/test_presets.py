@@ -48,7 +48,6 @@ def test_fast_is_the_cpu_preset_with_outlines_cross_entropy_and_muon_for_maskcon
         "tau",
         "relation_space",
         "keys",
-        "query_view",
         "final_statistics",
         "relation_warmup_epochs",
     }
@@ -120,16 +119,6 @@ def test_fast_has_means_for_keys_where_neighbours_are_not_looked_for_by_keys():
     assert keys() == keys(relation_space="hog") == "means"
     assert keys(weights="imagenet") == keys(relation_space="projection") == keys(freeze=True) == "encoder"
     assert keys(relation_space="projection", keys="means") == "means"
-
-
-def test_fast_has_weak_views_for_queries_where_outlines_tell_what_is_alike():
-    def view(**overrides):
-        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config.query_view
-
-    assert view() == view(relation_space="hog") == "weak"
-    assert view(weights="imagenet") is view(relation_space="projection") is view(freeze=True) is None
-    assert view(relation_space="projection", query_view="weak") == "weak"
-    assert view(query_view="strong") == "strong"
 
 
 def test_fast_looks_for_neighbours_by_outlines_where_it_starts_from_nothing():

@@ -136,7 +136,13 @@ def test_long_runs_have_four_times_the_epochs_and_leave_the_test_images_alone(sc
     study = small_study(script, {"fast": 1, "coins": 2}, {"coins": {"w": 0.5}}, {"coins": 0.1})
     script.train_long(script.Bench("embedded", tmp_path, 2), study)
     found = json.loads((tmp_path / "long.json").read_text())
-    assert {name: row["epochs"] for name, row in found.items()} == {"fast": 4, "coins by muon": 8}
+    assert {name: row["epochs"] for name, row in found.items()} == {
+        "fast": 4,
+        "fast, weak views for queries": 4,
+        "coins by muon": 8,
+    }
+    weak = RunConfig.from_yaml(tmp_path / "long" / "fast, weak views for queries-seed0" / "config.yaml")
+    assert (weak.query_view, weak.relation_space) == ("embedded-weak", "hog")
     trained = RunConfig.from_yaml(tmp_path / "long" / "coins by muon-seed0" / "config.yaml")
     assert (trained.method, trained.optimizer, trained.evaluate_on) == ("coins", "muon", "validation")
     assert "| coins by muon | 8 |" in capsys.readouterr().out

@@ -179,7 +179,6 @@ METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
         "tau": 0.025,
         "relation_space": "hog",
         "keys": "means",
-        "query_view": "weak",  # what is alike the outlines tell already
         "final_statistics": 2560,
         "relation_warmup_epochs": 1.0,  # these neighbours can be trusted sooner than those by projections
         "coarse_weight": 1.0,
@@ -188,13 +187,6 @@ METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
         "schedule": "linear",
         "warmup_share": 0.3,
     }
-}
-# What of it pays only where neighbours are looked for by outlines, and what stands there where they are not. By keys,
-# means say little of an image, one by one, and there is nothing but strong views to learn from what is alike.
-_BY_KEYS = "neighbours are looked for by keys"
-ONLY_WITH_OUTLINES: dict[str, tuple[Any, tuple[Any, str]]] = {
-    "keys": ("means", ("encoder", _BY_KEYS)),
-    "query_view": ("weak", (None, f"{_BY_KEYS}: the strong view of the data's kind")),
 }
 SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
 METHOD_REASONS = {

@@ -15,7 +15,6 @@ from maskcon.presets import (
     FROZEN,
     METHOD_REASONS,
     METHOD_SETTINGS,
-    ONLY_WITH_OUTLINES,
     PRESETS,
     RISES,
     SOURCE_SETTINGS,
@@ -67,10 +66,8 @@ def resolve(
             settled[share] = (0.0, f"{epochs} was given")
     if _outlines_are_outdone(settled, overrides):
         settled["relation_space"] = ("features", "weights that have learnt see more than outlines show")
-    if settled["relation_space"][0] != "hog":
-        for key, (with_outlines, without) in ONLY_WITH_OUTLINES.items():
-            if settled[key][0] == with_outlines and key not in overrides:
-                settled[key] = without
+    if _means_would_mislead(settled, overrides):
+        settled["keys"] = ("encoder", "neighbours are looked for by keys")
     if freeze is True and "weights" not in overrides and _brings_its_weights(str(settled["backbone"][0])):
         settled["weights"] = (None, "the backbone brings its own")
     values = {key: value for key, (value, _) in settled.items()}
@@ -82,6 +79,12 @@ def _outlines_are_outdone(settled: Settings, overrides: Mapping[str, Any]) -> bo
     """Whether a run of the preset starts from weights that find better neighbours than it would without any."""
     by_outlines = settled["relation_space"][0] == "hog" and "relation_space" not in overrides
     return by_outlines and settled["weights"][0] is not None
+
+
+def _means_would_mislead(settled: Settings, overrides: Mapping[str, Any]) -> bool:
+    """Whether relations of a run of the preset would compare keys: means say little of an image, one by one."""
+    by_means = settled["keys"][0] == "means" and "keys" not in overrides
+    return by_means and settled["relation_space"][0] != "hog"
 
 
 def _brings_its_weights(backbone: str) -> bool:

@@ -147,7 +147,7 @@ def test_a_frozen_backbone_sees_what_it_can_read_and_a_learning_one_the_presets_
         ("cpu", True, ("embedded-weak", "identity")),
         ("cpu", False, ("embedded-strong", "embedded-weak")),
         ("fast", True, ("embedded-weak", "identity")),
-        ("fast", False, ("embedded-weak", "embedded-weak")),
+        ("fast", False, ("embedded-strong", "embedded-weak")),
     ):
         config = resolve("photos", method="maskcon", preset=preset, overrides={"freeze": freeze}).config
         settled = settle(config, miniature())
