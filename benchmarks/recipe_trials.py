@@ -101,7 +101,7 @@ def third(
     return Trial({**OUTLINES, "keys": "means", **(settings or {})}, parts or {}, cost, warmup_share=0.3)
 
 
-WEAK = {"final_statistics": 2560, "query_view": "weak"}
+WEAK = {"final_statistics": 2560, "query_view": "weak"}  # on top of the third
 
 
 TRIALS: Mapping[str, Trial] = {
@@ -266,7 +266,7 @@ def carry_out(options: argparse.Namespace) -> None:
     )
     found = {name: summary([job.folder for job in of_name]) for name, of_name in jobs.items()}
     rows = {name: [str(row["epochs"]), spread(row["recall@1"]), seconds(row)] for name, row in found.items()}
-    print(table(["the first recipe, but", "epochs", "validation R@1", "CPU s"], rows))
+    print(table(["trial", "epochs", "validation R@1", "CPU s"], rows))
     write_json(out / "trials.json", found)
 
 

@@ -200,6 +200,8 @@ def test_weak_and_strong_are_those_of_the_datas_kind(family: str) -> None:
     assert views.name_for("cars-weak", family) == "cars-weak"
     with pytest.raises(UsageError, match="did you mean 'weak'"):
         views.name_for("wek", family)
+    with pytest.raises(UsageError, match="view family"):
+        views.name_for("weak", family + "x")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -215,7 +215,7 @@ POLICIES: dict[str, ViewPolicy] = {
         ViewPolicy("signs-strong", WholeImage(), operations=_GREY_STRONG),
     )
 }
-STRENGTHS = ("weak", "strong")  # of each family below
+STRENGTHS = ("weak", "strong")  # the order of a `pair`
 FAMILIES = ("cifar", "products", "cars", "photos", "embedded", "signs")
 
 
@@ -238,7 +238,7 @@ def name_for(asked: str, family: str) -> str:
     ('cifar-weak', 'identity')
     """
     if asked in STRENGTHS:
-        return f"{family}-{asked}"
+        return pair(family)[STRENGTHS.index(asked)].name
     if asked not in POLICIES:
         raise unknown("view policy", asked, [*STRENGTHS, *POLICIES])
     return asked
