@@ -196,6 +196,11 @@ TRIALS: Mapping[str, Trial] = {
     "fast, weak views for queries, contrast temperature 0.07": third({**WEAK, "contrast_temperature": 0.07}),
     "fast, weak views for queries, contrast temperature 0.15": third({**WEAK, "contrast_temperature": 0.15}),
     "fast, images as they are for queries": third({**WEAK, "query_view": "identity"}),
+    "fast, crops of CIFAR for queries": third({**WEAK, "query_view": "cifar-weak"}),
+    "fast, contrast temperature 0.07": third({"final_statistics": 2560, "contrast_temperature": 0.07}),
+    "fast, batches of 64, rate 0.14": third(
+        {"final_statistics": 2560, "batch_size": 64, "learning_rate": 0.14}, cost=0.86
+    ),
     "CoIns by Muon, weak views for queries": Trial(
         {
             "optimizer": "muon",
