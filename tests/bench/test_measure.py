@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +41,35 @@ def test_peak_memory_is_that_of_the_work():
 def test_a_failure_in_a_fresh_process_is_told_with_its_last_line():
     with pytest.raises(MaskconError, match=r"No module named 'maskcon\.nowhere'"):
         in_fresh_process("maskcon.nowhere:work")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
+@pytest.mark.parametrize("how", ["terminate", "kill"])
+def test_a_fresh_process_does_not_outlive_the_one_that_wants_its_answer(how):
+    code = "from maskcon.bench.fresh import in_fresh_process; in_fresh_process('signal:pause')"
+    asking = subprocess.Popen([sys.executable, "-c", code])
+
+    def until(done: Callable[[], Any]) -> Any:
+        end = time.monotonic() + 60
+        while not (found := done()):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        return found
+
+    def has_ended(process: str) -> bool:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        return state == "Z"  # in a container nobody may ever ask how it ended
+
+    try:
+        listed = Path(f"/proc/{asking.pid}/task/{asking.pid}/children")
+        (child,) = until(lambda: listed.read_text().split())
+    finally:
+        getattr(asking, how)()
+        asking.wait()
+    until(lambda: has_ended(child))
 
 
 def test_quick_effort_takes_few_turns():

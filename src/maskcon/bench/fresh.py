@@ -16,14 +16,25 @@ from typing import Any
 import torch
 
 from maskcon.bench.measure import ON_ONE_THREAD, Work, timed
+from maskcon.engine.signals import stop_with_parent
 from maskcon.errors import MaskconError
 
 
 def in_fresh_process(function: str, *, threads: int = 1, **arguments: Any) -> Any:
-    """What "module:function" returns for these arguments in a new interpreter with so many threads."""
+    """What "module:function" returns for these arguments in a new interpreter with so many threads.
+
+    It ends with this process, however that ends: its standard input is a pipe that only this one holds open.
+    """
     command = [sys.executable, "-m", "maskcon.bench.fresh", function, json.dumps(arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=reading, capture_output=True, text=True, check=False
+        )
+    finally:
+        os.close(writing)
+        os.close(reading)
     if done.returncode != 0:
         told = done.stderr.strip().splitlines() or ["it said nothing"]
         raise MaskconError(f"{function} in a process of its own ended with {done.returncode}: {told[-1]}")
@@ -91,6 +102,7 @@ def serve() -> None:
 
 
 def main() -> None:
+    stop_with_parent()
     module, _, function = sys.argv[1].partition(":")
     result = getattr(importlib.import_module(module), function)(**json.loads(sys.argv[2]))
     if result is not None:  # of several processes, one answers
