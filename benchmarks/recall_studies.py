@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,16 @@ class Recipe:
     preset: str
     method: str
     settings: Settings = field(default_factory=dict)
+    program: Sequence[str] = Job.program
 
     def but(self, **settings: Any) -> Recipe:
         """The same with these settings on top."""
-        return Recipe(self.preset, self.method, {**self.settings, **settings})
+        return replace(self, settings={**self.settings, **settings})
 
     def job(self, label: str, folder: Path, source: str, seed: int) -> Job:
         pairs = [argument for key, value in self.settings.items() for argument in ("--set", f"{key}={value}")]
         fixed = ["--method", self.method, "--preset", self.preset, "--seed", str(seed)]
-        return Job(label, folder, [source, *fixed, *pairs])
+        return Job(label, folder, [source, *fixed, *pairs], self.program)
 
 
 @dataclass(frozen=True)

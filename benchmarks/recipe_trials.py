@@ -23,14 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskcon.comparison import Job, run_jobs
 from maskcon.errors import unknown
 from maskcon.run_folder import make_writable
-from method_table import answer, show, write_json
-from recall_studies import STUDIES
+from method_table import answer, write_json
+from recall_studies import STUDIES, VALIDATION, Recipe
 from recipe_parts import PARTS as STEP_PARTS
 from recipe_relations import PARTS as RELATION_PARTS
-from time_to_recall import seconds, spread, summary, table
+from time_to_recall import Bench, seconds, spread, table
 
 EPOCHS = {"embedded": 25, "cifartoy-good": 10}  # of a trial whose cost is 1
 PARTS = {**STEP_PARTS, **RELATION_PARTS}
@@ -58,23 +57,22 @@ class Trial:
     warmup_share: float | None = None
     relation_share: float | None = None  # in which w rises
 
-    def job(self, label: str, folder: Path, source: str, seed: int, epochs: int) -> Job:
-        count = max(1, round(epochs / self.cost))
-        values = {
-            "epochs": count,
-            "eval_every_epochs": 0,
-            "evaluate_on": "validation",
-            **FIRST,
-            **self.settings,
-        }
-        if self.warmup_share is not None:
-            values["warmup_share"] = self.warmup_share
-        if self.relation_share is not None:
-            values["relation_warmup_share"] = self.relation_share
-        pairs = [argument for key, value in values.items() for argument in ("--set", f"{key}={value}")]
+    def recipe(self, epochs: int) -> Recipe:
+        """What is trained, where a trial of cost 1 has so many epochs."""
+        shares = {"warmup_share": self.warmup_share, "relation_warmup_share": self.relation_share}
         given = [f"{name}={value}" for name, value in self.parts.items()]
-        fixed = ["--method", self.method, "--preset", "fast", "--seed", str(seed)]
-        return Job(label, folder, [source, *fixed, *pairs], program=(__file__, "run", *given, "--"))
+        return Recipe(
+            "fast",
+            self.method,
+            {
+                "epochs": max(1, round(epochs / self.cost)),
+                **VALIDATION,
+                **FIRST,
+                **self.settings,
+                **{key: share for key, share in shares.items() if share is not None},
+            },
+            program=(__file__, "run", *given, "--"),
+        )
 
 
 def second(
@@ -249,27 +247,12 @@ def carry_out(options: argparse.Namespace) -> None:
     """Run the trials asked for, and tell what they reach."""
     out: Path = options.out or Path("runs") / f"recipe-trials-{options.study}"
     make_writable(out)
-    source = STUDIES[options.study].pictures(options.images, out)
     names = list(TRIALS) if options.trials == "all" else options.trials.split(";")
     for name in names:
         if name not in TRIALS:
             raise unknown("trial", name, TRIALS)
-    jobs = {
-        name: [
-            TRIALS[name].job(
-                f"{name} {seed}", out / f"{name}-seed{seed}", source, seed, EPOCHS[options.study]
-            )
-            for seed in range(options.seeds)
-        ]
-        for name in names
-    }
-    run_jobs(
-        [of_name[seed] for seed in range(options.seeds) for of_name in jobs.values()],
-        at_once=options.jobs,
-        threads=1,
-        watch=show,
-    )
-    found = {name: summary([job.folder for job in of_name]) for name, of_name in jobs.items()}
+    bench = Bench(STUDIES[options.study].pictures(options.images, out), out, options.jobs)
+    found = bench.train({name: TRIALS[name].recipe(EPOCHS[options.study]) for name in names}, options.seeds)
     rows = {name: [str(row["epochs"]), spread(row["recall@1"]), seconds(row)] for name, row in found.items()}
     print(table(["trial", "epochs", "validation R@1", "CPU s"], rows))
     write_json(out / "trials.json", found)

@@ -139,7 +139,7 @@ def test_averaged_weights_are_the_mean_of_those_after_each_step(script, monkeypa
 def test_every_trial_is_a_setting_that_can_be_trained_and_no_two_are_alike(script):
     seen = set()
     for name, trial in script.TRIALS.items():
-        job = trial.job(name, Path("run"), "embedded", 0, epochs=10)
+        job = trial.recipe(epochs=10).job(name, Path("run"), "embedded", 0)
         words = list(job.arguments)
         pairs = [words[at + 1].split("=", 1) for at, word in enumerate(words) if word == "--set"]
         values = {key: parse_value(value) for key, value in pairs}
