@@ -5,15 +5,16 @@ See `recipe_parts.py` for what a part is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import affine_grid, cross_entropy, grid_sample, normalize, one_hot
 
-from maskcon import outlines
+from maskcon import outlines, views
 from maskcon.engine import step
 from maskcon.engine.randomness import generator
 from maskcon.losses import relation_loss_by_rows
@@ -279,8 +280,41 @@ def still(_: str) -> None:
     OUTLINES.SHIFTS = OUTLINES.SHIFTS[:1]
 
 
+def turned(degrees: str) -> None:
+    """`12,24`: outlines also of images that are turned by 12 and by 24 degrees, to either side."""
+    angles = [0.0, *(sign * float(angle) for angle in degrees.split(",") for sign in (1, -1))]
+
+    def histograms(take: outlines.Take, rows: Tensor) -> Tensor:
+        images, sizes = take(rows)
+        seen = views.test_view(images, size=outlines.SIDE, sizes=sizes)
+        return torch.cat([oriented_gradients(turn(seen, angle), outlines.SHIFTS) for angle in angles], dim=1)
+
+    OUTLINES._histograms = histograms
+
+
+def turn(images: Tensor, degrees: float) -> Tensor:
+    """Images ``[B, C, H, W]`` turned around their middle; what comes in from outside is the nearest pixel's."""
+    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+    around = torch.tensor([[cosine, -sine, 0.0], [sine, cosine, 0.0]]).expand(len(images), 2, 3)
+    grid = affine_grid(around, list(images.shape), align_corners=False)
+    return grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def fine_neighbours(_: str) -> None:
+    """What the best neighbours could bring where outlines find them: all of the same FINE label, and no other."""
+    plain = ASSEMBLY.training_data
+
+    def training_data(self: Any, *given: Any) -> Any:
+        fine = torch.as_tensor(self.data.train.fine).long()
+        return replace(plain(self, *given), outlines=one_hot(fine, outlines.AXES).unsqueeze(1).half())
+
+    ASSEMBLY.training_data = training_data
+
+
 PARTS: Mapping[str, Callable[[str], None]] = {
     "still": still,
+    "turned": turned,
+    "fine_neighbours": fine_neighbours,
     "own_class": own_class,
     "clusters": clusters,
     "guided": guided,

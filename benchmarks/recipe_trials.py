@@ -19,7 +19,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,13 @@ def third(
 
 
 WEAK = {"final_statistics": 2560, "query_view": "weak"}  # on top of the third
+BY_MUON = Trial(
+    {"optimizer": "muon", "schedule": "linear", "learning_rate": 0.2, "w": 0.8},
+    cost=25 / 30,
+    method="coins",
+    warmup_share=0.3,
+    relation_share=0.5,
+)
 
 
 TRIALS: Mapping[str, Trial] = {
@@ -199,18 +206,19 @@ TRIALS: Mapping[str, Trial] = {
     "fast, batches of 64, rate 0.14": third(
         {"final_statistics": 2560, "batch_size": 64, "learning_rate": 0.14}, cost=0.86
     ),
-    "CoIns by Muon, weak views for queries": Trial(
-        {
-            "optimizer": "muon",
-            "schedule": "linear",
-            "learning_rate": 0.2,
-            "w": 0.8,
-            "query_view": "weak",
-        },
-        cost=25 / 30,
-        method="coins",
-        warmup_share=0.3,
-        relation_share=0.5,
+    "fast, outlines of images turned too": third({"final_statistics": 2560}, {"turned": "12,24"}),
+    "fast, neighbours by FINE labels: what a relation could bring": third(
+        {"final_statistics": 2560}, {"fine_neighbours": "yes"}
+    ),
+    "CoIns by Muon": BY_MUON,
+    "CoIns by Muon, weak views for queries": replace(
+        BY_MUON, settings={**BY_MUON.settings, "query_view": "weak"}
+    ),
+    "cross-entropy on the FINE labels by Muon": replace(
+        BY_MUON,
+        settings={**BY_MUON.settings, "coarse_weight": 0.0, "learning_rate": 0.1},
+        cost=25 / 44,
+        method="supfine",
     ),
 }
 

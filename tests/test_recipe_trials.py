@@ -25,7 +25,7 @@ def script(monkeypatch):
         (step, ("make_views",)),
         (learner, ("build_optimizer",)),
         (assembly.Assembly, ("training_data",)),
-        (outlines, ("SHIFTS",)),
+        (outlines, ("SHIFTS", "_histograms")),
     ):
         for name in names:  # put back after the test, whatever a part puts there
             monkeypatch.setattr(place, name, getattr(place, name))
@@ -58,16 +58,46 @@ PARTS = {
     "by_fine_labels": "5",
     "stored": "0.5",
 }
+OF_OUTLINES = {"still": "yes", "turned": "12,24", "fine_neighbours": "yes"}
 
 
 def test_all_parts_are_tested(script):
-    assert {*PARTS, "still"} == set(script.PARTS)
+    assert {*PARTS, *OF_OUTLINES} == set(script.PARTS)
 
 
-def test_outlines_of_images_that_stay_in_place_train_another_encoder(script, tmp_path):
+@pytest.mark.parametrize(("part", "value"), OF_OUTLINES.items())
+def test_each_part_of_outlines_trains_another_encoder_by_them(script, part, value, tmp_path):
     plain = weights(fit(tmp_path / "plain", relation_space="hog").folder)
-    script.PARTS["still"]("yes")
-    assert weights(fit(tmp_path / "still", relation_space="hog").folder) != plain
+    script.PARTS[part](value)
+    assert weights(fit(tmp_path / "changed", relation_space="hog").folder) != plain
+
+
+def test_a_turned_image_is_the_image_in_another_place(script):
+    import recipe_relations
+
+    image = torch.arange(16.0).view(1, 1, 4, 4)
+    assert torch.equal(recipe_relations.turn(image, 0), image)
+    assert torch.allclose(recipe_relations.turn(image, 90), image.rot90(1, (2, 3)), atol=1e-5)
+
+
+def test_fine_neighbours_are_alike_and_others_are_not(script, tmp_path):
+    import recipe_relations
+
+    seen = []
+    plain = recipe_relations.ASSEMBLY.training_data
+    recipe_relations.fine_neighbours("yes")
+    with_parts = recipe_relations.ASSEMBLY.training_data
+
+    def training_data(self, *given):
+        seen.append((plain(self, *given), with_parts(self, *given), self.data.train.fine))
+        return seen[-1][1]
+
+    recipe_relations.ASSEMBLY.training_data = training_data
+    fit(tmp_path / "run", relation_space="hog")
+    before, data, fine = seen[0]
+    alike = data.outlines[:, 0].float() @ data.outlines[:, 0].float().T
+    assert torch.equal(alike, torch.as_tensor(fine[:, None] == fine[None, :]).float())
+    assert torch.equal(data.labels, before.labels)  # the mask is still that of the coarse labels
 
 
 @pytest.mark.parametrize(("part", "value"), [*PARTS.items(), ("crops", "2x8+1")])
