@@ -34,7 +34,7 @@ def histograms(images: ImageSet, degrees: float = 0) -> Tensor:
     for rows in (slice(start, start + ROWS) for start in range(0, len(images), ROWS)):
         valid = None if sizes is None else sizes[rows]
         seen = test_view(torch.from_numpy(images.images[rows]), size=SIDE, sizes=valid)
-        found.append(oriented_gradients(turn(seen, degrees) if degrees else seen, SHIFTS))
+        found.append(oriented_gradients(turn(seen, degrees), SHIFTS))
     return torch.cat(found)
 
 

@@ -294,6 +294,8 @@ def turned(degrees: str) -> None:
 
 def turn(images: Tensor, degrees: float) -> Tensor:
     """Images ``[B, C, H, W]`` turned around their middle; what comes in from outside is the nearest pixel's."""
+    if degrees == 0:
+        return images
     sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
     around = torch.tensor([[cosine, -sine, 0.0], [sine, cosine, 0.0]]).expand(len(images), 2, 3)
     grid = affine_grid(around, list(images.shape), align_corners=False)

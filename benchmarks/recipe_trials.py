@@ -19,14 +19,14 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from maskcon.errors import unknown
 from maskcon.run_folder import make_writable
 from method_table import answer, write_json
-from recall_studies import STUDIES, VALIDATION, Recipe
+from recall_studies import MUON, STUDIES, VALIDATION, Recipe
 from recipe_parts import PARTS as STEP_PARTS
 from recipe_relations import PARTS as RELATION_PARTS
 from time_to_recall import Bench, seconds, spread, table
@@ -100,13 +100,6 @@ def third(
 
 
 WEAK = {"final_statistics": 2560, "query_view": "weak"}  # on top of the third
-BY_MUON = Trial(
-    {"optimizer": "muon", "schedule": "linear", "learning_rate": 0.2, "w": 0.8},
-    cost=25 / 30,
-    method="coins",
-    warmup_share=0.3,
-    relation_share=0.5,
-)
 
 
 TRIALS: Mapping[str, Trial] = {
@@ -210,15 +203,11 @@ TRIALS: Mapping[str, Trial] = {
     "fast, neighbours by FINE labels: what a relation could bring": third(
         {"final_statistics": 2560}, {"fine_neighbours": "yes"}
     ),
-    "CoIns by Muon": BY_MUON,
-    "CoIns by Muon, weak views for queries": replace(
-        BY_MUON, settings={**BY_MUON.settings, "query_view": "weak"}
+    "CoIns by Muon, weak views for queries": Trial(
+        {**MUON, "learning_rate": 0.2, "w": 0.8, "query_view": "weak"}, cost=25 / 30, method="coins"
     ),
-    "cross-entropy on the FINE labels by Muon": replace(
-        BY_MUON,
-        settings={**BY_MUON.settings, "coarse_weight": 0.0, "learning_rate": 0.1},
-        cost=25 / 44,
-        method="supfine",
+    "cross-entropy on the FINE labels by Muon": Trial(
+        {**MUON, "learning_rate": 0.1}, cost=25 / 44, method="supfine"
     ),
 }
 
