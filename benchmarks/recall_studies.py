@@ -108,9 +108,10 @@ class Study:
         return self.fast.but(**{"epochs": epochs, **change})
 
     def longer(self) -> dict[str, Recipe]:
-        """`fast`, with weak views for queries too, and CoIns by Muon, `LONGER` times as long."""
+        """`fast`, with strong and with weak views for all queries, and CoIns by Muon, `LONGER` times as long."""
         whole = {
             "fast": self.fast,
+            "fast, every query strong": self.fast.but(weak_queries=0.0),
             "fast, weak views for queries": self.fast.but(query_view="weak"),
             "coins" + BY_MUON: self.by_muon("coins", self.muon_rates["coins"]),
         }
@@ -177,6 +178,7 @@ ABLATIONS: Mapping[str, Settings] = {
         "tau": 0.05,
         "relation_warmup_share": 0.5,
     },
+    "every query in its strong view": {"weak_queries": 0.0},
     "no cross-entropy": {"coarse_weight": 0.0},
     "BatchNorm statistics as they ran along": {"final_statistics": 0},
     "no relation (w 0): instances and cross-entropy": {"w": 0.0},

@@ -8,8 +8,8 @@
     ablate   `fast` with one part taken away or changed, three seeds, on validation images: a fifth of the training ones
     muon     what optimiser and schedule of `fast` bring the other methods, on validation images: two rates with one
              seed each, then the better one with three
-    long     `fast`, the same with weak views for queries, and CoIns optimised as it is, four times as many epochs, on
-             validation images, one seed
+    long     `fast`, the same with strong and with weak views for all queries, and CoIns optimised as it is, four times
+             as many epochs, on validation images, one seed
 
 How `fast` was found: `recipe_trials.py`.
 The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of

@@ -49,6 +49,7 @@ def test_fast_is_the_cpu_preset_with_outlines_cross_entropy_and_muon_for_maskcon
         "relation_space",
         "keys",
         "final_statistics",
+        "weak_queries",
         "relation_warmup_epochs",
     }
     assert changed("coins") == {"preset"}
@@ -119,6 +120,16 @@ def test_fast_has_means_for_keys_where_neighbours_are_not_looked_for_by_keys():
     assert keys() == keys(relation_space="hog") == "means"
     assert keys(weights="imagenet") == keys(relation_space="projection") == keys(freeze=True) == "encoder"
     assert keys(relation_space="projection", keys="means") == "means"
+
+
+def test_fast_has_weak_queries_where_outlines_relate_them_to_others():
+    def share(**overrides):
+        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config.weak_queries
+
+    assert share() == share(relation_space="hog") == 0.5
+    assert share(weights="imagenet") == share(relation_space="projection") == share(freeze=True) == 0
+    assert share(relation_space="projection", weak_queries=0.3) == 0.3
+    assert share(weak_queries=0) == 0
 
 
 def test_fast_looks_for_neighbours_by_outlines_where_it_starts_from_nothing():

@@ -138,6 +138,7 @@ def test_long_runs_have_four_times_the_epochs_and_leave_the_test_images_alone(sc
     found = json.loads((tmp_path / "long.json").read_text())
     assert {name: row["epochs"] for name, row in found.items()} == {
         "fast": 4,
+        "fast, every query strong": 4,
         "fast, weak views for queries": 4,
         "coins by muon": 8,
     }

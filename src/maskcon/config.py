@@ -54,6 +54,12 @@ class RunConfig(BaseModel):
     test_resize: Literal["shorter", "both"] = Field(
         "shorter", description="shorter: keep the aspect, centre square; both: stretch"
     )
+    weak_queries: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the queries of every batch that are seen in the key's view, not in their own",
+    )
     view_engine: Literal["auto", "tensor", "compiled"] = Field(
         "tensor",
         description="what makes the views on a CPU, alike but for rounding: tensor code, or numba's loops, "

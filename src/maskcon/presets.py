@@ -71,6 +71,7 @@ PAPER: Settings = {
     "validation_fraction": (0.2, "ours: the paper holds nothing out"),
     "query_view": (None, "paper, appendix A: the strong view of the data's kind"),
     "key_view": (None, "paper, appendix A: the weak view of the data's kind"),
+    "weak_queries": (0.0, "paper, appendix A: every query is a strong view"),
     "view_engine": ("auto", "ours: the fastest that is installed; no change of the result is meant"),
     "test_resize": ("shorter", _TEXT),
     "normalise": ("dataset", "published code for CIFAR; it takes ImageNet's values for larger pictures"),
@@ -180,6 +181,7 @@ METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
         "relation_space": "hog",
         "keys": "means",
         "final_statistics": 2560,
+        "weak_queries": 0.5,
         "relation_warmup_epochs": 1.0,  # these neighbours can be trusted sooner than those by projections
         "coarse_weight": 1.0,
         "optimizer": "muon",
@@ -218,6 +220,7 @@ FREEZE: Settings = {
         "ours, for a frozen backbone: the weak view of the data's kind, which it can still read",
     ),
     "key_view": (None, "ours, for a frozen backbone: the plain view, as at test time"),
+    "weak_queries": (0.0, "ours, for a frozen backbone: its query view is weak already"),
     "epochs": (30, FROZEN),
     "optimizer": ("sgd", FROZEN),
     "schedule": ("cosine", FROZEN),

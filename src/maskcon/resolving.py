@@ -68,6 +68,8 @@ def resolve(
         settled["relation_space"] = ("features", "weights that have learnt see more than outlines show")
     if _means_would_mislead(settled, overrides):
         settled["keys"] = ("encoder", "neighbours are looked for by keys")
+    if _weak_queries_would_teach_little(settled, overrides):
+        settled["weak_queries"] = (0.0, "the strong views have to teach what outlines would have told")
     if freeze is True and "weights" not in overrides and _brings_its_weights(str(settled["backbone"][0])):
         settled["weights"] = (None, "the backbone brings its own")
     values = {key: value for key, (value, _) in settled.items()}
@@ -85,6 +87,12 @@ def _means_would_mislead(settled: Settings, overrides: Mapping[str, Any]) -> boo
     """Whether relations of a run of the preset would compare keys: means say little of an image, one by one."""
     by_means = settled["keys"][0] == "means" and "keys" not in overrides
     return by_means and settled["relation_space"][0] != "hog"
+
+
+def _weak_queries_would_teach_little(settled: Settings, overrides: Mapping[str, Any]) -> bool:
+    """Whether a run of the preset would have weak queries and no outlines, by which they are related to others."""
+    by_preset = settled["weak_queries"][0] > 0 and "weak_queries" not in overrides
+    return by_preset and settled["relation_space"][0] != "hog"
 
 
 def _brings_its_weights(backbone: str) -> bool:

@@ -25,6 +25,8 @@ from maskcon.methods import RelationInputs
 # (`engine.watch`), before anything of it reaches a file.
 READ_AT_ONCE = ("cpu",)
 
+WEAK_QUERY = "weak query"  # what a query in the key's view is drawn for: not the numbers of its key
+
 
 class ViewPolicy(Protocol):
     """An augmentation that draws nothing itself: it reads one row of uniforms a sample (maskcon.views)."""
@@ -169,12 +171,40 @@ def make_views(
     data: TrainingData, config: RunConfig, place: Place, rows: Tensor, purpose: str, part: slice | Tensor
 ) -> Tensor:
     """Normalised views of `rows[part]`: drawn as for the whole global batch, made for this part only."""
-    policy = data.query_view if purpose == "query" else data.key_view
-    table = uniforms(len(rows), policy.draws, config.seed, purpose, place.epoch, place.step)[part]
-    images, sizes = data.feed.take(rows[part])
-    views = policy(images, table.to(images.device, non_blocking=True), size=data.image_size, sizes=sizes)
-    views = data.normalise(views)
+    images, sizes = data.feed.take(rows[part])  # [b, ...], read at once for views of either kind
+    places = torch.arange(len(rows))[part]  # [b] in the global batch
+
+    def seen(policy: ViewPolicy, drawn_for: str, some: Tensor | slice = slice(None)) -> Tensor:
+        table = uniforms(len(rows), policy.draws, config.seed, drawn_for, place.epoch, place.step)
+        table = table[places[some]].to(images.device, non_blocking=True)
+        here = some.to(images.device) if isinstance(some, Tensor) else some
+        of_these = None if sizes is None else sizes[here]
+        return data.normalise(policy(images[here], table, size=data.image_size, sizes=of_these))
+
+    mild = _weak_places(places, config.weak_queries)
+    weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
+    if purpose == "key":
+        views = seen(data.key_view, purpose)
+    elif len(weak) == 0:
+        views = seen(data.query_view, purpose)
+    elif len(strong) == 0:
+        views = seen(data.key_view, WEAK_QUERY)
+    else:
+        both = torch.cat([seen(data.key_view, WEAK_QUERY, weak), seen(data.query_view, purpose, strong)])
+        views = both[torch.cat([weak, strong]).argsort().to(both.device)]
     return views.contiguous(memory_format=torch.channels_last) if config.channels_last else views
+
+
+def _weak_places(places: Tensor, share: float) -> Tensor:
+    """Which places ``[b]`` of a global batch have their query in the key's view: bool ``[b]``.
+
+    This share of them, evenly spread, so that every process has it; what image comes to a place is drawn every epoch.
+
+    >>> [_weak_places(torch.arange(6), share).int().tolist() for share in (0.5, 0.34)]
+    [[0, 1, 0, 1, 0, 1], [0, 0, 1, 0, 0, 1]]
+    """
+    exact = places.double()
+    return ((exact + 1) * share).floor() > (exact * share).floor()
 
 
 def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, count: int) -> Tensor:
