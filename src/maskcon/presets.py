@@ -114,8 +114,8 @@ CPU: Settings = {
     "eval_every_epochs": (3, _OURS),
 }
 
-# `fast` is the preset cpu but for MaskCon, which gets neighbours by outlines, means of queries for keys, cross-entropy
-# on the coarse labels beside it and Muon (METHOD_SETTINGS).
+# `fast` is the preset cpu but for MaskCon, which gets neighbours by outlines, means of queries for keys, weak views for
+# half of these, cross-entropy on the coarse labels beside it and Muon (METHOD_SETTINGS).
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU, "fast": CPU}
 TRAIN_PRESET = "fast"  # where one method is trained and nothing is said
 COMPARE_PRESET = "cpu"  # where methods are compared: each as the paper has it

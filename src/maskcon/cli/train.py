@@ -80,9 +80,9 @@ def train(
     says why; what you give yourself stays. The same command again goes on where it was stopped, with the same choices,
     or says that it is finished.
 
-    By default (preset fast) MaskCon has neighbours by outlines, means of queries for keys, cross-entropy on the coarse
-    labels beside it, Muon, and BatchNorm statistics measured at the end, ours and not the paper's; `--preset cpu` is
-    the paper's method, sized for a CPU.
+    By default (preset fast) MaskCon has neighbours by outlines, means of queries for keys, weak views for half of
+    these, cross-entropy on the coarse labels beside it, Muon, and BatchNorm statistics measured at the end, ours and
+    not the paper's; `--preset cpu` is the paper's method, sized for a CPU.
 
     Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """
