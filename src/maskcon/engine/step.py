@@ -172,24 +172,25 @@ def make_views(
 ) -> Tensor:
     """Normalised views of `rows[part]`: drawn as for the whole global batch, made for this part only."""
     images, sizes = data.feed.take(rows[part])  # [b, ...], read at once for views of either kind
-    places = torch.arange(len(rows))[part]  # [b] in the global batch
 
-    def seen(policy: ViewPolicy, drawn_for: str, some: Tensor | slice = slice(None)) -> Tensor:
-        table = uniforms(len(rows), policy.draws, config.seed, drawn_for, place.epoch, place.step)
-        table = table[places[some]].to(images.device, non_blocking=True)
-        here = some.to(images.device) if isinstance(some, Tensor) else some
-        of_these = None if sizes is None else sizes[here]
-        return data.normalise(policy(images[here], table, size=data.image_size, sizes=of_these))
+    def seen(policy: ViewPolicy, drawn_for: str, some: Tensor | None = None) -> Tensor:
+        """Of all of the part, or of some ``[n]`` of its rows."""
+        table = uniforms(len(rows), policy.draws, config.seed, drawn_for, place.epoch, place.step)[part]
+        chosen, of_these = images, sizes
+        if some is not None:
+            here = some.to(images.device)
+            table, chosen = table[some], images[here]
+            of_these = None if sizes is None else sizes[here]
+        table = table.to(images.device, non_blocking=True)
+        return data.normalise(policy(chosen, table, size=data.image_size, sizes=of_these))
 
-    mild = _weak_places(places, config.weak_queries)
-    weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
     if purpose == "key":
         views = seen(data.key_view, purpose)
-    elif len(weak) == 0:
+    elif config.weak_queries == 0:
         views = seen(data.query_view, purpose)
-    elif len(strong) == 0:
-        views = seen(data.key_view, WEAK_QUERY)
     else:
+        mild = _weak_places(torch.arange(len(rows))[part], config.weak_queries)
+        weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
         both = torch.cat([seen(data.key_view, WEAK_QUERY, weak), seen(data.query_view, purpose, strong)])
         views = both[torch.cat([weak, strong]).argsort().to(both.device)]
     return views.contiguous(memory_format=torch.channels_last) if config.channels_last else views
