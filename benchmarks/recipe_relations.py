@@ -5,20 +5,20 @@ See `recipe_parts.py` for what a part is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, cross_entropy, grid_sample, normalize, one_hot
+from torch.nn.functional import cross_entropy, normalize, one_hot
 
-from maskcon import outlines, views
+from maskcon import neighbour_lists, outlines
 from maskcon.engine import step
 from maskcon.engine.randomness import generator
 from maskcon.losses import relation_loss_by_rows
 from maskcon.methods import RelationInputs
+from maskcon.neighbour_lists import NeighbourLists
 from maskcon.outlines import Axes, mirrored, oriented_gradients
 from maskcon.relations import masked_relation
 from recipe_parts import ASSEMBLY, LOOP, Step, learn
@@ -58,6 +58,7 @@ class Batch:
             bank_index=bank.index,
             w=self.place.w,
             tau=self.config.tau,
+            neighbours=step.neighbours_of(self.data, self.rows, bank.index),
         )
         found: Tensor = self.learner.method.relation_of(inputs)(slice(None))
         return found
@@ -90,7 +91,7 @@ def step_with(loss: Callable[[Batch], Tensor]) -> Step:
         contrast = loss(batch)
         total = contrast + config.coarse_weight * cross_entropy(output.logits, batch.labels)
         norm, finite = learn(learner, config, place, total)
-        learner.bank.enqueue(batch.keys.projection, batch.labels, data.index[rows], batch.keys.kept)
+        learner.bank.enqueue(batch.keys.projection, batch.labels, data.index[rows], batch.keys.compared)
         return step.StepReport(total.detach(), contrast.detach(), None, norm, finite)
 
     return train_step
@@ -276,30 +277,30 @@ OUTLINES: Any = outlines
 
 
 def still(_: str) -> None:
-    """Outlines of images in their place and in a mirror, but not moved."""
+    """Outlines of images in their place, in a mirror and turned, but not moved."""
     OUTLINES.SHIFTS = OUTLINES.SHIFTS[:1]
 
 
-def turned(degrees: str) -> None:
-    """`12,24`: outlines also of images that are turned by 12 and by 24 degrees, to either side."""
-    angles = [0.0, *(sign * float(angle) for angle in degrees.split(",") for sign in (1, -1))]
-
-    def histograms(take: outlines.Take, rows: Tensor) -> Tensor:
-        images, sizes = take(rows)
-        seen = views.test_view(images, size=outlines.SIDE, sizes=sizes)
-        return torch.cat([oriented_gradients(turn(seen, angle), outlines.SHIFTS) for angle in angles], dim=1)
-
-    OUTLINES._histograms = histograms
+def upright(_: str) -> None:
+    """Outlines of images that are not turned, whatever views do."""
+    plain = ASSEMBLY._looks
+    ASSEMBLY._looks = lambda self: replace(plain(self), turn=0.0)
 
 
-def turn(images: Tensor, degrees: float) -> Tensor:
-    """Images ``[B, C, H, W]`` turned around their middle; what comes in from outside is the nearest pixel's."""
-    if degrees == 0:
-        return images
-    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
-    around = torch.tensor([[cosine, -sine, 0.0], [sine, cosine, 0.0]]).expand(len(images), 2, 3)
-    grid = affine_grid(around, list(images.shape), align_corners=False)
-    return grid_sample(images, grid, padding_mode="border", align_corners=False)
+def coarser(_: str) -> None:
+    """Histograms of cells of 4 px, in 8 directions."""
+    OUTLINES.CELL, OUTLINES.BINS = 4, 8
+
+
+def one_sided(_: str) -> None:
+    """Another image is as similar as the own image, the way that suits best, is to it: not the mean of both."""
+
+    def nearest_in(looks: Tensor, listed: int) -> tuple[Tensor, Tensor]:
+        each = looks.float()
+        similarity, places = neighbour_lists._seems(each, each).topk(min(listed, len(each)), dim=1)
+        return places, similarity
+
+    OUTLINES.nearest_in = nearest_in
 
 
 def fine_neighbours(_: str) -> None:
@@ -308,14 +309,22 @@ def fine_neighbours(_: str) -> None:
 
     def training_data(self: Any, *given: Any) -> Any:
         fine = torch.as_tensor(self.data.train.fine).long()
-        return replace(plain(self, *given), outlines=one_hot(fine, outlines.AXES).unsqueeze(1).half())
+        lists = NeighbourLists.empty(len(fine), int(fine.bincount().max()))
+        for label in torch.unique(fine):
+            members = (fine == label).nonzero().squeeze(1)
+            alike = torch.arange(len(members)).expand(len(members), -1)
+            lists.put(members, alike, torch.ones(alike.shape))
+        vectors = one_hot(fine, outlines.AXES).half()
+        return replace(plain(self, *given), outlines=outlines.Outlines(vectors, lists))
 
     ASSEMBLY.training_data = training_data
 
 
 PARTS: Mapping[str, Callable[[str], None]] = {
     "still": still,
-    "turned": turned,
+    "upright": upright,
+    "coarser": coarser,
+    "one_sided": one_sided,
     "fine_neighbours": fine_neighbours,
     "own_class": own_class,
     "clusters": clusters,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -32,6 +32,7 @@ from maskcon.sources.embedded import as_part, load_embedded
 from maskcon.sources.idx import read_idx
 from method_table import answer, write_json
 from recall_studies import EMBEDDED, Recipe
+from recipe_trials import EARLIER_OUTLINES, put_in
 from time_to_recall import Bench, seconds, spread, table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
@@ -43,8 +44,17 @@ FIRST_NUMBER = 100_000  # their sample numbers: beyond those of the set itself
 
 _FAST = EMBEDDED.fast
 _COINS = EMBEDDED.by_muon("coins", EMBEDDED.muon_rates["coins"])
+# `fast` with parts of `recipe_trials.py`, which the package lacks.
+PARTS: Mapping[str, Sequence[str]] = {
+    "fast, outlines not turned": ["upright=yes"],
+    "fast, outlines by larger cells": ["coarser=yes"],
+    "fast, neighbours not by the mean of both": ["one_sided=yes"],
+    "fast, outlines as they were earlier": [f"{part}=yes" for part in EARLIER_OUTLINES],
+    "fast, neighbours by FINE labels": ["fine_neighbours=yes"],
+}
 RECIPES = {
     "fast": _FAST,
+    **dict.fromkeys(PARTS, _FAST),
     "fast, 0.7 of its queries weak": _FAST.but(weak_queries=0.7),
     "fast, 0.3 of its queries weak": _FAST.but(weak_queries=0.3),
     "fast, every query strong": _FAST.but(weak_queries=0.0),
@@ -78,16 +88,19 @@ def recall(folder: Path, images: ImageSet) -> float:
 
 
 def run_one(arguments: Sequence[str]) -> None:
-    """`run IDX -- train ...`: the package's command line, where `embedded` has these images for its test part."""
+    """`run IDX PART=VALUE ... -- train ...`: the command line of the package with these parts in it, where `embedded`
+    has these images for its test part."""
     from maskcon.cli import main as command_line
 
     images = further_images(Path(arguments[0]))
+    end = arguments.index("--")
+    put_in(arguments[1:end])
 
     def load() -> Dataset:
         return replace(load_embedded(), test=images)
 
     known.load_embedded = load  # type: ignore[attr-defined]
-    sys.argv = ["maskcon", *arguments[2:]]
+    sys.argv = ["maskcon", *arguments[end + 1 :]]
     command_line()
 
 
@@ -100,13 +113,13 @@ def carry_out(options: argparse.Namespace) -> None:
         if name not in RECIPES:
             raise unknown("recipe", name, RECIPES)
     images = further_images(options.idx)
-    program = (__file__, "run", str(options.idx), "--")
 
-    def scored_at_the_end(recipe: Recipe) -> Recipe:
-        return replace(recipe.but(eval_every_epochs=0), program=program)
+    def scored_at_the_end(name: str) -> Recipe:
+        program = (__file__, "run", str(options.idx), *PARTS.get(name, ()), "--")
+        return replace(RECIPES[name].but(eval_every_epochs=0), program=program)
 
     found = Bench("embedded", out, options.jobs).train(
-        {name: scored_at_the_end(RECIPES[name]) for name in names}, options.seeds
+        {name: scored_at_the_end(name) for name in names}, options.seeds
     )
     for name, row in found.items():
         row["recall@1"] = [

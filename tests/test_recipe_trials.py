@@ -24,8 +24,8 @@ def script(monkeypatch):
         (loop, ("train_step", "learning_rate")),
         (step, ("make_views",)),
         (learner, ("build_optimizer",)),
-        (assembly.Assembly, ("training_data",)),
-        (outlines, ("SHIFTS", "_histograms")),
+        (assembly.Assembly, ("training_data", "_looks")),
+        (outlines, ("SHIFTS", "CELL", "BINS", "nearest_in")),
     ):
         for name in names:  # put back after the test, whatever a part puts there
             monkeypatch.setattr(place, name, getattr(place, name))
@@ -58,7 +58,13 @@ PARTS = {
     "by_fine_labels": "5",
     "stored": "0.5",
 }
-OF_OUTLINES = {"still": "yes", "turned": "12,24", "fine_neighbours": "yes"}
+OF_OUTLINES = {
+    "still": "yes",
+    "upright": "yes",
+    "coarser": "yes",
+    "one_sided": "yes",
+    "fine_neighbours": "yes",
+}
 
 
 def test_all_parts_are_tested(script):
@@ -70,14 +76,6 @@ def test_each_part_of_outlines_trains_another_encoder_by_them(script, part, valu
     plain = weights(fit(tmp_path / "plain", relation_space="hog").folder)
     script.PARTS[part](value)
     assert weights(fit(tmp_path / "changed", relation_space="hog").folder) != plain
-
-
-def test_a_turned_image_is_the_image_in_another_place(script):
-    import recipe_relations
-
-    image = torch.arange(16.0).view(1, 1, 4, 4)
-    assert recipe_relations.turn(image, 0) is image
-    assert torch.allclose(recipe_relations.turn(image, 90), image.rot90(1, (2, 3)), atol=1e-5)
 
 
 def test_fine_neighbours_are_alike_and_others_are_not(script, tmp_path):
@@ -95,8 +93,10 @@ def test_fine_neighbours_are_alike_and_others_are_not(script, tmp_path):
     recipe_relations.ASSEMBLY.training_data = training_data
     fit(tmp_path / "run", relation_space="hog")
     before, data, fine = seen[0]
-    alike = data.outlines[:, 0].float() @ data.outlines[:, 0].float().T
-    assert torch.equal(alike, torch.as_tensor(fine[:, None] == fine[None, :]).float())
+    every = torch.arange(len(fine))
+    alike = data.outlines.neighbours.among(every, every).table()
+    assert torch.equal(alike == 1, torch.as_tensor(fine[:, None] == fine[None, :]))
+    assert torch.equal(alike == -torch.inf, alike != 1)
     assert torch.equal(data.labels, before.labels)  # the mask is still that of the coarse labels
 
 

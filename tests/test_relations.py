@@ -75,29 +75,57 @@ def test_masked_relation_matches_loop_oracle(case, with_index, sorted_by_class):
 
 
 @settings(deadline=None, max_examples=100)
-@given(cases, st.integers(1, 3), st.booleans())
-def test_of_several_keys_of_a_row_the_nearest_counts(case, count, sorted_by_class):
+@given(cases, st.booleans())
+def test_relations_go_by_the_similarity_that_is_given(case, with_index):
+    """Not by the keys; and an entry whose similarity is -inf counts nothing, unless the temperature is inf."""
     seed, batch, bank, classes, tau = case
-    keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(seed, batch * count, bank, classes)
-    keys, coarse, index = keys.view(batch, count, -1), coarse[:batch], index[:batch]
-    by_class = BankByClass(bank_keys, bank_coarse) if sorted_by_class else None
-    relation = masked_relation(
-        keys, bank_keys, coarse, bank_coarse, tau, index=index, bank_index=bank_index, by_class=by_class
-    )
+    keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(seed, batch, bank, classes)
+    numbers = {"index": index, "bank_index": bank_index} if with_index else {}
+    generator = torch.Generator().manual_seed(seed)
+    similarity = torch.rand(batch, bank, generator=generator) * 2 - 1
+    similarity[torch.rand(batch, bank, generator=generator) < 0.3] = -math.inf
+    given_before = similarity.clone()
+    relation = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, similarity=similarity, **numbers)
+    assert torch.equal(similarity, given_before)
     assert_is_relation(relation, batch, bank)
     for i in range(batch):
-        nearest = [max(oracles.dot(key, entry) for key in keys[i].tolist()) for entry in bank_keys.tolist()]
+        listed = [column for column in range(bank) if tau == math.inf or similarity[i, column] > -math.inf]
         expected = oracles.masked_row(
             [1.0],
-            [[similarity] for similarity in nearest],
+            [[float(similarity[i, column])] for column in listed],
             int(coarse[i]),
-            bank_coarse.tolist(),
+            bank_coarse[listed].tolist(),
             tau,
-            int(index[i]),
-            bank_index.tolist(),
+            int(index[i]) if with_index else None,
+            bank_index[listed].tolist() if with_index else None,
         )
-        torch.testing.assert_close(relation[i], torch.tensor(expected), atol=2e-4, rtol=1e-3)
-        torch.testing.assert_close(similarities(keys, bank_keys)[i], torch.tensor(nearest), atol=1e-5, rtol=0)
+        whole = torch.zeros(1 + bank)
+        whole[[0, *(1 + column for column in listed)]] = torch.tensor(expected)
+        torch.testing.assert_close(relation[i], whole, atol=2e-4, rtol=1e-3)
+
+
+@settings(deadline=None, max_examples=50)
+@given(cases)
+def test_relations_that_ignore_labels_go_by_the_similarity_that_is_given_too(case):
+    seed, batch, bank, classes, tau = case
+    keys, bank_keys, *_, index, bank_index = random_case(seed, batch, bank, classes)
+    similarity = similarities(keys, bank_keys)
+    numbers = {"index": index, "bank_index": bank_index}
+    for others in (keys, keys.roll(1, 0)):  # the keys themselves are not looked at
+        torch.testing.assert_close(
+            nearest_relation(others, bank_keys, similarity=similarity, **numbers),
+            nearest_relation(keys, bank_keys, **numbers),
+        )
+        torch.testing.assert_close(
+            adaptive_relation(others, bank_keys, tau, similarity=similarity, **numbers),
+            adaptive_relation(keys, bank_keys, tau, **numbers),
+        )
+
+
+def test_a_similarity_of_another_shape_is_refused():
+    keys, bank_keys, coarse, bank_coarse, *_ = random_case(0, 3, 5, 2)
+    with pytest.raises(ValueError, match=r"similarity is \(3, 4\), expected \(3, 5\)"):
+        masked_relation(keys, bank_keys, coarse, bank_coarse, 0.1, similarity=torch.zeros(3, 4))
 
 
 @settings(deadline=None, max_examples=60)

@@ -22,7 +22,7 @@ from maskcon.engine.step import TrainingData
 from maskcon.frozen import FrozenFeatures
 from maskcon.methods import Method, method_named
 from maskcon.model_file import EncoderFacts
-from maskcon.outlines import outlines
+from maskcon.outlines import TURN, Looks, Outlines, listed, outlines
 from maskcon.settling import encoder_facts
 from maskcon.sources import Dataset
 
@@ -74,11 +74,16 @@ class Assembly:
             return features.training_data(labels, index, self.config, device)
         query_view, key_view, normalise = self.policies
         feed = Feed(train.images, train.sizes, device)
-        seen: Tensor | None = None
+        seen: Outlines | None = None
         if self.config.relation_space == "hog" and self.learner.bank is not None:
-            mirrors = (views.policy(str(name)) for name in (self.config.query_view, self.config.key_view))
-            mirror = any(isinstance(view, views.ViewPolicy) and view.mirror > 0 for view in mirrors)
-            seen = outlines(feed.take, len(train), mirror=mirror, progress=progress)
+            sees_classes = self.learner.method.labels != "none"
+            seen = outlines(
+                feed.take,
+                labels if sees_classes else torch.zeros_like(labels),
+                listed=listed(len(train), self.learner.bank.size),
+                looks=self._looks(),
+                progress=progress,
+            )
         return TrainingData(
             feed=feed,
             labels=labels,
@@ -89,6 +94,14 @@ class Assembly:
             image_size=self.facts.image_size,
             outlines=seen,
         )
+
+    def _looks(self) -> Looks:
+        """The ways to look at images that the views of this run have: what they leave alone tells kinds apart."""
+        names = (self.config.query_view, self.config.key_view)
+        seen = [view for view in map(views.policy, map(str, names)) if isinstance(view, views.ViewPolicy)]
+        key_view = views.policy(str(self.config.key_view))
+        turns = key_view.rotation if isinstance(key_view, views.ViewPolicy) else 0.0
+        return Looks(mirror=any(view.mirror > 0 for view in seen), turn=TURN * turns)
 
 
 def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download: bool) -> Assembly:

@@ -27,6 +27,7 @@ from typing import Literal
 from torch import Tensor
 
 from maskcon.errors import UsageError, unknown
+from maskcon.neighbour_lists import Neighbourhood
 from maskcon.relations import (
     OWN_KEY,
     BankByClass,
@@ -46,7 +47,7 @@ LARGE_BANK, MANY_CLASSES = 1 << 14, 8
 class RelationInputs:
     """What a recipe may look at, for one batch. `index` and `bank_index` are None where own stale keys count."""
 
-    keys: Tensor  # [B, D] own keys; or [B, V, D], several of each row
+    keys: Tensor  # [B, D] own keys
     coarse: Tensor  # [B] labels (the fine ones for a method that sees those)
     index: Tensor | None  # [B] sample numbers
     bank_keys: Tensor  # [K, D]
@@ -54,6 +55,7 @@ class RelationInputs:
     bank_index: Tensor | None  # [K]
     w: float  # weight, after any relation warm-up
     tau: float  # relation temperature
+    neighbours: Neighbourhood | None = None  # what there is to go by instead of the cosine of keys
     by_class: BankByClass | None = None  # the bank sorted, where that is worth it; see `Method.relation_of`
 
     def rows(self, part: slice) -> RelationInputs:
@@ -63,11 +65,17 @@ class RelationInputs:
             keys=self.keys[part],
             coarse=self.coarse[part],
             index=None if self.index is None else self.index[part],
+            neighbours=None if self.neighbours is None else self.neighbours.rows(part),
         )
 
+    @property
+    def _known(self) -> Tensor | None:
+        return None if self.neighbours is None else self.neighbours.table()
+
     def similarities(self) -> Tensor:
-        """Cosines of keys and bank, float32 ``[B, K]``; of several keys of a row, the nearest counts."""
-        return similarities(self.keys, self.bank_keys)
+        """Cosines of keys and bank, float32 ``[B, K]``; by `neighbours`, -inf for entries that are none."""
+        known = self._known
+        return similarities(self.keys, self.bank_keys) if known is None else known
 
     def self_relation(self) -> Tensor:
         return self_relation(len(self.keys), len(self.bank_keys), device=self.keys.device)
@@ -84,15 +92,27 @@ class RelationInputs:
             self.tau,
             index=self.index,
             bank_index=self.bank_index,
+            similarity=self._known,
             by_class=self.by_class,
         )
 
     def nearest_relation(self) -> Tensor:
-        return nearest_relation(self.keys, self.bank_keys, index=self.index, bank_index=self.bank_index)
+        return nearest_relation(
+            self.keys,
+            self.bank_keys,
+            index=self.index,
+            bank_index=self.bank_index,
+            similarity=self._known,
+        )
 
     def adaptive_relation(self) -> Tensor:
         return adaptive_relation(
-            self.keys, self.bank_keys, self.tau, index=self.index, bank_index=self.bank_index
+            self.keys,
+            self.bank_keys,
+            self.tau,
+            index=self.index,
+            bank_index=self.bank_index,
+            similarity=self._known,
         )
 
     def with_self(self, relation: Tensor) -> Tensor:
@@ -150,9 +170,7 @@ def _by_class_is_sooner(inputs: RelationInputs) -> bool:
     """
     if inputs.keys.device.type != "cpu":
         return False
-    if inputs.keys.ndim == 3:  # several keys a row: similarities are what costs, even with two classes
-        return True
-    if len(inputs.bank_keys) < LARGE_BANK:
+    if inputs.neighbours is not None or len(inputs.bank_keys) < LARGE_BANK:
         return False
     labels = inputs.bank_coarse
     return int(labels.amax() - labels.amin()) + 1 >= MANY_CLASSES  # they are numbered without gaps

@@ -87,7 +87,7 @@ def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> flo
         if time.perf_counter() - begun > MOST_SECONDS:
             break
     while len(bank) < bank.size:
-        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.kept)
+        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
     return _typical(spent, 1)
 
 

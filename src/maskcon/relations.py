@@ -68,6 +68,7 @@ def masked_relation(
     *,
     index: Tensor | None = None,
     bank_index: Tensor | None = None,
+    similarity: Tensor | None = None,
     by_class: BankByClass | None = None,
 ) -> Tensor:
     """MaskCon's soft relation: entries of the same coarse class, by their similarity to the sample's KEY view.
@@ -76,13 +77,14 @@ def masked_relation(
     other classes count nothing. A row whose class is absent from the bank is the self relation.
 
     Args:
-        keys: l2-normalised keys of the batch, ``[B, D]``; the key view asks, not the query view. ``[B, V, D]``: each
-            row asks with V keys, and an entry is as near as it is to the nearest of them.
+        keys: l2-normalised keys of the batch, ``[B, D]``; the key view asks, not the query view.
         bank_keys: l2-normalised keys of the bank, ``[K, D]``.
         coarse, bank_coarse: labels, ``[B]`` and ``[K]``.
         temperature: tau of eq. 11, >= 0. 0: the nearest entry alone (entries that tie exactly all count);
             ``math.inf``: every entry of the class alike, which is `coarse_relation`.
         index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out.
+        similarity: ``[B, K]``, what to go by instead of the cosine of keys; -inf for an entry that counts nothing,
+            unless the temperature is ``math.inf``.
         by_class: the same bank, sorted: similarities are then computed to the entries of a row's class alone. The
             relation is the same but for rounding, and sooner there where the bank is large.
 
@@ -95,7 +97,7 @@ def masked_relation(
     if by_class is not None:
         return _masked_by_class(keys, by_class, coarse, temperature, index, bank_index)
     candidates = _candidates(coarse, bank_coarse, index, bank_index)  # [B, K]
-    return _with_own_key(_similarity_weights(keys, bank_keys, candidates, temperature))
+    return _with_own_key(_similarity_weights(keys, bank_keys, candidates, temperature, similarity))
 
 
 class BankByClass:
@@ -165,11 +167,22 @@ def _masked_by_class(
 
 
 def nearest_relation(
-    keys: Tensor, bank_keys: Tensor, *, index: Tensor | None = None, bank_index: Tensor | None = None
+    keys: Tensor,
+    bank_keys: Tensor,
+    *,
+    index: Tensor | None = None,
+    bank_index: Tensor | None = None,
+    similarity: Tensor | None = None,
 ) -> Tensor:
     """Own key and nearest entry of the whole bank, half each: MaskCon without mask, w = 1, tau = 0 (NNCLR)."""
     return masked_relation(
-        keys, bank_keys, *_one_class(keys, bank_keys), temperature=0.0, index=index, bank_index=bank_index
+        keys,
+        bank_keys,
+        *_one_class(keys, bank_keys),
+        temperature=0.0,
+        index=index,
+        bank_index=bank_index,
+        similarity=similarity,
     )
 
 
@@ -180,6 +193,7 @@ def adaptive_relation(
     *,
     index: Tensor | None = None,
     bank_index: Tensor | None = None,
+    similarity: Tensor | None = None,
 ) -> Tensor:
     """MaskCon without mask, mixed with the self relation by ``w_i = norm_entropy(z'_i)``: ASCL as the paper reads it.
 
@@ -187,7 +201,7 @@ def adaptive_relation(
     """
     coarse, bank_coarse = _one_class(keys, bank_keys)
     candidates = _candidates(coarse, bank_coarse, index, bank_index)
-    weights = _similarity_weights(keys, bank_keys, candidates, temperature)  # [B, K]
+    weights = _similarity_weights(keys, bank_keys, candidates, temperature, similarity)  # [B, K]
     w = normalised_entropy(weights, candidates).unsqueeze(1)  # [B, 1]
     own = self_relation(len(keys), len(bank_keys), device=keys.device)
     return w * _with_own_key(weights) + (1 - w) * own
@@ -223,16 +237,18 @@ def _candidates(
 
 
 def similarities(keys: Tensor, bank_keys: Tensor) -> Tensor:
-    """Cosines of l2-normalised keys ``[B, D]`` and ``[K, D]``: float32 ``[B, K]``, under autocast too.
-
-    Where rows have several keys, ``[B, V, D]``, the nearest of them counts.
-    """
+    """Cosines of l2-normalised keys ``[B, D]`` and ``[K, D]``: float32 ``[B, K]``, under autocast too."""
     with torch.autocast(keys.device.type, enabled=False):
-        each = keys.float() @ bank_keys.float().T  # [B, (V,) K]
-    return each if keys.ndim == 2 else each.amax(dim=1)
+        return keys.float() @ bank_keys.float().T
 
 
-def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, temperature: float) -> Tensor:
+def _similarity_weights(
+    keys: Tensor,
+    bank_keys: Tensor,
+    candidates: Tensor,
+    temperature: float,
+    similarity: Tensor | None = None,
+) -> Tensor:
     """``exp((d - d_max) / tau)`` of the candidates, 0 elsewhere: float32 ``[B, K]``, largest entry 1.
 
     Half precision would lose it: tau is as small as 0.005. And the shift must be by the largest CANDIDATE:
@@ -245,14 +261,21 @@ def _similarity_weights(keys: Tensor, bank_keys: Tensor, candidates: Tensor, tem
             f"labels for {tuple(candidates.shape)} = [B, K], but keys {tuple(keys.shape)} "
             f"and bank_keys {tuple(bank_keys.shape)}"
         )
+    if similarity is not None and similarity.shape != candidates.shape:
+        raise ValueError(
+            f"similarity is {tuple(similarity.shape)}, expected {tuple(candidates.shape)} = [B, K]"
+        )
     if temperature == math.inf or bank_keys.shape[0] == 0:
         return candidates.float()
     with torch.no_grad(), torch.autocast(keys.device.type, enabled=False):
-        similarity = similarities(keys, bank_keys)
+        if similarity is None:
+            similarity = similarities(keys, bank_keys)
+        else:
+            similarity = similarity.to(torch.float32, copy=True)
         similarity.masked_fill_(~candidates, -math.inf)
-        nearest = similarity.amax(dim=1, keepdim=True)  # [B, 1]; -inf where the class is absent
+        nearest = similarity.amax(dim=1, keepdim=True)  # [B, 1]; -inf where nothing counts
         if temperature == 0:
-            return (candidates & (similarity == nearest)).float()
+            return ((similarity == nearest) & (similarity > -math.inf)).float()
         nearest.nan_to_num_(neginf=0.0)  # -inf - -inf would be NaN; -inf - 0 gives weight 0
         bounded = min(max(temperature, SMALLEST_TEMPERATURE), LARGEST_TEMPERATURE)
         # exp(x) as 2^(x log2 e): on a CPU torch's exp is several times slower where it meets -inf, its exp2 is not.

@@ -41,7 +41,7 @@ from maskcon.run_folder import (
 )
 from maskcon.sources import Dataset
 
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 
 
 def train(
@@ -174,8 +174,7 @@ def _compare_by_outlines(training: Training, seconds: float, cpu_seconds: float)
     training.progress.cpu_seconds += cpu_seconds
     bank, data = training.learner.bank, training.data
     if bank is not None and data.outlines is not None and len(bank) > 0:
-        numbers, rows = data.index.sort()
-        bank.compare_by(data.outlines[rows[torch.searchsorted(numbers, bank.index)], 0])
+        bank.compare_by(data.outlines.vectors[data.rows_of(bank.index)])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from maskcon.outlines import AXES, Axes
 from maskcon.reproduce.bound import bank_of_run
 from maskcon.run import Run
 from tests.engine.runs import fit, weights
-from tests.miniature import TINY
+from tests.miniature import TINY, miniature
 
 SPACES = ("projection", "features", "hog")
 FEATURES = 16  # of the tiny encoder: resnet6 of width 8
@@ -35,13 +35,40 @@ def test_relations_compare_unit_vectors_of_the_space_that_was_asked_for(tmp_path
     monkeypatch.setattr(methods, "masked_relation", watched)
     run = fit(tmp_path / "run", relation_space=space)
     for keys, bank_keys in seen:
-        assert keys.shape[-1] == bank_keys.shape[1] == length
-        assert keys.shape[1:-1] == (
-            (10,) if space == "hog" else ()
-        )  # five looks at it, and at its mirror image
+        assert keys.shape[1] == bank_keys.shape[1] == length
         for rows in (keys, bank_keys):
-            torch.testing.assert_close(rows.norm(dim=-1), torch.ones(rows.shape[:-1]), atol=2e-3, rtol=0)
+            torch.testing.assert_close(rows.norm(dim=1), torch.ones(len(rows)), atol=2e-3, rtol=0)
     assert bank_of_run(run).compared.shape[1] == length
+
+
+@pytest.mark.parametrize(("method", "asked"), [("maskcon", "masked_relation"), ("nnclr", "nearest_relation")])
+def test_by_outlines_relations_go_by_lists_of_the_class_or_of_all_where_labels_are_not_seen(
+    tmp_path, monkeypatch, method, asked
+):
+    seen = []
+
+    def watched(*given, similarity, index, bank_index, **more):
+        seen.append((similarity, index, bank_index.clone()))  # clone: the bank is written in place
+        return compare(*given, similarity=similarity, index=index, bank_index=bank_index, **more)
+
+    compare = getattr(methods, asked)
+    monkeypatch.setattr(methods, asked, watched)
+    fit(tmp_path / "learnt", method=method)
+    assert all(similarity is None for similarity, *_ in seen)
+    seen.clear()
+    fit(tmp_path / "run", method=method, relation_space="hog")
+    train = miniature().train
+    coarse = dict(zip(train.index.tolist(), train.coarse.tolist(), strict=True))
+    across = 0
+    for similarity, index, bank_index in seen:
+        rows, columns = ([coarse[number] for number in some.tolist()] for some in (index, bank_index))
+        same = torch.tensor(rows).unsqueeze(1) == torch.tensor(columns).unsqueeze(0)
+        listed = similarity > -torch.inf
+        assert listed[same].any()
+        across += int(listed[~same].sum())
+        own = index.unsqueeze(1) == bank_index.unsqueeze(0)
+        assert (similarity[own] > 0.99).all()
+    assert (across > 0) == (method == "nnclr")
 
 
 def test_methods_that_compare_nothing_learn_the_same_in_all_spaces(tmp_path):
@@ -112,7 +139,6 @@ def test_the_price_of_outlines_counts_as_training(tmp_path, monkeypatch):
 def test_d_z_is_measured_where_relations_are_made(tmp_path):
     from maskcon.evaluate.bound import Recipe, SampleLabels, bank_distances
     from maskcon.report.journal import read_journal
-    from tests.miniature import miniature
 
     train = miniature().train
     run = fit(tmp_path / "run", relation_space="features", track_bound=True)

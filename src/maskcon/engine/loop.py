@@ -172,7 +172,7 @@ class Training:
             keys = encode_keys(self.learner, self.data, self.config, place, rows)
             on_device = rows.to(keys.projection.device)
             labels, index = self.data.labels[on_device], self.data.index[on_device]
-            bank.enqueue(keys.projection, labels, index, keys.kept)
+            bank.enqueue(keys.projection, labels, index, keys.compared)
 
     def _measure_statistics(self) -> None:
         """Give the encoder the BatchNorm statistics of images such as it will be asked about, by its last weights.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
@@ -20,6 +21,8 @@ from maskcon.engine.randomness import generator, uniforms
 from maskcon.errors import TrainingError
 from maskcon.losses import relation_loss_by_rows
 from maskcon.methods import RelationInputs
+from maskcon.neighbour_lists import Neighbourhood
+from maskcon.outlines import Outlines
 
 # Devices whose results can be looked at without waiting. On others the NaN of a step is noticed some steps later
 # (`engine.watch`), before anything of it reaches a file.
@@ -50,22 +53,26 @@ class TrainingData:
     key_view: ViewPolicy
     normalise: Callable[[Tensor], Tensor]
     image_size: int
-    outlines: Tensor | None = None  # [N, V, A], where relations compare those
+    outlines: Outlines | None = None  # where relations compare those
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def rows_of(self, index: Tensor) -> Tensor:
+        """Row numbers of samples ``[K]`` by their sample numbers."""
+        return self._by_number[1][torch.searchsorted(self._by_number[0], index)]
+
+    @cached_property
+    def _by_number(self) -> tuple[Tensor, Tensor]:
+        numbers, rows = self.index.sort()
+        return numbers, rows
 
 
 class Keys(NamedTuple):
     """Keys of a global batch, and what relations compare them by where that is not the keys themselves."""
 
     projection: Tensor  # [G, D], unit rows
-    compared: Tensor | None  # [G, F], unit rows; or [G, V, F], of which the nearest counts
-
-    @property
-    def kept(self) -> Tensor | None:
-        """What the bank keeps of `compared`, ``[G, F]``: the image as it is, where there are several of it."""
-        return self.compared if self.compared is None or self.compared.ndim == 2 else self.compared[:, 0]
+    compared: Tensor | None  # [G, F], unit rows
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,7 @@ def train_step(
             bank_index=bank.index if config.exclude_own_keys else None,
             w=place.w,
             tau=config.tau,
+            neighbours=neighbours_of(data, here[share], bank.index),
         )
         contrast = relation_loss_by_rows(
             output.projection, own, bank.keys, method.relation_of(inputs), config.contrast_temperature
@@ -157,7 +165,7 @@ def train_step(
         if means is not None:
             means.take_in(here, fresh)
             entering = means.of(here, fresh)
-        bank.enqueue(entering, labels, index, keys.kept)
+        bank.enqueue(entering, labels, index, keys.compared)
 
     def mean(share_of_rows: Tensor | None) -> Tensor | None:
         return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
@@ -242,9 +250,18 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
 
 
 def outlines_of(data: TrainingData, rows: Tensor) -> Tensor | None:
-    """What relations compare some images by, ``[G, V, A]``, where that is their outlines."""
-    seen = data.outlines
-    return None if seen is None else seen[rows.to(seen.device)].float()
+    """Outlines of some images as they are, ``[G, A]``, where relations compare those."""
+    if data.outlines is None:
+        return None
+    vectors = data.outlines.vectors
+    return vectors[rows.to(vectors.device)].float()
+
+
+def neighbours_of(data: TrainingData, rows: Tensor, bank_index: Tensor) -> Neighbourhood | None:
+    """The neighbours of some images ``[B]`` among a bank's samples ``[K]``, where they are known by outlines."""
+    if data.outlines is None:
+        return None
+    return data.outlines.neighbours.among(rows, data.rows_of(bank_index))
 
 
 def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[Tensor, Tensor]:

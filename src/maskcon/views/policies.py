@@ -68,6 +68,11 @@ class ViewPolicy:
     def draws(self) -> int:
         return self.crop.draws + (self.mirror > 0) + sum(operation.draws for operation in self.operations)
 
+    @property
+    def rotation(self) -> float:
+        """Degrees to either side by which views are turned at most."""
+        return max((op.rotation for op in self.operations if isinstance(op, Affine)), default=0.0)
+
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
         heights, widths = self.check(images, uniforms, size, sizes)
         uniforms = uniforms.to(images.device)
