@@ -47,6 +47,15 @@ def test_the_nearest_are_those_of_a_count_pair_by_pair(seed, count, looks, liste
     assert all(len(set(row)) == len(row) for row in places.tolist())
 
 
+def test_the_share_that_is_done_rises_to_all_of_it(monkeypatch):
+    monkeypatch.setattr(neighbour_lists, "TILE", 3)
+    told: list[float] = []
+    nearest_in(random_looks(0, 10, 2), 4, told.append)
+    assert told == sorted(told)
+    assert told[0] == pytest.approx(1 - 0.7**2)
+    assert told[-1] == 1
+
+
 def test_vectors_in_half_precision_are_compared_in_float32():
     vectors = random_looks(1, 40, 2).half()
     _, similarity = nearest_in(vectors, 40)

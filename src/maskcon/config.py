@@ -118,7 +118,8 @@ class RunConfig(BaseModel):
     exclude_own_keys: bool = Field(True, description="a sample's older keys are never its positives")
     relation_space: Literal["projection", "features", "hog"] = Field(
         "projection",
-        description="where neighbours are looked for: what the loss sees, what is used later, or the images' outlines",
+        description="where neighbours are looked for: what the loss sees, what is used later, or the images' outlines "
+        "(whose nearest are listed before the first step)",
     )
     keys: Literal["encoder", "means"] = Field(
         "encoder",

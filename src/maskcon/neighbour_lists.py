@@ -9,6 +9,7 @@ Neighbourhood.table()            their similarities, as relations read them     
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,12 +77,15 @@ class NeighbourLists:
         return Neighbourhood(column[self.images[asked].long()], self.similarity[asked], column[entries])
 
 
-def nearest_in(looks: Tensor, listed: int) -> tuple[Tensor, Tensor]:
+def nearest_in(
+    looks: Tensor, listed: int, progress: Callable[[float], None] = lambda _share: None
+) -> tuple[Tensor, Tensor]:
     """Who is nearest to whom, and how similar: places ``[n, m]`` and similarities ``[n, m]``, the nearest first.
 
     Args:
         looks: unit vectors ``[n, V, A]`` of n images, each looked at in V ways, the first being the image as it is.
         listed: m, or n if that is less.
+        progress: told now and then which share of the work is done.
 
     One image seems as similar to another as the most similar of its looks is to the other as it is; the similarity of
     the two is the mean of how each seems to the other. Every pair is compared once, `TILE` by `TILE` images at a time.
@@ -93,20 +97,18 @@ def nearest_in(looks: Tensor, listed: int) -> tuple[Tensor, Tensor]:
             [1.0000, 1.0000]])
     """
     count = len(looks)
-    m = min(listed, count)
-    best = looks.new_full((count, 0), -math.inf, dtype=torch.float32)
-    nearest = torch.zeros(count, 0, dtype=torch.long, device=looks.device)
-    best_of = {
-        start: (best[start : start + TILE], nearest[start : start + TILE]) for start in range(0, count, TILE)
-    }
+    best: dict[int, tuple[Tensor, Tensor]] = {}  # of the tile that begins there: similarities, places
 
     def take_in(rows: int, columns: int, similarity: Tensor) -> None:
         """Keep the best of what rows had and of a tile ``[r, c]``."""
-        known, places = best_of[rows]
-        here = torch.arange(columns, columns + similarity.shape[1], device=looks.device).expand_as(similarity)
-        values = torch.cat([known, similarity], dim=1)
-        kept, chosen = values.topk(min(m, values.shape[1]), dim=1)
-        best_of[rows] = kept, torch.cat([places, here], dim=1).gather(1, chosen)
+        places = torch.arange(columns, columns + similarity.shape[1], device=looks.device).expand_as(
+            similarity
+        )
+        if rows in best:
+            similarity = torch.cat([best[rows][0], similarity], dim=1)
+            places = torch.cat([best[rows][1], places], dim=1)
+        kept, chosen = similarity.topk(min(listed, similarity.shape[1]), dim=1)
+        best[rows] = kept, places.gather(1, chosen)
 
     for first in range(0, count, TILE):
         one = looks[first : first + TILE].float()
@@ -118,8 +120,10 @@ def nearest_in(looks: Tensor, listed: int) -> tuple[Tensor, Tensor]:
             take_in(first, second, both)
             if second != first:
                 take_in(second, first, both.T)
-    found = [best_of[start] for start in range(0, count, TILE)]
-    return torch.cat([places for _, places in found]), torch.cat([values for values, _ in found])
+        left = max(0, count - first - TILE)
+        progress(1 - (left / count) ** 2)
+    found = [best[start] for start in sorted(best)]
+    return torch.cat([places for _, places in found]), torch.cat([similarity for similarity, _ in found])
 
 
 def _seems(looks: Tensor, others: Tensor) -> Tensor:

@@ -193,26 +193,26 @@ def outlines(
         return views.test_view(images, size=SIDE, sizes=sizes)
 
     fitted = torch.arange(count)[:: -(-count // FITTED_ON)]  # evenly spread
-    seen = [oriented_gradients(small(rows)).flatten(1) for rows in torch.split(fitted, BATCH)]
-    axes = Axes.of(torch.cat(seen))
+    first = [oriented_gradients(small(rows)).flatten(1) for rows in torch.split(fitted, BATCH)]
+    axes = Axes.of(torch.cat(first))
     lists = NeighbourLists.empty(count, listed, device=axes.mean.device)
     vectors = torch.empty(count, axes.matrix.shape[1], dtype=torch.half, device=axes.mean.device)
-    found = compared = 0
+    done = 0  # images of the parts before
 
-    def tell() -> None:
-        progress((found + compared) // 2, count)
+    def tell(share: float) -> None:
+        """How much of a part is done: to look at its images is the first half, to compare them the second."""
+        progress(done + int(share * len(members)), count)
 
     for members in _parts(groups):
-        each = []
+        each, seen = [], 0
         for rows in torch.split(members, BATCH):
             each.append(axes(looks.histograms(small(rows)).flatten(2)).half())  # [b, V, A]
-            found += len(rows)
-            tell()
+            seen += len(rows)
+            tell(seen / len(members) / 2)
         of_part = torch.cat(each)
         vectors[members.to(vectors.device)] = of_part[:, 0]
-        lists.put(members, *nearest_in(of_part, listed))
-        compared += len(members)
-        tell()
+        lists.put(members, *nearest_in(of_part, listed, lambda share: tell(0.5 + share / 2)))
+        done += len(members)
     return Outlines(vectors, lists)
 
 
