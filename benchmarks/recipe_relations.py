@@ -295,9 +295,10 @@ def coarser(_: str) -> None:
 def one_sided(_: str) -> None:
     """Another image is as similar as the own image, the way that suits best, is to it: not the mean of both."""
 
-    def nearest_in(looks: Tensor, listed: int) -> tuple[Tensor, Tensor]:
+    def nearest_in(looks: Tensor, listed: int, progress: Callable[[float], None]) -> tuple[Tensor, Tensor]:
         each = looks.float()
         similarity, places = neighbour_lists._seems(each, each).topk(min(listed, len(each)), dim=1)
+        progress(1.0)
         return places, similarity
 
     OUTLINES.nearest_in = nearest_in
