@@ -196,7 +196,7 @@ def test_without_numba_auto_is_the_tensor_code_and_compiled_names_the_extra(monk
 def test_loops_are_compiled_anew_where_no_cache_can_be_written(monkeypatch, error: Exception) -> None:
     import numba
 
-    from maskcon.views.kernels import compiling
+    from maskcon import compiling
 
     real = numba.njit
 

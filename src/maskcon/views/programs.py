@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskcon.compiling import Entry
 from maskcon.views import autoaugment, jitter
 from maskcon.views.kernels import levels, photos
-from maskcon.views.kernels.compiling import Entry
 from maskcon.views.operations import Affine, Operation, Perspective
 
 AMOUNTS = 4  # most amounts that an operation has

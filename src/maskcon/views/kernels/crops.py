@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maskcon.views.kernels.compiling import entry
+from maskcon.compiling import entry
 
 Array = Any  # numba's arrays of a fixed type; the signature below names each
 

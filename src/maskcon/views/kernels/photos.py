@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maskcon.views.kernels.compiling import entry, inner
+from maskcon.compiling import entry, inner
 
 Array = Any  # numba's arrays of a fixed type; the signature below names each
 
