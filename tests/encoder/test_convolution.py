@@ -52,6 +52,28 @@ def test_every_way_gives_the_output_and_gradients_of_the_plain_convolution(
     torch.testing.assert_close(ours.weight.grad, theirs.weight.grad)
 
 
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (3, 1), (3, 2)])
+def test_where_no_gradient_is_wanted_the_output_is_the_same_to_the_bit(kernel, stride):
+    torch.manual_seed(0)
+    ours, _ = pair_of(64, 128, kernel, stride, torch.float32)
+    maps = maps_of(3, 64, 2 * stride, 2 * stride, torch.float32)
+    with torch.no_grad():
+        found = ours(maps)
+    assert torch.equal(found, ours(maps))
+    assert not found.requires_grad
+
+
+def test_memory_that_held_nan_does_not_reach_the_output(monkeypatch):
+    def spoilt(like, channels, height, width):
+        made = torch.full((len(like), channels, height, width), torch.nan, dtype=like.dtype)
+        return made.contiguous(memory_format=torch.channels_last)
+
+    monkeypatch.setattr(convolution, "_channels_last", spoilt)
+    ours, theirs = pair_of(64, 128, 3, 1)
+    maps = maps_of(2, 64, 2, 2)
+    torch.testing.assert_close(ours(maps), theirs(maps))
+
+
 @pytest.mark.parametrize(
     ("channels", "outputs", "size", "kernel", "stride", "way"),
     [

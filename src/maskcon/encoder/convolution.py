@@ -10,8 +10,9 @@ Measured on one core against PyTorch's own (channels-last, batch 128):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+import math
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,12 +32,19 @@ class Convolution(nn.Conv2d):
     def forward(self, maps: Tensor) -> Tensor:
         way = self.way(maps)
         if way == "library":
-            return super().forward(maps)
-        if way == "pointwise":
-            pointwise: Tensor = _Pointwise.apply(maps, self.weight, self.stride[0])  # type: ignore[no-untyped-call]
-            return pointwise
-        products: Tensor = _Products.apply(maps, self.weight, self.stride[0], way == "products")  # type: ignore[no-untyped-call]
-        return products
+            return torch.conv2d(maps, self.weight, self.bias, self.stride, self.padding)
+        out: Tensor
+        if not torch.is_grad_enabled() and way != "weights by products":
+            # To ask for a gradient that nobody wants takes as long as a small product.
+            if way == "pointwise":
+                out, _ = _pointwise(maps, self.weight, self.stride[0])
+            else:
+                out = _products(maps, self.weight, self.stride[0])
+        elif way == "pointwise":
+            out = _Pointwise.apply(maps, self.weight, self.stride[0])  # type: ignore[no-untyped-call]
+        else:
+            out = _Products.apply(maps, self.weight, self.stride[0], way == "products")  # type: ignore[no-untyped-call]
+        return out
 
     def way(self, maps: Tensor) -> Way:
         """How these maps ``[B, C, H, W]`` are convolved: the one place that decides."""
@@ -65,15 +73,21 @@ def _size_out(size: int, layer: nn.Conv2d) -> int:
     return (size - 1) // layer.stride[0] + 1
 
 
+def _pointwise(maps: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """What comes out, and the pixels that the stride met ``[B*h*w, C]``."""
+    met = maps.permute(0, 2, 3, 1)[:, ::stride, ::stride]  # [B, h, w, C]
+    rows = met.reshape(-1, met.shape[3])
+    out = _channels_last(maps, len(weight), met.shape[1], met.shape[2])
+    torch.mm(rows, weight.flatten(1).T, out=out.permute(0, 2, 3, 1).view(-1, len(weight)))
+    return out, rows
+
+
 class _Pointwise(torch.autograd.Function):
     """A 1x1 convolution: the pixels that the stride meets, times the weights."""
 
     @staticmethod
     def forward(ctx: Any, maps: Tensor, weight: Tensor, stride: int) -> Tensor:
-        met = maps.permute(0, 2, 3, 1)[:, ::stride, ::stride]  # [B, h, w, C]
-        rows = met.reshape(-1, met.shape[3])
-        out = _channels_last(maps, len(weight), met.shape[1], met.shape[2])
-        torch.mm(rows, weight.flatten(1).T, out=out.permute(0, 2, 3, 1).view(-1, len(weight)))
+        out, rows = _pointwise(maps, weight, stride)
         ctx.save_for_backward(rows, weight)
         ctx.stride, ctx.shape = stride, maps.shape
         return out
@@ -95,6 +109,19 @@ class _Pointwise(torch.autograd.Function):
         return grad_maps, grad_weight, None
 
 
+def _products(maps: Tensor, weight: Tensor, stride: int) -> Tensor:
+    height, width = ((size - 1) // stride + 1 for size in maps.shape[2:])
+    out = _channels_last(maps, len(weight), height, width)
+    pixel, met, taps = _Stretches(out), _Stretches(maps), _Stretches(weight)
+    channels = len(weight)
+    for visit in _visits(*maps.shape[1:], weight.shape[2], stride):
+        # beta = 0: whatever the memory held before does not count
+        pixel(visit.pixel * channels, channels).addmm_(
+            met(visit.met, visit.length), taps.turned(visit.taps, visit.length), beta=int(not visit.first)
+        )
+    return out
+
+
 class _Products(torch.autograd.Function):
     """A k x k convolution as a product for each pixel that comes out and each row of the kernel that it meets.
 
@@ -106,14 +133,9 @@ class _Products(torch.autograd.Function):
     def forward(ctx: Any, maps: Tensor, weight: Tensor, stride: int, forward_too: bool) -> Tensor:
         ctx.save_for_backward(maps, weight)
         ctx.stride, ctx.data_too = stride, forward_too
-        if not forward_too:
-            return nn.functional.conv2d(maps, weight, stride=stride, padding=weight.shape[2] // 2)
-        height, width = ((size - 1) // stride + 1 for size in maps.shape[2:])
-        out = _channels_last(maps, len(weight), height, width).zero_()
-        pixels, taps, met = _pixels(out), _rows(weight), _rows(maps)
-        for pixel, row, kernel_row, inside, across in _visits(maps, weight, stride):
-            pixels[:, pixel].addmm_(met[:, row, inside], taps[:, kernel_row, across].T)
-        return out
+        if forward_too:
+            return _products(maps, weight, stride)
+        return nn.functional.conv2d(maps, weight, stride=stride, padding=weight.shape[2] // 2)
 
     @staticmethod
     @once_differentiable
@@ -121,54 +143,75 @@ class _Products(torch.autograd.Function):
         maps, weight = ctx.saved_tensors
         grad = grad.contiguous(memory_format=torch.channels_last)
         grad_maps = grad_weight = None
-        pixels = _pixels(grad)
+        visits = _visits(*maps.shape[1:], weight.shape[2], ctx.stride)
+        pixel, channels = _Stretches(grad), len(weight)
         if ctx.needs_input_grad[0] and not ctx.data_too:
             grad_maps = conv2d_input(  # type: ignore[no-untyped-call]
                 maps.shape, weight, grad, stride=ctx.stride, padding=weight.shape[2] // 2
             )
         elif ctx.needs_input_grad[0]:
             grad_maps = torch.zeros_like(maps)
-            reached, taps = _rows(grad_maps), _rows(weight)
-            for pixel, row, kernel_row, inside, across in _visits(maps, weight, ctx.stride):
-                reached[:, row, inside].addmm_(pixels[:, pixel], taps[:, kernel_row, across])
+            reached, taps = _Stretches(grad_maps), _Stretches(weight)
+            for visit in visits:
+                reached(visit.met, visit.length).addmm_(
+                    pixel(visit.pixel * channels, channels), taps(visit.taps, visit.length)
+                )
         if ctx.needs_input_grad[1]:
             grad_weight = torch.zeros_like(weight)
-            reached, met = _rows(grad_weight), _rows(maps)
-            for pixel, row, kernel_row, inside, across in _visits(maps, weight, ctx.stride):
-                reached[:, kernel_row, across].addmm_(pixels[:, pixel].T, met[:, row, inside])
+            reached, met = _Stretches(grad_weight), _Stretches(maps)
+            for visit in visits:
+                reached(visit.taps, visit.length).addmm_(
+                    pixel.turned(visit.pixel * channels, channels), met(visit.met, visit.length)
+                )
         return grad_maps, grad_weight, None, None
 
 
-def _visits(maps: Tensor, weight: Tensor, stride: int) -> Iterator[tuple[int, int, int, slice, slice]]:
-    """For each pixel that comes out, each row of the kernel that lies on the map.
+class _Visit(NamedTuple):
+    """A row of the kernel on the map: where its pixels and its weights begin, counted in numbers, and how many."""
 
-    The pixel's number, the row of the map, the row of the kernel, and which stretch of each they share, as numbers
-    side by side (pixels times channels).
-    """
-    channels, height, width = maps.shape[1:]
-    kernel = weight.shape[2]
+    pixel: int  # the one that comes out
+    first: bool  # of this pixel's
+    met: int
+    taps: int
+    length: int
+
+
+@cache
+def _visits(channels: int, height: int, width: int, kernel: int, stride: int) -> tuple[_Visit, ...]:
+    """For each pixel that comes out, each row of the kernel that lies on the map."""
+    visits: list[_Visit] = []
     number = 0
     for top in range(-(kernel // 2), height - kernel // 2, stride):  # where the kernel begins
         for left in range(-(kernel // 2), width - kernel // 2, stride):
             begin, end = max(0, left), min(width, left + kernel)
-            inside = slice(begin * channels, end * channels)
-            across = slice((begin - left) * channels, (end - left) * channels)
-            for row in range(max(0, top), min(height, top + kernel)):
-                yield number, row, row - top, inside, across
+            rows = range(max(0, top), min(height, top + kernel))
+            for row in rows:
+                met = (row * width + begin) * channels
+                taps = ((row - top) * kernel + begin - left) * channels
+                visits.append(_Visit(number, row == rows[0], met, taps, (end - begin) * channels))
             number += 1
+    return tuple(visits)
+
+
+class _Stretches:
+    """Numbers side by side, the same ones of each sample of channels-last maps: ``[B, length]``, the same memory.
+
+    By one view each: by slices it would be four, and a product of this size takes no longer than ten.
+    """
+
+    def __init__(self, maps: Tensor) -> None:
+        self._maps, self._count, self._start = maps, len(maps), maps.storage_offset()
+        self._step = math.prod(maps.shape[1:])
+
+    def __call__(self, begin: int, length: int) -> Tensor:
+        return self._maps.as_strided((self._count, length), (self._step, 1), self._start + begin)
+
+    def turned(self, begin: int, length: int) -> Tensor:
+        """The same as ``[length, B]``."""
+        return self._maps.as_strided((length, self._count), (1, self._step), self._start + begin)
 
 
 def _channels_last(like: Tensor, channels: int, height: int, width: int) -> Tensor:
     return torch.empty(
         (len(like), channels, height, width), dtype=like.dtype, memory_format=torch.channels_last
     )
-
-
-def _rows(maps: Tensor) -> Tensor:
-    """Channels-last ``[B, C, H, W]`` as ``[B, H, W * C]``, the same memory."""
-    return maps.permute(0, 2, 3, 1).flatten(2)
-
-
-def _pixels(maps: Tensor) -> Tensor:
-    """Channels-last ``[B, C, H, W]`` as ``[B, H * W, C]``, the same memory."""
-    return maps.permute(0, 2, 3, 1).flatten(1, 2)
