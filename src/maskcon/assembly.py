@@ -15,6 +15,7 @@ from torch import Tensor
 from maskcon import frozen, views
 from maskcon.config import RunConfig
 from maskcon.encoder import Backbone, FeatureHead
+from maskcon.encoder.compiled_norm import load_loops
 from maskcon.engine.distributed import Processes
 from maskcon.engine.feed import Feed
 from maskcon.engine.learner import Learner, build_learner
@@ -138,12 +139,14 @@ def load_views(config: RunConfig, device: torch.device, message: Callable[[str],
     told = threading.Timer(
         SILENT_SECONDS,
         message,
-        ["compiling the loops that make views, once on this machine: about half a minute"],
+        ["compiling the loops that make views and normalise, once on this machine: about half a minute"],
     )
     told.daemon = True  # nobody waits for it at the end of a process
     told.start()
     try:
         views.compiled_policy(str(config.query_view))
+        if config.batchnorm == "local" and torch.get_num_threads() == 1:
+            load_loops()
     finally:
         told.cancel()
 

@@ -1,4 +1,4 @@
-"""What makes the views of a run: settled at its start, kept for as long as it goes on."""
+"""What makes the views of a run, and normalises on one thread: settled at its start, kept for as long as it goes on."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import torch
 
 from maskcon import assembly
 from maskcon.config import RunConfig
+from maskcon.encoder import compiled_norm
 from maskcon.errors import UsageError
 from maskcon.report.journal import read_journal
 from maskcon.resolving import resolve
 from maskcon.settling import encoder_facts, settle
 from maskcon.views import ViewPolicy, engines
-from tests.engine.runs import Told, fit, weights
+from tests.engine.runs import Told, ends_as_if_never_stopped, fit, weights
 from tests.miniature import TINY, miniature
 
 pytest.importorskip("numba")
@@ -27,6 +28,14 @@ def losses(folder) -> list[float]:
 @pytest.fixture
 def without_numba(monkeypatch) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
 
 
 def test_a_run_saves_what_auto_was_settled_to(tmp_path):
@@ -63,12 +72,25 @@ def test_settings_of_an_older_version_are_those_of_tensor_code(tmp_path):
     assert RunConfig.from_yaml(tmp_path / "config.yaml").view_engine == "tensor"
 
 
-def test_both_engines_train_alike_but_for_rounding(tmp_path):
+def test_both_engines_train_alike_but_for_rounding(tmp_path, threads):
     runs = {engine: fit(tmp_path / engine, view_engine=engine).folder for engine in ("tensor", "compiled")}
     tensor, compiled = (losses(folder) for folder in runs.values())
     assert tensor == pytest.approx(compiled, rel=1e-2)
     assert tensor[0] == pytest.approx(compiled[0], rel=1e-5)
     assert weights(runs["tensor"]) != weights(runs["compiled"])  # so the setting has an effect
+
+
+def test_a_compiled_run_normalises_by_loops_on_one_thread_and_goes_on_to_the_same_bytes(
+    tmp_path, threads, monkeypatch
+):
+    made = []
+    plain = compiled_norm._normalise
+    monkeypatch.setattr(compiled_norm, "_normalise", lambda *given: made.append(1) or plain(*given))
+    assert ends_as_if_never_stopped(tmp_path, view_engine="compiled")
+    assert bool(made) is (threads == 1)
+    made.clear()
+    fit(tmp_path / "tensor", view_engine="tensor", epochs=1)
+    assert not made
 
 
 @pytest.mark.parametrize(("device", "compiled"), [("cpu", True), ("cuda", False), ("mps", False)])

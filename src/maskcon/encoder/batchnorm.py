@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from maskcon.encoder.compiled_norm import CompiledBatchNorm2d
 from maskcon.errors import UsageError
 
 
@@ -41,7 +42,7 @@ def freeze_batchnorm(module: nn.Module) -> int:
         # wrappers of distributed training) valid, which replacing the layer would not.
         if type(layer) is nn.BatchNorm1d:
             layer.__class__ = FrozenBatchNorm1d
-        elif type(layer) is nn.BatchNorm2d:
+        elif type(layer) in (nn.BatchNorm2d, CompiledBatchNorm2d):
             layer.__class__ = FrozenBatchNorm2d
         if isinstance(layer, FrozenBatchNorm1d | FrozenBatchNorm2d):
             layer.eval()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
+import torch
 from torch import Tensor, nn
 
 from maskcon.encoder.contract import Backbone
@@ -56,6 +57,15 @@ def _conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> 
     return Convolution(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
+def _rectified(norm: nn.Module, maps: Tensor, beside: Tensor | None = None) -> Tensor:
+    """``relu(norm(maps) + beside)``; a norm that can do it in one go has a method for it (`compiled_norm`)."""
+    at_once = getattr(norm, "rectified", None)
+    if at_once is not None:
+        return cast("Tensor", at_once(maps, beside))
+    out: Tensor = norm(maps)
+    return torch.relu_(out if beside is None else out.add_(beside))
+
+
 def _shortcut(in_channels: int, out_channels: int, stride: int, norm: Norm) -> nn.Sequential | None:
     if stride == 1 and in_channels == out_channels:
         return None
@@ -73,7 +83,6 @@ class BasicBlock(nn.Module):
         self.bn1 = norm_layer(norm, planes)
         self.conv2 = _conv(planes, planes, 3)
         self.bn2 = norm_layer(norm, planes)
-        self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(in_channels, planes, stride, norm)
 
     @property
@@ -82,9 +91,8 @@ class BasicBlock(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
-        inner: Tensor = self.relu(self.bn1(self.conv1(maps)))
-        out: Tensor = self.relu(self.bn2(self.conv2(inner)).add_(shortcut))
-        return out
+        inner = _rectified(self.bn1, self.conv1(maps))
+        return _rectified(self.bn2, self.conv2(inner), shortcut)
 
 
 class Bottleneck(nn.Module):
@@ -101,7 +109,6 @@ class Bottleneck(nn.Module):
         self.bn2 = norm_layer(norm, planes)
         self.conv3 = _conv(planes, out_channels, 1)
         self.bn3 = norm_layer(norm, out_channels)
-        self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(in_channels, out_channels, stride, norm)
 
     @property
@@ -110,10 +117,9 @@ class Bottleneck(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
-        inner: Tensor = self.relu(self.bn1(self.conv1(maps)))
-        inner = self.relu(self.bn2(self.conv2(inner)))
-        out: Tensor = self.relu(self.bn3(self.conv3(inner)).add_(shortcut))
-        return out
+        inner = _rectified(self.bn1, self.conv1(maps))
+        inner = _rectified(self.bn2, self.conv2(inner))
+        return _rectified(self.bn3, self.conv3(inner), shortcut)
 
 
 class ResNet(Backbone):
@@ -128,7 +134,6 @@ class ResNet(Backbone):
             about 64 pixels, as in the paper) or "stride2" (3x3 stride 2: a quarter of the work of "small").
         zero_init_last: start each block as the identity by a zero scale in its last normalisation.
 
-    >>> import torch
     >>> net = ResNet("resnet18", stem="small")
     >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features
     (torch.Size([2, 512]), 512)
@@ -156,7 +161,6 @@ class ResNet(Backbone):
         kernel, stride = {"imagenet": (7, 2), "small": (3, 1), "stride2": (3, 2)}[stem]
         self.conv1 = _conv(in_channels, width, kernel, stride)
         self.bn1 = norm_layer(norm, width)
-        self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if stem == "imagenet" else nn.Identity()
 
         block = Bottleneck if architecture.bottleneck else BasicBlock
@@ -183,7 +187,7 @@ class ResNet(Backbone):
                     nn.init.zeros_(scale)
 
     def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        maps: Tensor = self.maxpool(_rectified(self.bn1, self.conv1(images)))
         for stage in self.stages:
             maps = self.get_submodule(stage)(maps)
         return maps.mean(dim=(2, 3))  # [B, F]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -21,6 +22,7 @@ from maskcon.encoder import (
     shape_of,
     synchronize_batchnorm,
 )
+from maskcon.encoder.compiled_norm import compile_batchnorm
 from maskcon.encoder.weights import load_weights
 from maskcon.engine.checkpoint import Checkpoint
 from maskcon.engine.distributed import Processes
@@ -49,6 +51,15 @@ class Learner:
     optimizer: Any  # torch.optim.Optimizer as Fabric wraps it
     processes: Processes
     notes: list[str]
+
+    @cached_property
+    def parameters(self) -> list[nn.Parameter]:
+        """Of the query model, in its order; listed once."""
+        return list(self.model.parameters())
+
+    def forget_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def encodes_keys(self, epoch: int) -> bool:
         """Whether keys of this epoch come from the key encoder; in the first there are no means yet."""
@@ -152,6 +163,8 @@ def build_learner(
         freeze_batchnorm(model)
     elif config.batchnorm == "sync":
         model = cast(Model, synchronize_batchnorm(model))
+    elif config.view_engine == "compiled" and processes.device.type == "cpu":
+        compile_batchnorm(model)
     model.train()
     if config.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
