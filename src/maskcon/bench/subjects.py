@@ -62,7 +62,7 @@ class Subject:
         assert pair is not None  # all subjects contrast
 
         def passes() -> None:
-            learner.optimizer.zero_grad(set_to_none=True)
+            learner.forget_gradients()
             learner.query(views).projection.sum().backward()
             pair.encode_keys(views)
 

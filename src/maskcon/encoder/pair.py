@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import Literal, NamedTuple, Self, get_args
 
 import torch
@@ -149,8 +150,7 @@ class MomentumPair(nn.Module):
         """key = momentum * key + (1 - momentum) * query, over the parameters of backbone and projector."""
         if not 0.0 <= momentum <= 1.0:
             raise UsageError(f"key {momentum=} must lie between 0 and 1 (0.99 is usual)")
-        followers: list[Tensor] = list(self.key.parameters())
-        leaders: list[Tensor] = [parameter for part in self._followed() for parameter in part.parameters()]
+        followers, leaders = self._parameters_of_both
         if any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in followers):
             # 0.01 of a small difference rounds to nothing there, and the key would stop following.
             raise UsageError("the key model needs float32 parameters; use mixed precision instead of half")
@@ -168,6 +168,14 @@ class MomentumPair(nn.Module):
         """The same, and the unit features [B, F], float32, that they were projected from."""
         features: Tensor = self.key.backbone(images)
         return self.key.project(features), nn.functional.normalize(features.float(), dim=1)
+
+    @cached_property
+    def _parameters_of_both(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Of the key and, in the same order, of the query. Listed once: walking the nets is half of an update."""
+        return (
+            list(self.key.parameters()),
+            [parameter for part in self._followed() for parameter in part.parameters()],
+        )
 
     def _followed(self) -> list[nn.Module]:
         # In the order in which Model registers them; the classifier has no counterpart in the key.

@@ -151,7 +151,7 @@ def train_step(
     # Gradients are averaged over processes; shares may differ by a row, so each row is weighed exactly.
     scale = learner.processes.count / len(rows)
     loss = losses.sum() * scale
-    learner.optimizer.zero_grad(set_to_none=True)
+    learner.forget_gradients()
     learner.processes.fabric.backward(loss)
     gradient_norm, finite = _gradient_norm(learner, config, loss)
     if device.type in READ_AT_ONCE and not bool(finite):
@@ -271,7 +271,7 @@ def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[T
     expects an overflow now and then and skips that update itself; there only the loss is looked at.
     """
     learner.processes.fabric.strategy.precision.unscale_gradients(learner.optimizer.optimizer)
-    gradients = [p.grad for p in learner.model.parameters() if p.grad is not None]
+    gradients = [p.grad for p in learner.parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
     watched = learner.processes.mean(loss.detach()) if config.precision == "16-mixed" else norm
     return norm.detach(), torch.isfinite(watched)
