@@ -145,7 +145,7 @@ def load_views(config: RunConfig, device: torch.device, message: Callable[[str],
     told.start()
     try:
         views.compiled_policy(str(config.query_view))
-        if config.batchnorm == "local" and torch.get_num_threads() == 1:
+        if config.norm == "batch" and config.batchnorm == "local" and torch.get_num_threads() == 1:
             load_loops()
     finally:
         told.cancel()

@@ -1,8 +1,7 @@
-"""BatchNorm by compiled loops, where a CPU trains: the same numbers up to rounding, in half the time or less.
+"""BatchNorm by compiled loops, where a CPU trains on one thread: the same numbers up to rounding, sooner.
 
-Measured on one thread at 128 images, with the ReLU that follows: going forward 3 times as fast at 16 channels, twice
-at 32; going back 1.7 times and 1.4. Torch's own are shared out over threads and these are not: on two they are about
-as fast, so there, and on more, torch's do the work. Importing this imports no numba.
+How much sooner a step becomes: `benchmarks/step_options.py norms`; the narrower the net, the more. Torch's own are
+shared out over threads and these are not, so with two or more torch's do the work. Importing this imports no numba.
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ class CompiledBatchNorm2d(nn.BatchNorm2d):
     def _compiled(self, maps: Tensor, beside: Tensor | None, *, rectify: bool) -> Tensor:
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        if (
-            not torch.is_grad_enabled()
-        ):  # to ask for a gradient that nobody wants takes as long as a small map
+        if not torch.is_grad_enabled():
+            # To ask for a gradient that nobody wants takes as long as a small map.
             return _normalise(maps, beside, self, rectify)[0]
         out: Tensor = _Normalised.apply(maps, self.weight, self.bias, beside, self, rectify)  # type: ignore[no-untyped-call]
         return out
