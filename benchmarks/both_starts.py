@@ -21,14 +21,15 @@ from typing import Any
 
 import torch
 
-from maskcon.comparison import Job, run_jobs
-from maskcon.config import Machine
-from maskcon.encoder.weights import load_weights
-from maskcon.engine.feed import Feed
-from maskcon.evaluate import embed, recall_at_k
-from maskcon.model_file import read_encoder
-from maskcon.run import Run, data_of
-from maskcon.run_folder import ENCODER, make_writable, read_result
+from maskcon.api import Run, data_of
+from maskcon.config.settings import Machine
+from maskcon.models.encoder_file import read_encoder
+from maskcon.models.weights import load_weights
+from maskcon.retrieval.encode import embed
+from maskcon.retrieval.recall import recall_at_k
+from maskcon.training.comparison import Job, run_jobs
+from maskcon.training.feed import Feed
+from maskcon.training.run_folder import ENCODER, make_writable, read_result
 from method_table import answer, lay_out, show, train_arguments, write_json
 
 PER_CLASS = {"train": 500, "test": 250}

@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from maskcon.encoder import Backbone, Model, build_backbone, build_model
-from maskcon.losses import relation_loss_by_rows
-from maskcon.methods import RelationInputs, method_named
+from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.registry import RelationInputs, method_named
+from maskcon.models import Backbone, Model, build_backbone, build_model
 
 FLOAT32 = 4  # bytes
 

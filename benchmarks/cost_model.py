@@ -24,18 +24,18 @@ from cost_count import Net, Rates, Work, count, momentum_bytes, optimiser_bytes,
 from cost_index import INDEX_TABLES
 from cost_scale import IMAGENET, PICTURE_BYTES, SMALL_NETS, TABLES
 from cost_show import duration, figures, size, table
-from maskcon import views
-from maskcon.engine.distributed import start
-from maskcon.engine.feed import Feed
-from maskcon.engine.learner import Learner, build_learner
-from maskcon.engine.step import Place, TrainingData, make_views, train_step
-from maskcon.losses import relation_loss
-from maskcon.methods import method_named
-from maskcon.relations import masked_relation
-from maskcon.resolving import resolve
-from maskcon.search import nearest_exact, unit_rows
-from maskcon.sources.contract import ImageSet
-from maskcon.sources.statistics import channel_statistics
+from maskcon import transforms
+from maskcon.config.resolution import resolve
+from maskcon.data.dataset import ImageSet
+from maskcon.data.statistics import channel_statistics
+from maskcon.methods.losses import relation_loss
+from maskcon.methods.registry import method_named
+from maskcon.methods.relations import masked_relation
+from maskcon.retrieval.search import nearest_exact, unit_rows
+from maskcon.training.distributed import start
+from maskcon.training.feed import Feed
+from maskcon.training.learner import Learner, build_learner
+from maskcon.training.step import Place, TrainingData, make_views, train_step
 
 PRESETS = dict(zip(SMALL_NETS, ("cpu", "paper"), strict=True))
 CLASSES = 4
@@ -155,8 +155,8 @@ def _random_data(net: Net, learner: Learner) -> TrainingData:
         feed=Feed(images, None, learner.processes.device),
         labels=torch.randint(CLASSES, (count_of_images,)),
         index=torch.arange(count_of_images),
-        query_view=views.policy("cifar-strong"),
-        key_view=views.policy("cifar-weak"),
+        query_view=transforms.policy("cifar-strong"),
+        key_view=transforms.policy("cifar-weak"),
         normalise=lambda batch: batch - 0.5,
         image_size=net.image_size,
     )

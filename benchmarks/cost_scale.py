@@ -1,6 +1,6 @@
 """The cost model carried to machines that are not here: GPUs, networks, large indexes. Assumptions are data.
 
-Every function ending in `_table` gives a table of docs/scaling.md, which tests/test_cost_model.py keeps equal to it.
+Each function ending in `_table` gives a table of docs/scaling.md (see tests/benchmarks/test_cost_model.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from cost_count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
 from cost_show import duration, figures, share, size, table
-from maskcon.evaluate.embed import BATCH_IMAGES, BATCH_PIXELS
-from maskcon.losses import BLOCK_ELEMENTS
-from maskcon.sources.canvas import canvas_for
+from maskcon.data.canvas import canvas_for
+from maskcon.methods.losses import BLOCK_ELEMENTS
+from maskcon.retrieval.encode import BATCH_IMAGES, BATCH_PIXELS
 
 IMAGENET, VALIDATION = 1_281_167, 50_000  # images of ImageNet-1K
 
@@ -276,7 +276,7 @@ def evaluation_table() -> str:
 
 
 def evaluation_batch(side: int) -> int:
-    """Images that `maskcon.evaluate.embed` takes at once."""
+    """Images that `maskcon.retrieval.encode` takes at once."""
     return max(1, min(BATCH_IMAGES, BATCH_PIXELS // side**2))
 
 

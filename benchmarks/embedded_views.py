@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import maskcon
-from maskcon.config import Machine
-from maskcon.views.boxes import RandomCrop, WholeImage
-from maskcon.views.jitter import RandomErasing, ToneJitter
-from maskcon.views.operations import Affine
-from maskcon.views.policies import POLICIES, ViewPolicy
+from maskcon.config.settings import Machine
+from maskcon.transforms.boxes import RandomCrop, WholeImage
+from maskcon.transforms.jitter import RandomErasing, ToneJitter
+from maskcon.transforms.operations import Affine
+from maskcon.transforms.policies import POLICIES, ViewPolicy
 
 METHODS = ("selfcon", "supce", "coins", "maskcon")
 _PLACED = Affine(rotation=30, area=(0.5, 1.2), shift=0.08)

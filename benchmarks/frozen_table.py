@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskcon.comparison import Job, run_jobs
-from maskcon.errors import unknown
-from maskcon.run_folder import make_writable, read_result
+from maskcon._utils.errors import unknown
+from maskcon.training.comparison import Job, run_jobs
+from maskcon.training.run_folder import make_writable, read_result
 from method_table import (
     Study,
     Trials,

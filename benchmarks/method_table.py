@@ -26,12 +26,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from maskcon.comparison import Job, run_jobs
-from maskcon.errors import MaskconError, UsageError, unknown
+from maskcon._utils.errors import MaskconError, UsageError, unknown
+from maskcon.data.builtin.cifar import TOY_GROUPS
+from maskcon.report.summary import write_summary
 from maskcon.report.tables import methods_table
-from maskcon.run_folder import RESULT, make_writable, read_result
-from maskcon.sources.cifar import TOY_GROUPS
-from maskcon.summary import write_summary
+from maskcon.training.comparison import Job, run_jobs
+from maskcon.training.run_folder import RESULT, make_writable, read_result
 
 DIVERGED = "became NaN or Inf"  # in what such a run says last
 Settings = Mapping[str, float]

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from maskcon.errors import UsageError
-from maskcon.outlines import SHIFTS, SIDE, Axes, Looks
-from maskcon.sources import ImageSet, load
-from maskcon.views import test_view
+from maskcon._utils.errors import UsageError
+from maskcon.data import ImageSet, load
+from maskcon.models.hog import SHIFTS, SIDE, Axes, Looks
+from maskcon.transforms import test_view
 from method_table import answer
 from recall_studies import STUDIES
 

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from maskcon.errors import MaskconError
-from maskcon.evaluate import recall_at_k
-from maskcon.run_folder import make_writable, read_result
-from maskcon.sources.cifar import TOY_GROUPS
+from maskcon._utils.errors import MaskconError
+from maskcon.data.builtin.cifar import TOY_GROUPS
+from maskcon.retrieval.recall import recall_at_k
+from maskcon.training.run_folder import make_writable, read_result
 from method_table import answer, chosen_pictures, picture_hash
 
 TRAIN, NEW = 500, 250  # pictures of each of the 8 classes

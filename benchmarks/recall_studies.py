@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from maskcon.comparison import Job
-from maskcon.errors import UsageError, unknown
-from maskcon.presets import METHOD_SETTINGS
+from maskcon._utils.errors import UsageError, unknown
+from maskcon.config.presets import METHOD_SETTINGS
+from maskcon.training.comparison import Job
 from method_table import lay_out
 
 Settings = Mapping[str, Any]

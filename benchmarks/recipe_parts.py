@@ -13,19 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskcon import assembly
-from maskcon.engine import learner as learners
-from maskcon.engine import loop, step
-from maskcon.engine.randomness import uniforms
-from maskcon.losses import relation_loss_by_rows
-from maskcon.methods import RelationInputs
+from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.registry import RelationInputs
+from maskcon.training import learner as learners
+from maskcon.training import loop, setup, step
+from maskcon.training.randomness import uniforms
 
 Step = Callable[..., step.StepReport]
 # Where parts are put in: names of the package that its own modules look up when they run.
 LOOP: Any = loop
 STEP: Any = step
 LEARNER: Any = learners
-ASSEMBLY: Any = assembly.Assembly
+ASSEMBLY: Any = setup.Assembly
 
 
 def learn(learner: Any, config: Any, place: Any, total: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
-from maskcon import neighbour_lists, outlines
-from maskcon.engine import step
-from maskcon.engine.randomness import generator
-from maskcon.losses import relation_loss_by_rows
-from maskcon.methods import RelationInputs
-from maskcon.neighbour_lists import NeighbourLists
-from maskcon.outlines import Axes, mirrored, oriented_gradients
-from maskcon.relations import masked_relation
+from maskcon.methods import neighbour_lists
+from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.neighbour_lists import NeighbourLists
+from maskcon.methods.registry import RelationInputs
+from maskcon.methods.relations import masked_relation
+from maskcon.models import hog
+from maskcon.models.hog import Axes, mirrored, oriented_gradients
+from maskcon.training import step
+from maskcon.training.randomness import generator
 from recipe_parts import ASSEMBLY, LOOP, Step, learn
 
 
@@ -273,7 +274,7 @@ def stored(kept: str) -> None:
     LOOP.train_step = train_step
 
 
-OUTLINES: Any = outlines
+OUTLINES: Any = hog
 
 
 def still(_: str) -> None:
@@ -315,8 +316,8 @@ def fine_neighbours(_: str) -> None:
             members = (fine == label).nonzero().squeeze(1)
             alike = torch.arange(len(members)).expand(len(members), -1)
             lists.put(members, alike, torch.ones(alike.shape))
-        vectors = one_hot(fine, outlines.AXES).half()
-        return replace(plain(self, *given), outlines=outlines.Outlines(vectors, lists))
+        vectors = one_hot(fine, hog.AXES).half()
+        return replace(plain(self, *given), outlines=hog.Outlines(vectors, lists))
 
     ASSEMBLY.training_data = training_data
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskcon.errors import unknown
-from maskcon.run_folder import make_writable
+from maskcon._utils.errors import unknown
+from maskcon.training.run_folder import make_writable
 from method_table import answer, write_json
 from recall_studies import MUON, STUDIES, VALIDATION, Recipe
 from recipe_parts import PARTS as STEP_PARTS

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.search import Entry, FolderStore, Header, nearest_exact, unit_rows
+from maskcon.retrieval.search import Entry, FolderStore, Header, nearest_exact, unit_rows
 
 CLUSTERS, SPREAD, QUERIES = 200, 1.0, 20
 

@@ -22,14 +22,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from maskcon import methods
+from maskcon._utils.errors import unknown
 from maskcon.bench import subjects
 from maskcon.bench.measure import ON_ONE_THREAD, in_turns
-from maskcon.encoder.compiled_norm import CompiledBatchNorm2d
-from maskcon.engine.compiling import compiled_passes
-from maskcon.errors import unknown
-from maskcon.losses import relation_loss_by_rows
-from maskcon.methods import RelationInputs, method_named
+from maskcon.methods import registry
+from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.registry import RelationInputs, method_named
+from maskcon.models.compiled_norm import CompiledBatchNorm2d
+from maskcon.training.compilation import compiled_passes
 from method_table import answer
 
 NETS: dict[str, Callable[..., subjects.Subject]] = {"cpu": subjects.cpu, "resnet18": subjects.resnet18}
@@ -124,7 +124,7 @@ def random_inputs(batch: int, bank: int, classes: int, dim: int = 128) -> tuple[
 
 def loss_and_gradient(queries: Tensor, inputs: RelationInputs, large: int) -> None:
     """Once; large: entries from which a bank is looked at by class."""
-    methods.LARGE_BANK, methods.MANY_CLASSES = large, 0
+    registry.LARGE_BANK, registry.MANY_CLASSES = large, 0
     relation_of = method_named("maskcon").relation_of(inputs)
     queries.grad = None
     relation_loss_by_rows(queries, inputs.keys, inputs.bank_keys, relation_of, 0.1).mean().backward()  # type: ignore[no-untyped-call]

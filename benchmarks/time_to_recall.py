@@ -28,9 +28,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from maskcon.comparison import run_jobs
-from maskcon.report.journal import read_journal
-from maskcon.run_folder import JOURNAL, make_writable, read_result
+from maskcon.training.comparison import run_jobs
+from maskcon.training.journal import read_journal
+from maskcon.training.run_folder import JOURNAL, make_writable, read_result
 from method_table import answer, show, write_json
 from recall_curves import draw
 from recall_studies import ABLATIONS, MUON_RATES, STUDIES, VALIDATION, Recipe, Settings, Study

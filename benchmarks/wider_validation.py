@@ -23,13 +23,14 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from maskcon.errors import unknown
-from maskcon.evaluate import recall_at_k
-from maskcon.run import Run
-from maskcon.run_folder import make_writable
-from maskcon.sources import Dataset, ImageSet, known
-from maskcon.sources.embedded import as_part, load_embedded
-from maskcon.sources.idx import read_idx
+from maskcon._utils.errors import unknown
+from maskcon.api import Run
+from maskcon.data import Dataset, ImageSet
+from maskcon.data.builtin import registry
+from maskcon.data.builtin.embedded import as_part, load_embedded
+from maskcon.data.builtin.idx import read_idx
+from maskcon.retrieval.recall import recall_at_k
+from maskcon.training.run_folder import make_writable
 from method_table import answer, write_json
 from recall_studies import EMBEDDED, Recipe
 from recipe_trials import EARLIER_OUTLINES, put_in
@@ -99,7 +100,7 @@ def run_one(arguments: Sequence[str]) -> None:
     def load() -> Dataset:
         return replace(load_embedded(), test=images)
 
-    known.load_embedded = load  # type: ignore[attr-defined]
+    registry.load_embedded = load  # type: ignore[attr-defined]
     sys.argv = ["maskcon", *arguments[end + 1 :]]
     command_line()
 

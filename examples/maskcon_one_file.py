@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskcon import sources, views
+from maskcon import data, transforms
 
 
 def conv(size: int, out: int, kernel: int, stride: int) -> list[nn.Module]:
@@ -109,19 +109,19 @@ def rate_share(step: int, warmup: int, total: int) -> float:
 
 
 def train(
-    data: sources.Dataset, epochs: int = 30, *, w: float = 1.0, tau: float = 0.05, tau_0: float = 0.1,
+    data: data.Dataset, epochs: int = 30, *, w: float = 1.0, tau: float = 0.05, tau_0: float = 0.1,
     m: float = 0.99, bank_size: int = 2048, batch: int = 128, rate: float = 0.2, rate_warmup: int = 1,
     w_warmup: int = 4, decay: float = 5e-4, width: int = 16, hidden: int = 256, dim: int = 64,
 ) -> Iterator[tuple[float, float]]:  # fmt: skip
     """Yields the mean loss of each epoch and recall@1 on the test images after it. Warm-ups are in epochs."""
     images, y, i = (torch.from_numpy(a) for a in (data.train.images, data.train.coarse, data.train.index))
     mean, std = (images / 255).mean(), (images / 255).std()
-    weak, strong = views.pair("embedded")
+    weak, strong = transforms.pair("embedded")
     query, bank = Encoder(width, hidden, dim), Bank(bank_size, dim)
     key = copy.deepcopy(query).requires_grad_(False)
     optimizer = torch.optim.SGD(query.parameters(), rate, momentum=0.9, weight_decay=decay)
 
-    def view(policy: views.Policy, rows: Tensor) -> Tensor:
+    def view(policy: transforms.Policy, rows: Tensor) -> Tensor:
         return (policy(images[rows], torch.rand(len(rows), policy.draws), size=32) - mean) / std
 
     for rows in torch.split(torch.randperm(len(images))[:bank_size], batch):  # step 1 needs keys to look at
@@ -142,7 +142,7 @@ def train(
             optimizer.step()
             bank.enqueue(h_k, y[rows], i[rows])
             losses.append(loss.item())
-        test = views.test_view(torch.from_numpy(data.test.images), size=32)  # [N, 1, 32, 32]
+        test = transforms.test_view(torch.from_numpy(data.test.images), size=32)  # [N, 1, 32, 32]
         with torch.no_grad():
             features = query.eval().f((test - mean) / std)  # [N, F], before the projector
         query.train()
@@ -153,6 +153,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="MaskCon on the embedded pictures")
     parser.add_argument("--epochs", type=int, default=30)
     torch.manual_seed(0)
-    history = train(sources.load("embedded"), parser.parse_args().epochs)
+    history = train(data.load("embedded"), parser.parse_args().epochs)
     for number, (loss, recall) in enumerate(history, start=1):
         print(f"epoch {number}: loss {loss:.3f}, recall@1 {100 * recall:.2f} %")

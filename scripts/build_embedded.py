@@ -1,4 +1,4 @@
-"""Make src/maskcon/sources/embedded.npz from the official Fashion-MNIST files, and print what is in it.
+"""Make src/maskcon/data/embedded.npz from the official Fashion-MNIST files, and print what is in it.
 
     python scripts/build_embedded.py --idx /usr/share/datasets/fashion-mnist --sheet sheet.png
 
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from maskcon.sources.contract import Dataset
-from maskcon.sources.embedded import as_part
-from maskcon.sources.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
-from maskcon.sources.idx import read_idx
+from maskcon.data.builtin.embedded import as_part
+from maskcon.data.builtin.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
+from maskcon.data.builtin.idx import read_idx
+from maskcon.data.dataset import Dataset
 
 SEED = 20_230_618
 CANVAS = 32
@@ -104,7 +104,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--idx", type=Path, required=True, help="folder of the four official IDX .gz files")
-    package = Path(__file__).resolve().parent.parent / "src" / "maskcon" / "sources"
+    package = Path(__file__).resolve().parent.parent / "src" / "maskcon" / "data" / "builtin"
     parser.add_argument("--out", type=Path, default=package / "embedded.npz")
     parser.add_argument(
         "--sheet", type=Path, help="also write a picture of the first test images of each class"

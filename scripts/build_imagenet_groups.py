@@ -1,4 +1,4 @@
-"""Make src/maskcon/sources/imagenet_groups.py: ImageNet's 1000 classes in the paper's 12 coarse ones.
+"""Make src/maskcon/data/imagenet_groups.py: ImageNet's 1000 classes in the paper's 12 coarse ones.
 
     python scripts/build_imagenet_groups.py --noun /usr/share/wordnet/data.noun --check
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "src" / "maskcon" / "sources" / "imagenet_groups.py"
+TARGET = Path(__file__).parents[1] / "src" / "maskcon" / "data" / "builtin" / "imagenet_groups.py"
 LINE_LENGTH = 110
 
 COARSE_NAMES = (
@@ -151,7 +151,7 @@ def read_order(path: Path) -> list[str]:
 
 def current_order() -> list[str]:
     """As `read_order`, from the table in the package."""
-    from maskcon.sources.imagenet32 import CLASSES
+    from maskcon.data.builtin.imagenet32 import CLASSES
 
     return [entry.wnid for entry in sorted(CLASSES, key=lambda entry: entry.file_label)]
 

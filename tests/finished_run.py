@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from maskcon.encoder import Axes, FeatureHead, FrozenEncoder, build_backbone, shape_of
-from maskcon.model_file import encoder_bytes
-from maskcon.resolving import resolve
-from maskcon.run import Run
-from maskcon.run_folder import CONFIG, ENCODER, RESULT, json_bytes
-from maskcon.settling import encoder_facts, settle
-from maskcon.sources import Dataset
+from maskcon.api import Run
+from maskcon.config.resolution import resolve
+from maskcon.data import Dataset
+from maskcon.models import Axes, FeatureHead, FrozenEncoder, build_backbone, shape_of
+from maskcon.models.encoder_file import encoder_bytes
+from maskcon.training.preparation import encoder_facts, settle
+from maskcon.training.run_folder import CONFIG, ENCODER, RESULT, json_bytes
 from tests.miniature import TINY, miniature
 
 

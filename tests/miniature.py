@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from maskcon.sources import Dataset, ImageSet
+from maskcon.data import Dataset, ImageSet
 
 FINE_OF_COARSE = 2
 TINY: dict[str, Any] = {

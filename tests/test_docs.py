@@ -19,10 +19,10 @@ import typer
 
 import maskcon
 from maskcon.cli import app
-from maskcon.config import RunConfig
-from maskcon.methods import method_named
+from maskcon.config.resolution import resolve
+from maskcon.config.settings import RunConfig
+from maskcon.methods.registry import method_named
 from maskcon.report.tables import METHOD_NAMES
-from maskcon.resolving import resolve
 
 ROOT = Path(__file__).parents[1]
 PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"
@@ -126,7 +126,8 @@ def test_every_package_name_in_paper_to_code_resolves():
 
 
 @pytest.mark.parametrize(
-    "name", ["maskcon.relation", "maskcon.relations.mask", "maskcon.bank.MemoryBank.pop"]
+    "name",
+    ["maskcon.relation", "maskcon.methods.relations.mask", "maskcon.methods.memory_bank.MemoryBank.pop"],
 )
 def test_a_name_that_does_not_exist_does_not_resolve(name):
     assert not resolves(name)

@@ -1,8 +1,8 @@
 """Fine-grained image embeddings from coarse labels: masked contrastive learning (MaskCon).
 
-    sources -> views -> encoder -> bank -> relations -> losses -> engine -> evaluate -> report
+    data -> transforms -> models -> methods -> training -> retrieval -> report
 
-The parts can be used alone (`maskcon.relations`, `maskcon.losses`, `maskcon.bank`, `maskcon.evaluate`), or together:
+Use the parts alone (`maskcon.methods`, `maskcon.retrieval`), or together:
 
     import maskcon
     run = maskcon.fit("embedded", epochs=5)
@@ -15,26 +15,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maskcon.bank import MemoryBank
-    from maskcon.estimator import MaskConEmbedder
-    from maskcon.evaluate import recall_at_k
-    from maskcon.losses import relation_loss
-    from maskcon.relations import coarse_relation, masked_relation, self_relation
-    from maskcon.run import Run, fit
+    from maskcon.api import Run, fit
+    from maskcon.methods.losses import relation_loss
+    from maskcon.methods.memory_bank import MemoryBank
+    from maskcon.methods.relations import coarse_relation, masked_relation, self_relation
+    from maskcon.retrieval.recall import recall_at_k
+    from maskcon.sklearn import MaskConEmbedder
 
 __version__ = "0.1.0"
 
 # Resolved on first use, so that `import maskcon` costs next to nothing and `maskcon --help` needs no torch.
 _HOMES = {
-    "MaskConEmbedder": "maskcon.estimator",
-    "MemoryBank": "maskcon.bank",
-    "Run": "maskcon.run",
-    "coarse_relation": "maskcon.relations",
-    "fit": "maskcon.run",
-    "masked_relation": "maskcon.relations",
-    "recall_at_k": "maskcon.evaluate",
-    "relation_loss": "maskcon.losses",
-    "self_relation": "maskcon.relations",
+    "MaskConEmbedder": "maskcon.sklearn",
+    "MemoryBank": "maskcon.methods.memory_bank",
+    "Run": "maskcon.api",
+    "coarse_relation": "maskcon.methods.relations",
+    "fit": "maskcon.api",
+    "masked_relation": "maskcon.methods.relations",
+    "recall_at_k": "maskcon.retrieval.recall",
+    "relation_loss": "maskcon.methods.losses",
+    "self_relation": "maskcon.methods.relations",
 }
 
 __all__ = [

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from maskcon import views
+from maskcon import transforms
 from maskcon.bench import loss_memory, pil_views, recall, subjects
 from maskcon.bench.plain import PlainStep, PlainViews
 from maskcon.bench.views import as_a_run_makes_them, pictures, with_pil
-from maskcon.evaluate import recall_at_k
-from maskcon.views.autoaugment import CIFAR10_TABLE, GEOMETRIC, AutoAugment
-from maskcon.views.boxes import WholeImage
-from maskcon.views.policies import ViewPolicy
+from maskcon.retrieval.recall import recall_at_k
+from maskcon.transforms.autoaugment import CIFAR10_TABLE, GEOMETRIC, AutoAugment
+from maskcon.transforms.boxes import WholeImage
+from maskcon.transforms.policies import ViewPolicy
 
 SMALL = {"batch_size": 8, "bank_size": 64}
 
@@ -79,7 +79,7 @@ def test_views_of_both_kinds_have_one_shape_and_scale(family):
 @pytest.mark.parametrize(("family", "place"), [("cifar", 0), ("photos", 0), ("photos", 1)])
 def test_pil_views_agree_with_the_policy_for_the_same_draws(family, place):
     images = pictures(48, 40)
-    policy = views.pair(family)[place]
+    policy = transforms.pair(family)[place]
     table = torch.rand(48, policy.draws, generator=torch.Generator().manual_seed(3))
     expected = policy(images, table, size=32)
     last = np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy())

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.bench import figures
 from maskcon.bench.figures import ASKED
 from maskcon.bench.rows import ROWS, chosen
-from maskcon.errors import CorruptFileError, UsageError
 
 NAMES = (
     "step_overhead.resnet18",

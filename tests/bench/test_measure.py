@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from maskcon._utils.errors import MaskconError
 from maskcon.bench.fresh import Apart, in_fresh_process
 from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
-from maskcon.errors import MaskconError
 
 
 def test_work_is_done_turn_by_turn_and_every_second_turn_backwards():

@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 from typer.testing import CliRunner
 
+from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
-from maskcon.errors import MaskconError
 
 NAMES = ["selfcon", "nnclr", "ascl", "supce", "supcon", "grafit", "coins", "maskcon", "supfine"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 from typer.testing import CliRunner
 
+from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
-from maskcon.errors import MaskconError
 
 NAMES = ["a.png", "with space.png", 'it\'s "quoted".png', "ねこ/猫.png", "🐈.jpg"]
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maskcon.cli import app, main
-from maskcon.config import RunConfig
+from maskcon.config.settings import RunConfig
 from tests.cli.commands import environment, maskcon
 from tests.cli.in_process import NAMES, pictures, refused
 
@@ -186,7 +186,7 @@ def test_an_interrupt_and_an_unexpected_error_are_one_line_without_a_traceback(m
         (KeyboardInterrupt(), 130, "maskcon: interrupted\n"),
         (RuntimeError("two\n  lines"), 1, "maskcon: unexpected RuntimeError: two lines; this is a defect"),
     ):
-        monkeypatch.setattr("maskcon.methods.all_methods", Mock(side_effect=error))
+        monkeypatch.setattr("maskcon.methods.registry.all_methods", Mock(side_effect=error))
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == code

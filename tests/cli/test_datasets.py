@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from maskcon import views
+from maskcon import transforms
+from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
-from maskcon.errors import MaskconError
-from maskcon.sources import load
+from maskcon.data import load
 from tests.cli.commands import environment, maskcon
-from tests.sources.miniature_photos import SIZES, write_sop
-from tests.sources.miniatures import write_cifar10
+from tests.data.miniature_photos import SIZES, write_sop
+from tests.data.miniatures import write_cifar10
 
 NAMES = [
     *("embedded", "fashion-mnist", "cifartoy-good", "cifartoy-bad", "cifar10", "cifar100", "imagenet32"),
@@ -97,7 +97,7 @@ def test_show_tells_all_as_text_and_as_json(name: str, data_folder: Path) -> Non
     for file in found["files"]:
         assert file["name"] in text
         assert all(len(md5) == 32 and md5 in text for md5 in file["md5"])
-    weak, strong = views.pair(found["family"])
+    weak, strong = transforms.pair(found["family"])
     assert found["views"] == {"query": strong.name, "key": weak.name}
 
 

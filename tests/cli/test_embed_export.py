@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from maskcon.embeddings import read_embeddings
 from maskcon.export.onnx_file import PACKAGES
+from maskcon.retrieval.embeddings import read_embeddings
 from tests.cli.commands import QUICK, maskcon
 from tests.finished_run import write_photo
 

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from maskcon._utils.errors import CorruptFileError, DataError, UsageError
+from maskcon._utils.run_lock import FolderLock
+from maskcon.api import Run
 from maskcon.cli import app
-from maskcon.engine.lock import FolderLock
-from maskcon.errors import CorruptFileError, DataError, UsageError
-from maskcon.model_file import read_encoder
-from maskcon.pictures import with_channels
-from maskcon.run import Run
-from maskcon.search import FolderStore, approximate, read_index, unit_rows
-from maskcon.sources import load
+from maskcon.data import load
+from maskcon.data.collection import with_channels
+from maskcon.models.encoder_file import read_encoder
+from maskcon.retrieval.search import FolderStore, faiss_index, read_index, unit_rows
 from tests.cli.commands import maskcon, start
 from tests.cli.searching import NAMES, answers, call, picture, refused
+from tests.data.miniatures import write_cifar10
 from tests.finished_run import finished_run
-from tests.sources.miniatures import write_cifar10
 
 
 def test_the_same_command_again_takes_in_what_changed(run, photos, tmp_path):
@@ -82,16 +82,16 @@ def test_large_indexes_get_a_graph_unasked_and_do_without_where_it_cannot_be_use
     run, photos, tmp_path, monkeypatch
 ):
     pytest.importorskip("faiss", reason="the extra `faiss` is not installed")
-    monkeypatch.setattr(approximate, "LARGE", 3)
+    monkeypatch.setattr(faiss_index, "LARGE", 3)
     where = tmp_path / "index"
-    monkeypatch.setattr(approximate, "is_available", lambda: False)
+    monkeypatch.setattr(faiss_index, "is_available", lambda: False)
     assert "pip install 'maskcon[faiss]'" in call("index", run, photos, "--out", where)
-    monkeypatch.setattr(approximate, "is_available", lambda: True)
+    monkeypatch.setattr(faiss_index, "is_available", lambda: True)
     assert "HNSW, recall@10" in call("index", run, photos, "--out", where)
     query = ["search", str(run), str(photos / "a.png"), "--index", str(where)]
     told = CliRunner().invoke(app, query)
     assert "(HNSW, recall@10 1.0000 against exact on 5 sample queries)" in told.stderr
-    graph = where / approximate.GRAPH
+    graph = where / faiss_index.GRAPH
     graph.write_bytes(graph.read_bytes()[:-1])
     told = CliRunner().invoke(app, query)
     assert told.exit_code == 0
@@ -123,9 +123,9 @@ def test_the_encoder_is_read_once_however_many_chunks_there_are(run, photos, tmp
         reads.append(path)
         return read_encoder(path)
 
-    for module in ("maskcon.model_file", "maskcon.run"):
+    for module in ("maskcon.models.encoder_file", "maskcon.api"):
         monkeypatch.setattr(f"{module}.read_encoder", counting)
-    monkeypatch.setattr(sys.modules["maskcon.search.refresh"], "CHUNK_PICTURES", 1)
+    monkeypatch.setattr(sys.modules["maskcon.retrieval.search.refresh"], "CHUNK_PICTURES", 1)
     assert "5 embedded" in call("index", run, photos, "--out", tmp_path / "index")
     assert len(reads) == 1
 
@@ -168,7 +168,7 @@ def test_colour_pictures_of_a_data_set_serve_an_encoder_of_grey_ones_and_its_not
     write_cifar10(tmp_path / "data")
     data = load("cifar10", root=tmp_path / "data")
     noted = replace(data, notes=("1 image could not be read",))
-    monkeypatch.setattr("maskcon.pictures.given.load", lambda name, **_: noted)
+    monkeypatch.setattr("maskcon.data.collection.opening.load", lambda name, **_: noted)
     assert "note: 1 image could not be read" in call("index", run, "cifar10", "--out", tmp_path / "index")
     index = read_index(tmp_path / "index" / "index.maskcon")
     names = [entry.path for entry in index.entries]

@@ -12,11 +12,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from maskcon.cli import app
-from maskcon.inspection import is_loud
-from maskcon.run_folder import CHOICES, CONFIG
+from maskcon.report.inspection import is_loud
+from maskcon.training.run_folder import CHOICES, CONFIG
 from tests.cli.commands import ONE_THREAD, start
 from tests.cli.in_process import refused
-from tests.inspection.test_twins import scene
+from tests.report.inspection.test_twins import scene
 
 SMALL_NET = [
     "--set",
@@ -89,7 +89,7 @@ def test_inspect_refuses_what_training_would_in_one_line(photos):
 @pytest.mark.parametrize("command", ["inspect", "train"])
 def test_nothing_is_written_among_the_pictures(photos, monkeypatch, command):
     """A contact sheet there would be a class of its own the next time."""
-    monkeypatch.setattr("maskcon.sources.photos.read_headers", None)  # refused before anything is looked at
+    monkeypatch.setattr("maskcon.data.photos.read_headers", None)  # refused before anything is looked at
     assert "would lie among the pictures of photos" in refused(command, "photos", "--out", "photos/new")
     assert "choose an" in refused(command, "photos", "--out", "photos")
     monkeypatch.chdir(photos)
@@ -113,7 +113,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_pictures_are_read(
     photos, monkeypatch, command, out
 ):
     Path("file").write_text("")
-    monkeypatch.setattr("maskcon.sources.photos.read_headers", None)
+    monkeypatch.setattr("maskcon.data.photos.read_headers", None)
     text = refused(*command, "photos", "--out", out)
     assert "choose another --out" in text
 

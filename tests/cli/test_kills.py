@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from maskcon.engine.checkpoint import newest_step
-from maskcon.engine.lock import FolderLock
-from maskcon.errors import UsageError
-from maskcon.report.journal import read_journal
+from maskcon._utils.errors import UsageError
+from maskcon._utils.run_lock import FolderLock
+from maskcon.training.checkpoint import newest_step
+from maskcon.training.journal import read_journal
 from tests.cli.commands import LIMITED, SMALL, maskcon, start
 
 LONGER = [*SMALL, "--set", "epochs=30", "--set", "eval_every_epochs=5", "--checkpoint-every-seconds", "0"]

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from maskcon._utils.errors import UsageError
+from maskcon.api import Run
 from maskcon.cli import app
-from maskcon.errors import UsageError
-from maskcon.run import Run
 from tests.cli.commands import QUICK
 
 FAST = [*QUICK, "--set", "image_size=16", "--device", "cpu"]

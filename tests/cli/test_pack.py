@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
-from maskcon.errors import MaskconError
-from maskcon.sources import load, pack
+from maskcon.data import load, packing
 from tests.cli.commands import maskcon
-from tests.sources.miniature_imagenet32 import write_imagenet32
-from tests.sources.miniature_photos import SIZES, write_cars_folders, write_sop
-from tests.sources.miniatures import write_picture
+from tests.data.miniature_imagenet32 import write_imagenet32
+from tests.data.miniature_photos import SIZES, write_cars_folders, write_sop
+from tests.data.miniatures import write_picture
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def no_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(pack, "decode", refuse)
+    monkeypatch.setattr(packing, "decode", refuse)
 
 
 def write_photos(root: Path) -> Path:

@@ -10,12 +10,12 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-import maskcon.reproduce.runs
-import maskcon.reproduce.timing
+import maskcon.paper.runs
+import maskcon.paper.timing
+from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
 from maskcon.cli.side_by_side import sharing
-from maskcon.errors import MaskconError
-from maskcon.reproduce.timing import Pace
+from maskcon.training.pace import Pace
 from tests.cli.commands import maskcon as command
 from tests.miniature import TINY
 
@@ -45,9 +45,9 @@ def here(tmp_path, monkeypatch):
             job.look()
             watch(jobs)
 
-    monkeypatch.setattr(maskcon.reproduce.runs, "run_jobs", in_this_process)
+    monkeypatch.setattr(maskcon.paper.runs, "run_jobs", in_this_process)
     pace = Pace(start=1, key=0, contrast=0.01, classify=0.01, evaluation=1, end=1)
-    monkeypatch.setattr(maskcon.reproduce.timing, "measure", lambda *_, **__: pace)
+    monkeypatch.setattr(maskcon.paper.timing, "measure", lambda *_, **__: pace)
     return started
 
 

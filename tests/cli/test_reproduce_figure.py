@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
-from maskcon.errors import MaskconError
 from maskcon.report.palette import WRONG
 from tests.cli.commands import maskcon as command
 from tests.cli.test_reproduce import QUICK, here  # noqa: F401 - the fixture

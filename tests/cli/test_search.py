@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from maskcon._utils.errors import DataError, UsageError
+from maskcon.api import Run
 from maskcon.cli import app
-from maskcon.errors import DataError, UsageError
-from maskcon.run import Run
 from tests.cli.searching import NAMES, answers, call, picture, refused
-from tests.search.servers import postgres
+from tests.retrieval.search.servers import postgres
 
 
 @pytest.mark.parametrize("command", ["index", "search"])

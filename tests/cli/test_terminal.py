@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from maskcon.cli.terminal import Terminal
-from maskcon.resolving import resolve
+from maskcon.config.resolution import resolve
 from tests.miniature import miniature
 
 HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor

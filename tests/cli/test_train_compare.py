@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
-from maskcon.config import RunConfig
-from maskcon.encoder.weights import PUBLISHED, weights_folder
-from maskcon.errors import MaskconError
-from maskcon.facts import look
+from maskcon.config.settings import RunConfig
+from maskcon.models.weights import PUBLISHED, weights_folder
+from maskcon.training.facts import look
 from tests.cli.commands import LIMITED, ONE_THREAD, QUICK, SMALL, maskcon, without_a_package_index
 from tests.cli.in_process import NAMES, pictures, refused
 
@@ -114,7 +114,7 @@ def test_compare_chooses_as_train_does_once_for_all_methods_and_says_it(tmp_path
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     pictures("photos", ["a", "b"])
     looked = Mock(side_effect=look)
-    monkeypatch.setattr("maskcon.choosing.look", looked)
+    monkeypatch.setattr("maskcon.training.automatic.look", looked)
     plans = Mock()
     monkeypatch.setattr(sys.modules["maskcon.cli.compare"], "run_and_report", plans)
     arguments = ["compare", "photos", "--methods", "supce,grafit,maskcon", "--device", "cpu"]

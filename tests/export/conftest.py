@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from maskcon.api import Run
+from maskcon.data import Dataset
 from maskcon.export import export_run
-from maskcon.run import Run
-from maskcon.sources import Dataset
 from tests.export.pictures_for_export import photo_data
 from tests.finished_run import finished_run
 

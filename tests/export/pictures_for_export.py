@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maskcon.sources import Dataset, load_photos
+from maskcon.data import Dataset, load_photos
 from tests.finished_run import write_photo
 
 

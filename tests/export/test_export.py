@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from maskcon.encoder import Axes, Backbone, FeatureHead, FrozenEncoder, ResNet
-from maskcon.encoder.mobilenet import MobileNetV2
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
+from maskcon.data.decoding import UndecodableError
 from maskcon.export import export_run
 from maskcon.export import write as writing
 from maskcon.export.embedder import Embedder, Preprocessing
 from maskcon.export.onnx_file import PACKAGES, run_onnx, write_onnx
 from maskcon.export.plain import model_source
-from maskcon.sources.decode import UndecodableError
+from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, ResNet
+from maskcon.models.mobilenet import MobileNetV2
 from tests.finished_run import finished_run, write_photo
 
 has_onnx = all(find_spec(name) is not None for name in PACKAGES)

@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskcon.errors import MaskconError, UsageError
+from maskcon._utils.errors import MaskconError, UsageError
+from maskcon.api import Run
+from maskcon.data import Dataset, load_photos
 from maskcon.export import export_run
 from maskcon.export import write as writing
 from maskcon.export.card import card_text
 from maskcon.export.embedder import Preprocessing
 from maskcon.export.plain import model_source
 from maskcon.export.sample import random_images
-from maskcon.model_file import read_encoder
-from maskcon.observer import Announcer
-from maskcon.run import Run
-from maskcon.run_folder import ENCODER
-from maskcon.sources import Dataset, load_photos
+from maskcon.models.encoder_file import read_encoder
+from maskcon.training.callbacks import Announcer
+from maskcon.training.run_folder import ENCODER
 from tests.export.pictures_for_export import photo_data
 from tests.finished_run import finished_run
 from tests.miniature import miniature

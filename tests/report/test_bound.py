@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.bound import BestTaus, BoundRow, best_taus, csv_text, draw
 from maskcon.report.figures import png_bytes, svg_text
 

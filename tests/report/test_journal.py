@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskcon.errors import CorruptFileError, UsageError
-from maskcon.report.journal import Journal, read_journal
+from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon.training.journal import Journal, read_journal
 
 
 def write_steps(path: Path, first: int, last: int) -> None:
@@ -178,7 +178,7 @@ def test_any_plain_value_survives_the_round_trip(
 def test_a_killed_writer_loses_no_line_it_had_written(tmp_path: Path) -> None:
     path, seen = tmp_path / "journal.jsonl", tmp_path / "seen"
     program = (
-        "import sys\nfrom maskcon.report.journal import Journal\n"
+        "import sys\nfrom maskcon.training.journal import Journal\n"
         "journal, seen, step = Journal(sys.argv[1]), open(sys.argv[2], 'wb', buffering=0), 0\n"
         "while True:\n    step += 1\n    journal.write('step', step=step)\n    seen.write(b'.')\n"
     )

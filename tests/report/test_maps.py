@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.maps import map_2d
 
 

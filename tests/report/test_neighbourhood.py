@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskcon.errors import UsageError
-from maskcon.evaluate import effective_rank as torch_effective_rank
+from maskcon._utils.errors import UsageError
 from maskcon.report.embedding_tables import Labels, classes_table, measures_table
 from maskcon.report.figures import save
 from maskcon.report.neighbourhood import (
@@ -24,7 +23,8 @@ from maskcon.report.neighbourhood import (
     shared,
 )
 from maskcon.report.similarity import similarity_figure
-from maskcon.search.exact import unit_rows
+from maskcon.retrieval.search.exact import unit_rows
+from maskcon.retrieval.spread import effective_rank as torch_effective_rank
 
 
 def embeddings(n: int = 40, d: int = 6, seed: int = 0) -> np.ndarray:

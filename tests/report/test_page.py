@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
+from maskcon.data import ImageSet
 from maskcon.report.page import Page, PageMap, write_page
 from maskcon.report.page_map import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
 from maskcon.report.palette import RIGHT, WRONG
@@ -21,7 +22,6 @@ from maskcon.report.published import published_recall
 from maskcon.report.run_settings import curve_names, settings_tables
 from maskcon.report.tables import Table
 from maskcon.report.write import Sample, write_report
-from maskcon.sources import ImageSet
 from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, journal, sample
 
 

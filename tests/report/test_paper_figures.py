@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.class_sheets import class_columns, example_sheet
 from maskcon.report.figures import png_bytes, svg_text
 from maskcon.report.map_panels import Classes, map_panels

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from maskcon.errors import CorruptFileError, UsageError
+from maskcon._utils.errors import CorruptFileError, UsageError
 
 Figure = float | int | str | None  # a number, a remark, or None where it could not be measured here
 Row = dict[str, Figure]

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from maskcon._utils.errors import MaskconError
 from maskcon.bench.measure import ON_ONE_THREAD, Work, timed
-from maskcon.engine.signals import stop_with_parent
-from maskcon.errors import MaskconError
+from maskcon.training.signals import stop_with_parent
 
 
 def in_fresh_process(function: str, *, threads: int = 1, **arguments: Any) -> Any:

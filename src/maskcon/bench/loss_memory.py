@@ -11,8 +11,8 @@ from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
 from maskcon.bench.plain import plain_loss, plain_relation
-from maskcon.losses import relation_loss_by_rows
-from maskcon.methods import RelationInputs, method_named
+from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.registry import RelationInputs, method_named
 
 BATCHES, BANKS = (128, 1024), (8192, 65536)
 DIMENSION, CLASSES = 128, 20

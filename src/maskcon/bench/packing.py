@@ -12,11 +12,11 @@ from torch import Tensor
 
 from maskcon.bench.figures import Row
 from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns
-from maskcon.engine.feed import Feed
-from maskcon.sources.canvas import canvas_for
-from maskcon.sources.decode import decode
-from maskcon.sources.own import plan_path
-from maskcon.sources.pack import make_pack
+from maskcon.data.canvas import canvas_for
+from maskcon.data.decoding import decode
+from maskcon.data.local import plan_path
+from maskcon.data.packing import make_pack
+from maskcon.training.feed import Feed
 
 VIEW = 224
 PHOTO = (640, 480)

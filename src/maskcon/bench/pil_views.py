@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from maskcon.views.autoaugment import CIFAR10_TABLE, UNSIGNED, magnitude
-from maskcon.views.boxes import CROP_ATTEMPTS, RandomCrop
-from maskcon.views.jitter import ORDERS, ColourJitter, GaussianBlur, Greyscale
+from maskcon.transforms.autoaugment import CIFAR10_TABLE, UNSIGNED, magnitude
+from maskcon.transforms.boxes import CROP_ATTEMPTS, RandomCrop
+from maskcon.transforms.jitter import ORDERS, ColourJitter, GaussianBlur, Greyscale
 
 BILINEAR, NEAREST = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
 MIRROR = Image.Transpose.FLIP_LEFT_RIGHT
@@ -139,7 +139,7 @@ def photos_strong(image: Picture, draws: Draws, size: int) -> Picture:
     return recoloured(cropped(image, draws, size), draws[CROP_DRAWS + 1 :])
 
 
-# Weak and strong policy of a family, as `maskcon.views.pair` has them.
+# Weak and strong policy of a family, as `maskcon.transforms.pair` has them.
 PAIRS: dict[str, tuple[Callable[[Picture, Draws, int], Picture], ...]] = {
     "cifar": (cropped, cifar_strong),
     "photos": (cropped, photos_strong),

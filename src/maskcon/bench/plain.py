@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from maskcon import views
+from maskcon import transforms
 from maskcon.bench.subjects import LEARNING_RATE, Subject
-from maskcon.encoder import resnet
+from maskcon.models import resnet
 
 
 class PlainBlock(nn.Module):
@@ -206,7 +206,7 @@ class PlainViews:
         return self._view(self.query), self._view(self.key)
 
     def _view(self, name: str) -> Tensor:
-        policy = views.policy(name)
+        policy = transforms.policy(name)
         uniforms = torch.rand(len(self.images), policy.draws)
         return self.normalise(policy(self.images, uniforms, size=self.size))
 

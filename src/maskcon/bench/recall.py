@@ -8,8 +8,9 @@ from torch import Tensor
 from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import BY_THE_CLOCK, ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
-from maskcon.evaluate import recall, recall_at_k
-from maskcon.sources.pack import usable_cores
+from maskcon.data.packing import usable_cores
+from maskcon.retrieval import recall
+from maskcon.retrieval.recall import recall_at_k
 
 SMALL, MIDDLE, LARGE = 8_000, 25_000, 60_000
 QUICK_SHARE = 10  # of each size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from maskcon._utils.errors import unknown
 from maskcon.bench.figures import Row
 from maskcon.bench.loss_memory import loss_memory
 from maskcon.bench.measure import Effort
@@ -13,7 +14,6 @@ from maskcon.bench.scaling import scaling
 from maskcon.bench.startup import startup
 from maskcon.bench.steps import step_overhead, step_vs_plain
 from maskcon.bench.views import views_per_core
-from maskcon.errors import unknown
 
 ROWS: Mapping[str, Callable[[Effort], Row]] = {
     "startup": startup,

@@ -9,7 +9,7 @@ from maskcon.bench import subjects
 from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import Effort
-from maskcon.sources.pack import usable_cores
+from maskcon.data.packing import usable_cores
 
 BATCH_A_PROCESS = (
     128  # kept: a larger machine is given more images a step, not the same ones in smaller parts

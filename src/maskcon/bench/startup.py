@@ -8,10 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from maskcon._utils.errors import MaskconError
 from maskcon.bench.figures import Row
 from maskcon.bench.measure import Effort, in_turns
-from maskcon.errors import MaskconError
-from maskcon.run_folder import JOURNAL
+from maskcon.training.run_folder import JOURNAL
 
 FIRST_STEP = ("--epochs", "1", "--set", "train_limit=128", "--set", "test_limit=128", "--device", "cpu")
 PATIENCE_SECONDS = 300.0

@@ -1,6 +1,6 @@
 """The rows `step_overhead` and `step_vs_plain`: one training step against what it cannot do without, and against plain
 PyTorch. All are timed in the same turns, on one thread. The plain step has a process of its own, because a run of ours
-changes how its process keeps memory (`maskcon.engine.memory`), which would speed up the plain one too.
+changes how its process keeps memory (`maskcon.training.memory`), which would speed up the plain one too.
 """
 
 from __future__ import annotations

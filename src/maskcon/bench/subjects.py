@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskcon.assembly import assemble
-from maskcon.config import RunConfig
-from maskcon.engine.distributed import start
-from maskcon.engine.learner import Learner
-from maskcon.engine.step import Place, StepReport, TrainingData, train_step
-from maskcon.observer import Announcer
-from maskcon.resolving import resolve
-from maskcon.settling import settle
-from maskcon.sources import Dataset, ImageSet, load
+from maskcon.config.resolution import resolve
+from maskcon.config.settings import RunConfig
+from maskcon.data import Dataset, ImageSet, load
+from maskcon.training.callbacks import Announcer
+from maskcon.training.distributed import start
+from maskcon.training.learner import Learner
+from maskcon.training.preparation import settle
+from maskcon.training.setup import assemble
+from maskcon.training.step import Place, StepReport, TrainingData, train_step
 
 LEARNING_RATE = 1e-4  # nothing is to be learnt, and nothing is to grow out of range
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskcon import views
+from maskcon import transforms
 from maskcon.bench import pil_views
 from maskcon.bench.figures import Row
 from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns
@@ -39,9 +39,9 @@ def as_a_run_makes_them(family: str) -> Callable[[Tensor, int], list[Tensor]]:
 
     As in a run the policies are made once, and lend the memory of earlier views again.
     """
-    policies = views.pair(family)
-    if views.settled_engine("auto", *(policy.name for policy in policies)) == "compiled":
-        compiled = partial(views.compiled_policy, mean=(0.5,) * 3, std=(0.25,) * 3, channels_last=True)
+    policies = transforms.pair(family)
+    if transforms.settled_engine("auto", *(policy.name for policy in policies)) == "compiled":
+        compiled = partial(transforms.compiled_policy, mean=(0.5,) * 3, std=(0.25,) * 3, channels_last=True)
         policies = (compiled(policies[0].name), compiled(policies[1].name))
 
     def make(images: Tensor, size: int) -> list[Tensor]:
@@ -54,7 +54,7 @@ def with_pil(images: np.ndarray, family: str, size: int) -> list[np.ndarray]:
     """The same of uint8 images ``[B, H, W, 3]``."""
     return [
         pil_views.made_of(images, make, torch.rand(len(images), policy.draws).tolist(), size)
-        for policy, make in zip(views.pair(family), pil_views.PAIRS[family], strict=True)
+        for policy, make in zip(transforms.pair(family), pil_views.PAIRS[family], strict=True)
     ]
 
 

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import typer
 
+from maskcon._utils.errors import MaskconError
 from maskcon.cli.bench import bench
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
@@ -28,7 +29,6 @@ from maskcon.cli.reproduce import reproduce
 from maskcon.cli.reproduce_figure import figure
 from maskcon.cli.search import search
 from maskcon.cli.train import train
-from maskcon.errors import MaskconError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C, as shells do
 

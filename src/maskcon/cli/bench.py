@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 
 if TYPE_CHECKING:
     from maskcon.bench.figures import Figures
@@ -70,7 +70,7 @@ def _measure(rows: list[str], json_file: Path | None, *, quick: bool, whole_mill
     from maskcon.bench import figures as form
     from maskcon.bench.measure import Effort
     from maskcon.bench.rows import ROWS, chosen
-    from maskcon.engine.checkpoint import write_atomically
+    from maskcon.training.checkpoint import write_atomically
 
     effort = Effort(quick=quick, whole_million=whole_million)
     names = chosen(rows)

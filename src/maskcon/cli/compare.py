@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from maskcon._utils.errors import DataError, UsageError
 from maskcon.cli import options
 from maskcon.cli.side_by_side import Bars, sharing
-from maskcon.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from maskcon.choices import Facts
     from maskcon.cli.terminal import Terminal
-    from maskcon.config import Machine, RunConfig
+    from maskcon.config.choices import Facts
+    from maskcon.config.settings import Machine, RunConfig
 
 FACTS = "facts.json"  # what the runs of a comparison choose by
 
@@ -48,11 +48,11 @@ def compare(
 
     Example: `maskcon compare ./photos`, `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
     """
-    from maskcon.choosing import is_known
     from maskcon.cli.terminal import Terminal
-    from maskcon.methods import all_methods, method_named
-    from maskcon.presets import COMPARE_PRESET
-    from maskcon.run_folder import short_name
+    from maskcon.config.presets import COMPARE_PRESET
+    from maskcon.methods.registry import all_methods, method_named
+    from maskcon.training.automatic import is_known
+    from maskcon.training.run_folder import short_name
 
     start = preset or COMPARE_PRESET
     every = methods == "all"
@@ -110,9 +110,9 @@ def _facts(
     terminal: Terminal,
 ) -> Facts:
     """What all runs choose by: found out now, or before the first of them began."""
-    from maskcon.choosing import find_out
-    from maskcon.facts import read_facts
-    from maskcon.run_folder import CONFIG
+    from maskcon.training.automatic import find_out
+    from maskcon.training.facts import read_facts
+    from maskcon.training.run_folder import CONFIG
 
     kept = target / FACTS
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
@@ -122,9 +122,9 @@ def _facts(
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:
-    from maskcon.engine.checkpoint import write_atomically
-    from maskcon.facts import facts_bytes
-    from maskcon.run_folder import check_place, make_writable
+    from maskcon.training.checkpoint import write_atomically
+    from maskcon.training.facts import facts_bytes
+    from maskcon.training.run_folder import check_place, make_writable
 
     check_place(target, source)
     make_writable(target)
@@ -141,8 +141,8 @@ def _configs(
 ) -> list[RunConfig]:
     """The settings of every method. What is chosen is the same for all and told once, but for the learning rate, which
     is a method's own and shrinks with the batch, and for the bank of methods that have none."""
-    from maskcon.choosing import Decided, choose_all
-    from maskcon.resolving import resolve
+    from maskcon.config.resolution import resolve
+    from maskcon.training.automatic import Decided, choose_all
 
     configs: list[RunConfig] = []
     lines: dict[str, str] = {}
@@ -162,8 +162,8 @@ def _possible(
     source: str, configs: Sequence[RunConfig], machine: Machine, terminal: Terminal, *, leave_out: bool
 ) -> list[str]:
     """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
-    from maskcon.methods import method_named
-    from maskcon.settling import load_dataset, settle
+    from maskcon.methods.registry import method_named
+    from maskcon.training.preparation import load_dataset, settle
 
     data = load_dataset(source, configs[0], machine, terminal)
     possible = []
@@ -189,7 +189,7 @@ def run_and_report(
     title: str = "",
 ) -> None:
     """Run (label, folder, arguments of train) each, then print the table and write the report."""
-    from maskcon.comparison import Job, run_jobs
+    from maskcon.training.comparison import Job, run_jobs
 
     at_once, threads = sharing(jobs, machine.device, len(plans))
     planned = [Job(label, folder, arguments) for label, folder, arguments in plans]
@@ -199,9 +199,9 @@ def run_and_report(
         run_jobs(planned, at_once=at_once, threads=threads, watch=bars.show)
     from rich.console import Console
 
+    from maskcon.report.summary import write_summary
     from maskcon.report.tables import methods_table
-    from maskcon.run_folder import read_result
-    from maskcon.summary import write_summary
+    from maskcon.training.run_folder import read_result
 
     results: list[Mapping[str, Any]] = [read_result(job.folder) for job in planned]
     typer.echo(methods_table(results).text())

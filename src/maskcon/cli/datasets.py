@@ -15,7 +15,7 @@ import typer
 from maskcon.cli import options
 
 if TYPE_CHECKING:
-    from maskcon.sources import Description
+    from maskcon.data import Description
 
 datasets = typer.Typer(name="datasets", invoke_without_command=True)
 
@@ -37,8 +37,8 @@ def list_all(context: typer.Context, as_json: AsJson = False, data_root: options
     if context.invoked_subcommand is not None:
         context.obj = (as_json, data_root)
         return
-    from maskcon.sources import catalogue
-    from maskcon.sources import data_root as folder_of
+    from maskcon.data import catalogue
+    from maskcon.data import data_root as folder_of
 
     root = Path(data_root) if data_root is not None else None
     known = catalogue(root)
@@ -80,7 +80,7 @@ def show(
 
     Example: `maskcon datasets show imagenet32 --json`
     """
-    from maskcon.sources import describe
+    from maskcon.data import describe
 
     json_before, root_before = context.obj or (False, None)
     chosen = data_root if data_root is not None else root_before

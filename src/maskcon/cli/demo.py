@@ -23,8 +23,8 @@ def demo(
     Takes some minutes on two cores; needs no download. Open the page it names in a browser.
     """
     from maskcon.cli.compare import run_and_report
-    from maskcon.presets import TRAIN_PRESET
-    from maskcon.resolving import resolve
+    from maskcon.config.presets import TRAIN_PRESET
+    from maskcon.config.resolution import resolve
 
     overrides = {} if epochs is None else {"epochs": epochs}
     resolve(

@@ -39,11 +39,11 @@ def embed(
 
     Example: `maskcon embed runs/photos-maskcon-seed0 ./new_photos -o new.parquet`
     """
+    from maskcon._utils.text import counted
+    from maskcon.api import Run
     from maskcon.cli.pack import Meter
-    from maskcon.embeddings import write_embeddings
-    from maskcon.run import Run
-    from maskcon.sources.layout import show
-    from maskcon.wording import counted
+    from maskcon.data.folder_layout import show
+    from maskcon.retrieval.embeddings import write_embeddings
 
     place = options.machine(data_root=data_root, download=download)
     with Meter("reading", "pictures") as reading, Meter("embedding", "pictures") as embedding:

@@ -22,7 +22,7 @@ def evaluate(
 
     Example: `maskcon evaluate runs/embedded-maskcon-seed0 --json`
     """
-    from maskcon.run import Run, score
+    from maskcon.api import Run, score
 
     finished = Run.open(run)
     place = options.machine(data_root=data_root, download=download)

@@ -27,9 +27,9 @@ def export(
 
     Example: `maskcon export runs/photos-maskcon-seed0 --onnx`
     """
+    from maskcon.api import Run
     from maskcon.cli.terminal import Terminal
     from maskcon.export import export_run
-    from maskcon.run import Run
 
     place = options.machine(data_root=data_root, download=download)
     terminal = Terminal()

@@ -13,11 +13,11 @@ from maskcon.cli import options
 from maskcon.cli.stores import STORE_HELP, default_folder, default_name, encoder_digest
 
 if TYPE_CHECKING:
-    from maskcon.encoder import Backbone
-    from maskcon.model_file import EncoderFacts
-    from maskcon.search import FolderStore, Header, Refreshed, Store
-    from maskcon.search.refresh import Embed
-    from maskcon.sources.pack import Progress
+    from maskcon.data.packing import Progress
+    from maskcon.models import Backbone
+    from maskcon.models.encoder_file import EncoderFacts
+    from maskcon.retrieval.search import FolderStore, Header, Refreshed, Store
+    from maskcon.retrieval.search.refresh import Embed
 
 
 def index(
@@ -61,14 +61,14 @@ def index(
 
     Example: `maskcon index runs/photos-maskcon-seed0 ./photos`
     """
+    from maskcon.api import Run
     from maskcon.cli.pack import Meter
-    from maskcon.engine.distributed import usable_device
-    from maskcon.model_file import read_encoder
-    from maskcon.pictures import gather
-    from maskcon.run import Run
-    from maskcon.run_folder import ENCODER
-    from maskcon.search import Header, refresh
-    from maskcon.search.postgres import PostgresStore
+    from maskcon.data.collection import gather
+    from maskcon.models.encoder_file import read_encoder
+    from maskcon.retrieval.search import Header, refresh
+    from maskcon.retrieval.search.pgvector import PostgresStore
+    from maskcon.training.distributed import usable_device
+    from maskcon.training.run_folder import ENCODER
 
     finished = Run.open(run)
     usable_device(device)  # before anything slow
@@ -114,9 +114,9 @@ def index(
 
 
 def _folder_store(folder: Path, owner: Header, stack: ExitStack) -> FolderStore:
-    from maskcon.engine.lock import FolderLock
-    from maskcon.run_folder import make_writable
-    from maskcon.search import FolderStore
+    from maskcon._utils.run_lock import FolderLock
+    from maskcon.retrieval.search import FolderStore
+    from maskcon.training.run_folder import make_writable
 
     make_writable(folder)
     stack.enter_context(FolderLock(folder))
@@ -125,8 +125,8 @@ def _folder_store(folder: Path, owner: Header, stack: ExitStack) -> FolderStore:
 
 def _check_replaces(place: Store, owner: Header, where: str, replace: bool) -> None:
     """Refuse to write over an index of something else, unless asked to."""
-    from maskcon.errors import CorruptFileError, UsageError
-    from maskcon.search.contract import check_owner
+    from maskcon._utils.errors import CorruptFileError, UsageError
+    from maskcon.retrieval.search.base import check_owner
 
     try:
         found = place.header()
@@ -150,7 +150,7 @@ def _embedder(backbone: Backbone, facts: EncoderFacts, device: str) -> Embed:
     import numpy as np
     from numpy.typing import NDArray
 
-    from maskcon.run import features_of
+    from maskcon.api import features_of
 
     def embed(images: NDArray[np.uint8], sizes: NDArray[np.int32] | None) -> NDArray[np.floating]:
         return features_of(backbone, facts, images, sizes, device).numpy()
@@ -159,8 +159,8 @@ def _embedder(backbone: Backbone, facts: EncoderFacts, device: str) -> Embed:
 
 
 def _tell(done: Refreshed, where: str, notes: Sequence[str]) -> None:
-    from maskcon.sources.layout import some
-    from maskcon.wording import counted
+    from maskcon._utils.text import counted
+    from maskcon.data.folder_layout import some
 
     typer.echo(
         f"{counted(done.total, 'picture')} in {where}: {done.added:,} added, {done.changed:,} changed, "
@@ -178,8 +178,8 @@ def _tell(done: Refreshed, where: str, notes: Sequence[str]) -> None:
 
 def _graph(folder: FolderStore, count: int, asked: bool, progress: Progress) -> None:
     """Build the graph if it is asked for, wanted at this size or there from before, and not up to date."""
-    from maskcon.errors import MaskconError
-    from maskcon.search.approximate import LARGE, is_available
+    from maskcon._utils.errors import MaskconError
+    from maskcon.retrieval.search.faiss_index import LARGE, is_available
 
     if not (asked or count >= LARGE or folder.has_graph()):
         return

@@ -12,7 +12,7 @@ import typer
 from maskcon.cli import options
 
 if TYPE_CHECKING:
-    from maskcon.inspection import Inspection, Read
+    from maskcon.report.inspection import Inspection, Read
 
 PAGE, SHEET = "inspection.html", "contact_sheet.png"
 
@@ -40,8 +40,8 @@ def inspect(
     Example: `maskcon inspect ./photos`
     """
     from maskcon.cli.pack import Meter
-    from maskcon.inspection import inspect_source, is_loud, lines
-    from maskcon.run_folder import check_place, short_name
+    from maskcon.report.inspection import inspect_source, is_loud, lines
+    from maskcon.training.run_folder import check_place, short_name
 
     place = options.machine(data_root=data_root, device=device, download=download)
     folder = out or Path("inspections") / _file_name(short_name(source))
@@ -73,9 +73,9 @@ def inspect(
 
 
 def _write(folder: Path, found: Inspection, read: Read) -> None:
-    from maskcon.engine.checkpoint import write_atomically
-    from maskcon.inspection import class_strips, contact_sheet, page
-    from maskcon.run_folder import make_writable
+    from maskcon.report.inspection import class_strips, contact_sheet, page
+    from maskcon.training.checkpoint import write_atomically
+    from maskcon.training.run_folder import make_writable
 
     strips = class_strips(read)
     make_writable(folder)

@@ -10,7 +10,7 @@ import typer
 
 def methods(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> None:
     """List the training methods: what each does, which labels it sees, which settings it takes."""
-    from maskcon.methods import all_methods
+    from maskcon.methods.registry import all_methods
 
     known = all_methods()
     if as_json:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 
 if TYPE_CHECKING:
-    from maskcon.config import Machine
+    from maskcon.config.settings import Machine
 
 Source = Annotated[
     str,
@@ -48,7 +48,7 @@ Epochs = Annotated[
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     """`--set` pairs as a dictionary."""
-    from maskcon.config import parse_override
+    from maskcon.config.settings import parse_override
 
     return dict(parse_override(pair) for pair in pairs or [])
 
@@ -57,7 +57,7 @@ def machine(**values: Any) -> Machine:
     """A `Machine` from options, with its errors in one line."""
     from pydantic import ValidationError
 
-    from maskcon.config import Machine
+    from maskcon.config.settings import Machine
 
     try:
         return Machine(**values)

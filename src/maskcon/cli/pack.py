@@ -32,9 +32,9 @@ def pack(
 
     Example: `maskcon pack cars196 --image-size 224`
     """
-    from maskcon.sources import prepare, takes_image_size
-    from maskcon.sources.canvas import canvas_for
-    from maskcon.wording import counted
+    from maskcon._utils.text import counted
+    from maskcon.data import prepare, takes_image_size
+    from maskcon.data.canvas import canvas_for
 
     unit = "images" if takes_image_size(source) else "batch files"
     with (

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from maskcon._utils.errors import UsageError
 from maskcon.cli import options
-from maskcon.errors import UsageError
 
 
 def report(
@@ -36,7 +36,7 @@ def report(
     Example: `maskcon report runs/embedded-maskcon-seed0`
     """
     from maskcon.cli.pack import Meter
-    from maskcon.summary import write_summary
+    from maskcon.report.summary import write_summary
 
     if out is not None and out.suffix.lower() in (".html", ".htm") and not out.is_dir():
         raise UsageError(f"--out is a folder, where report.html is written: try --out {out.with_suffix('')}")

@@ -15,9 +15,9 @@ from maskcon.cli import options
 from maskcon.cli.side_by_side import Bars, sharing
 
 if TYPE_CHECKING:
-    from maskcon.config import Machine
-    from maskcon.reproduce.runs import PlannedRun
-    from maskcon.reproduce.scales import Ground
+    from maskcon.config.settings import Machine
+    from maskcon.paper.runs import PlannedRun
+    from maskcon.paper.scales import Ground
 
 reproduce = typer.Typer(
     name="reproduce",
@@ -70,8 +70,8 @@ def table(
 
     Example: `maskcon reproduce table cifar100 --scale cpu --seeds 3`
     """
-    from maskcon.reproduce.plans import table_named, trials_for
-    from maskcon.reproduce.scales import ground_for
+    from maskcon.paper.plans import table_named, trials_for
+    from maskcon.paper.scales import ground_for
 
     wanted = table_named(name)
     changes = options.parse_settings(settings)
@@ -81,7 +81,7 @@ def table(
         )
         for source in wanted.sources
     ]
-    from maskcon.reproduce.runs import runs_for
+    from maskcon.paper.runs import runs_for
 
     parts = [
         (ground, runs_for(trials_for(wanted, ground.asked, seeds), ground, out=out)) for ground in grounds
@@ -92,7 +92,7 @@ def table(
     warn(grounds)
     if not train_missing(planned, machine, at_once, dry_run=dry_run):
         return
-    from maskcon.reproduce.table import section_for, text_of, write_files
+    from maskcon.paper.table import section_for, text_of, write_files
 
     sections = [section_for(wanted, ground, runs, seeds) for ground, runs in parts]
     typer.echo(text_of(sections))
@@ -115,9 +115,9 @@ def train_missing(
     afterwards: what is still to come then, to be stated with it, such as ", then 24 seconds to draw".
     """
     from maskcon.cli.terminal import Terminal
-    from maskcon.reproduce.runs import carry_out, unfinished
-    from maskcon.reproduce.timing import expected_seconds, measure, spoken
-    from maskcon.run_folder import make_writable
+    from maskcon.paper.runs import carry_out, unfinished
+    from maskcon.paper.timing import expected_seconds, measure, spoken
+    from maskcon.training.run_folder import make_writable
 
     waiting, images = unfinished(runs, machine, Terminal())
     say(f"{_runs(len(images))}, {len(images) - len(waiting)} of them finished already")

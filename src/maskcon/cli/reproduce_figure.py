@@ -50,10 +50,10 @@ def figure(
 
     Example: `maskcon reproduce figure heatmap --scale cpu`
     """
-    from maskcon.errors import UsageError
-    from maskcon.reproduce.figures import check_seeds, drawing_seconds, figure_named, trials_of
-    from maskcon.reproduce.scales import ground_for
-    from maskcon.reproduce.timing import spoken
+    from maskcon._utils.errors import UsageError
+    from maskcon.paper.figures import check_seeds, drawing_seconds, figure_named, trials_of
+    from maskcon.paper.scales import ground_for
+    from maskcon.paper.timing import spoken
 
     wanted = figure_named(name)
     check_seeds(wanted, seeds)
@@ -70,7 +70,7 @@ def figure(
         download=download,
         changes=options.parse_settings(settings),
     )
-    from maskcon.reproduce.runs import runs_for
+    from maskcon.paper.runs import runs_for
 
     runs = runs_for(trials_of(wanted, seeds), ground, out=out)
     at_once, threads = sharing(jobs, device, len({run.folder for run in runs.values()}))
@@ -81,7 +81,7 @@ def figure(
         list(runs.values()), machine, at_once, dry_run=dry_run, afterwards=f", then {drawing} to draw"
     ):
         return
-    from maskcon.reproduce.pictures import Setup, make
+    from maskcon.paper.pictures import Setup, make
 
     say(f"drawing {wanted.title}, about {drawing} ...")
     begun = time.monotonic()
@@ -91,10 +91,10 @@ def figure(
 
 def _facts(name: str, scale: str, out: Path, data_root: str | None, *, download: bool, dry_run: bool) -> None:
     """A figure without runs."""
-    from maskcon.errors import unknown
-    from maskcon.reproduce.facts import make_facts
-    from maskcon.reproduce.scales import SCALES
-    from maskcon.sources import data_root as folder_of
+    from maskcon._utils.errors import unknown
+    from maskcon.data import data_root as folder_of
+    from maskcon.paper.facts import make_facts
+    from maskcon.paper.scales import SCALES
 
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
@@ -110,7 +110,7 @@ def _facts(name: str, scale: str, out: Path, data_root: str | None, *, download:
 
 
 def _tell(files: list[Path], said: str, begun: float) -> None:
-    from maskcon.reproduce.timing import spoken
+    from maskcon.paper.timing import spoken
 
     typer.echo(said)
     typer.echo(f"written in {spoken(time.monotonic() - begun)}: {', '.join(str(path) for path in files)}")

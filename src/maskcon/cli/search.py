@@ -13,8 +13,8 @@ from maskcon.cli import options
 from maskcon.cli.stores import STORE_HELP, default_folder, default_name, encoder_digest
 
 if TYPE_CHECKING:
-    from maskcon.run import Run
-    from maskcon.search import FolderStore, Header, Neighbours, Store
+    from maskcon.api import Run
+    from maskcon.retrieval.search import FolderStore, Header, Neighbours, Store
 
 
 def search(
@@ -43,11 +43,11 @@ def search(
 
     Example: `maskcon search runs/photos-maskcon-seed0 query.jpg -k 10 --grid found.png`
     """
-    from maskcon.errors import UsageError
-    from maskcon.run import Run
-    from maskcon.search import FolderStore, unit_rows
-    from maskcon.search.contract import check_owner
-    from maskcon.search.postgres import PostgresStore
+    from maskcon._utils.errors import UsageError
+    from maskcon.api import Run
+    from maskcon.retrieval.search import FolderStore, unit_rows
+    from maskcon.retrieval.search.base import check_owner
+    from maskcon.retrieval.search.pgvector import PostgresStore
 
     finished = Run.open(run)
     with ExitStack() as stack:
@@ -71,8 +71,8 @@ def search(
 
 def _choose(folder: FolderStore, approximate: bool | None) -> None:
     """Exact or by the graph. Unasked, a graph that cannot be used is told and does without."""
-    from maskcon.errors import MaskconError
-    from maskcon.search.approximate import LARGE
+    from maskcon._utils.errors import MaskconError
+    from maskcon.retrieval.search.faiss_index import LARGE
 
     if approximate or (approximate is None and folder.has_graph() and len(folder.entries()) >= LARGE):
         try:
@@ -84,7 +84,7 @@ def _choose(folder: FolderStore, approximate: bool | None) -> None:
 
 
 def _print(queries: list[Path], found: Neighbours, header: Header, as_json: bool) -> None:
-    from maskcon.sources.layout import show
+    from maskcon.data.folder_layout import show
 
     if as_json:
         answers = [
@@ -114,10 +114,10 @@ def _draw(
     grid: Path, run: Run, queries: list[Path], found: Neighbours, header: Header, data_root: str | None
 ) -> None:
     """The pictures of a folder are read again, those of arrays taken from the data set."""
-    from maskcon.search.grid import DECODE_SIDE, picture_reader, write_grid
-    from maskcon.sources.canvas import canvas_for
-    from maskcon.sources.decode import decode, picture_bombs_refused
-    from maskcon.wording import counted
+    from maskcon._utils.text import counted
+    from maskcon.data.canvas import canvas_for
+    from maskcon.data.decoding import decode, picture_bombs_refused
+    from maskcon.report.search_grid import DECODE_SIDE, picture_reader, write_grid
 
     picture_of = picture_reader(
         header,

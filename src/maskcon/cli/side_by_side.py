@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from maskcon.comparison import Job
+    from maskcon.training.comparison import Job
 
 
 def sharing(jobs: int | None, device: str, runs: int) -> tuple[int, int]:
     """Runs at once and threads for each: small nets train best one to a core."""
-    from maskcon.engine.distributed import usable_device
+    from maskcon.training.distributed import usable_device
 
     cores = os.cpu_count() or 1
     at_once = max(1, min(runs, jobs or (cores if usable_device(device) == "cpu" else 1)))

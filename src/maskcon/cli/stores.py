@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from maskcon.run import Run
+    from maskcon.api import Run
 
 STORE_HELP = "Keep the index in PostgreSQL with pgvector instead of a folder. A password is better given as PGPASSWORD."
 FOLDER = "index"  # in the run's folder

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from maskcon.observer import Announcer
-from maskcon.spoken import begin_line, embedding_line
-from maskcon.wording import counted
+from maskcon._utils.text import counted
+from maskcon.training.callbacks import Announcer
+from maskcon.training.text_progress import begin_line, embedding_line
 
 if TYPE_CHECKING:
-    from maskcon.config import RunConfig
-    from maskcon.sources import Dataset
+    from maskcon.config.settings import RunConfig
+    from maskcon.data import Dataset
 
 
 class Terminal(Announcer):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from maskcon._utils.errors import UsageError
 from maskcon.cli import options
-from maskcon.errors import UsageError
 
 if TYPE_CHECKING:
-    from maskcon.choices import Facts
-    from maskcon.config import Machine
-    from maskcon.resolving import Resolved
+    from maskcon.config.choices import Facts
+    from maskcon.config.resolution import Resolved
+    from maskcon.config.settings import Machine
 
 
 # What a setting without a value means.
@@ -87,11 +87,11 @@ def train(
     Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """
     begun = time.monotonic()  # to the user, loading torch is a part of it
-    from maskcon.choices import parse_budget
-    from maskcon.presets import TRAIN_PRESET
+    from maskcon.config.choices import parse_budget
+    from maskcon.config.presets import TRAIN_PRESET
 
     if stop_with_parent:  # before anything that takes time
-        from maskcon.engine import signals
+        from maskcon.training import signals
 
         signals.stop_with_parent()
     seconds = None if budget is None else parse_budget(budget)
@@ -113,7 +113,7 @@ def train(
         download=download,
         strict=strict,
     )
-    from maskcon.facts import read_facts
+    from maskcon.training.facts import read_facts
 
     choose = preset is None if facts is None else read_facts(facts)  # found out for a whole comparison
     if dry_run:
@@ -121,10 +121,10 @@ def train(
             _resolved(source, method.lower(), start, overrides, out, place, choose, seconds), budget
         )
         return
+    from maskcon.api import fit
     from maskcon.cli.terminal import Terminal, print_result
-    from maskcon.engine.distributed import is_first_process
-    from maskcon.observer import Announcer
-    from maskcon.run import fit
+    from maskcon.training.callbacks import Announcer
+    from maskcon.training.distributed import is_first_process
 
     speaks = not quiet and is_first_process()
     run = fit(
@@ -154,12 +154,12 @@ def _resolved(
     budget: float | None,
 ) -> Resolved:
     """The settings of a run as it would start now."""
-    from maskcon.resolving import resolve
+    from maskcon.config.resolution import resolve
 
     if choose is False and budget is None:
         return resolve(source, method=method, preset=preset, overrides=overrides)
-    from maskcon.choosing import base_config, decide
-    from maskcon.run_folder import default_folder
+    from maskcon.training.automatic import base_config, decide
+    from maskcon.training.run_folder import default_folder
 
     decided = decide(
         source,
@@ -180,8 +180,8 @@ def _print_settings(resolved: Resolved, budget: str | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from maskcon.config import RunConfig
-    from maskcon.methods import method_named
+    from maskcon.config.settings import RunConfig
+    from maskcon.methods.registry import method_named
 
     method_named(resolved.config.method)
     table = Table("setting", "value", "from", "meaning", box=None, pad_edge=False)

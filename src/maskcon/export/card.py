@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maskcon import __version__
-from maskcon.config import RunConfig
-from maskcon.encoder import has_own_shape
+from maskcon._utils.text import counted, full_title
+from maskcon.api import Run
+from maskcon.config.settings import RunConfig
+from maskcon.data.folder_layout import show, some
 from maskcon.export.embedder import Preprocessing
-from maskcon.methods import method_named
-from maskcon.run import Run
-from maskcon.run_folder import short_name
-from maskcon.sources.layout import show, some
-from maskcon.wording import counted, full_title
+from maskcon.methods.registry import method_named
+from maskcon.models import has_own_shape
+from maskcon.training.run_folder import short_name
 
 # What was learnt from which settings; where the data lay is nobody else's business.
 SHAPE = ("width", "stem", "norm")  # of backbones that are built to measure

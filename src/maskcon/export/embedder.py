@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from maskcon.sources.decode import UndecodableError, decode, to_array
-from maskcon.views.boxes import centre_placement, whole_placement
-from maskcon.views.resample import resize
+from maskcon.data.decoding import UndecodableError, decode, to_array
+from maskcon.transforms.boxes import centre_placement, whole_placement
+from maskcon.transforms.resample import resize
 
 BATCH_PICTURES = 32
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskcon.errors import MaskconError, UsageError
+from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.export.embedder import Embedder
 
 NAME = "model.onnx"

@@ -14,9 +14,9 @@ from importlib import import_module
 
 from torch import nn
 
-from maskcon.encoder import Backbone, FeatureHead, FrozenEncoder, ResNet
-from maskcon.encoder.mobilenet import MobileNetV2
-from maskcon.errors import MaskconError, UsageError
+from maskcon._utils.errors import MaskconError, UsageError
+from maskcon.models import Backbone, FeatureHead, FrozenEncoder, ResNet
+from maskcon.models.mobilenet import MobileNetV2
 
 PACKAGE = "maskcon"
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from maskcon.encoder import Backbone
-from maskcon.model_file import EncoderFacts
-from maskcon.pictures import with_channels
-from maskcon.sources import ImageSet
-from maskcon.views import test_view
+from maskcon.data import ImageSet
+from maskcon.data.collection import with_channels
+from maskcon.models import Backbone
+from maskcon.models.encoder_file import EncoderFacts
+from maskcon.transforms import test_view
 
 RANDOM_SEED = 0
 

@@ -15,10 +15,14 @@ import torch
 from torch import Tensor
 
 from maskcon import __version__
-from maskcon.config import Machine
-from maskcon.durable import sync_folder, write_synced
-from maskcon.encoder import Backbone
-from maskcon.errors import MaskconError, UsageError
+from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.files import sync_folder, write_synced
+from maskcon._utils.scratch import scratch_beside
+from maskcon._utils.text import counted
+from maskcon.api import Run
+from maskcon.config.settings import Machine
+from maskcon.data import Dataset
+from maskcon.data.folder_layout import some
 from maskcon.export import huggingface
 from maskcon.export.card import card_text
 from maskcon.export.embedder import Embedder, Preprocessing
@@ -26,15 +30,11 @@ from maskcon.export.onnx_file import FILES as ONNX_FILES
 from maskcon.export.onnx_file import check_onnx_installed, run_onnx, write_onnx
 from maskcon.export.plain import model_source
 from maskcon.export.sample import Sample, random_images, sample_of
-from maskcon.model_file import EncoderFacts, read_encoder
-from maskcon.observer import Announcer
-from maskcon.run import Run
-from maskcon.run_folder import ENCODER, make_writable
-from maskcon.scratch import scratch_beside
-from maskcon.settling import load_dataset
-from maskcon.sources import Dataset
-from maskcon.sources.layout import some
-from maskcon.wording import counted
+from maskcon.models import Backbone
+from maskcon.models.encoder_file import EncoderFacts, read_encoder
+from maskcon.training.callbacks import Announcer
+from maskcon.training.preparation import load_dataset
+from maskcon.training.run_folder import ENCODER, make_writable
 
 CARD, CONFIG, MODEL, WEIGHTS = "README.md", "config.json", "model.py", "model.safetensors"
 WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, huggingface.CODE_NAME, *ONNX_FILES, "__pycache__"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.axes import FONT_POINTS, HEIGHT_INCHES, WIDTH_INCHES, dress, label_ends
 from maskcon.report.palette import INK, PALE, series_looks
 from maskcon.report.plates import Plate
@@ -88,7 +88,7 @@ def draw(
     The best tau of each panel is starred: the best of those that were trained, where several were.
 
     Args:
-        rows: from `maskcon.reproduce.bound.bound_over_tau`.
+        rows: from `maskcon.paper.bound.bound_over_tau`.
         recalls: recall@1 (fractions) of runs trained at each tau; empty leaves the lowest panel out.
         own: d_z of those runs, each on its own keys; drawn as rings.
         caption: words below the figure.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
 from maskcon.report.plates import SMALL_POINTS, SMALLEST_POINTS, Plate, as_picture, shortened
 

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
 from maskcon.report.plates import PAGE_INCHES, SMALL_POINTS, Plate, shortened
 

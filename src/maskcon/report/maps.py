@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.errors import UsageError, unknown
+from maskcon._utils.errors import UsageError, unknown
 
 FloatArray = NDArray[np.float32]
 

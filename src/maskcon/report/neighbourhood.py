@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.search.exact import nearest_exact, unit_rows
+from maskcon.retrieval.search.exact import nearest_exact, unit_rows
 
 NEIGHBOURS = 10
 PAIRS = 200_000  # drawn to see how alike any two images are; all of them where there are fewer
@@ -71,7 +71,7 @@ def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhoo
 
 
 def effective_rank(unit: NDArray[Any]) -> float:
-    """Of rows of length 1, [N, D]; the same number as `maskcon.evaluate.effective_rank`.
+    """Of rows of length 1, [N, D]; the same number as `maskcon.retrieval.effective_rank`.
 
     >>> round(effective_rank(np.eye(4)), 3)
     4.0

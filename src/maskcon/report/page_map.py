@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.gallery import Images, fitted_size, sprite_sheet
 from maskcon.report.neighbourhood import Neighbourhood
 from maskcon.report.page_parts import json_script, package_text, picture_uri

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.axes import dress
 from maskcon.report.palette import COLOURS, INK
 from maskcon.report.plates import COLUMN_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate

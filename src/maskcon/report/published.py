@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from maskcon.config.presets import PAPER_W_TAU
 from maskcon.report.published_appendix import APPENDIX, PublishedRow
 
 __all__ = [
@@ -90,17 +91,6 @@ _PERCENT: dict[str, dict[str, tuple[float, float, float, float]]] = {
     },
 }
 
-# The w and tau behind the main tables: the appendix's table of hyperparameters for SOP and Cars196, its bold rows
-# for the CIFAR sets. For ImageNet the paper gives none.
-_CHOSEN: dict[str, dict[str, tuple[float, float | None]]] = {
-    "cifartoy-good": {"grafit": (0.5, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
-    "cifartoy-bad": {"grafit": (0.8, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
-    "cifar100": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (1.0, 0.05)},
-    "sop-split1": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (0.8, 0.1)},
-    "sop-split2": {"grafit": (0.8, None), "coins": (0.2, None), "maskcon": (0.5, 0.05)},
-    "cars196": {"grafit": (1.0, None), "coins": (1.0, None), "maskcon": (1.0, 0.1)},
-}
-
 
 @dataclass(frozen=True)
 class Correction:
@@ -146,7 +136,7 @@ def main_rows(source: str) -> tuple[PublishedRow, ...]:
     >>> [(row.method, row.w, row.tau) for row in main_rows("sop-split2")][-1]
     ('maskcon', 0.5, 0.05)
     """
-    chosen = _CHOSEN.get(source, {})
+    chosen = PAPER_W_TAU.get(source, {})
     rows = []
     for method, percent in _PERCENT.get(source, {}).items():
         w, tau = chosen.get(method, (None, None))

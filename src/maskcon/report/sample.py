@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.report.embedding_tables import Labels, classes_table, measures_table
 from maskcon.report.figures import embedding_map
 from maskcon.report.formats import Table

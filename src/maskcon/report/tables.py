@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from maskcon.errors import UsageError
+from maskcon._utils.errors import UsageError
+from maskcon._utils.text import full_title
 from maskcon.report.formats import Cell, Table
-from maskcon.wording import full_title
 
 __all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table", "shown_name"]
 

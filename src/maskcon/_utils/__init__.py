@@ -1,0 +1,1 @@
+"""Shared helpers: errors, files, locks, paths, downloads."""

@@ -1,0 +1,255 @@
+"""Fetch a file once, completely or not at all: resumed after interruptions, checked before it gets its name."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import io
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, UsageError
+from maskcon._utils.files import write_all
+from maskcon._utils.locks import one_at_a_time
+
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
+
+BLOCK_BYTES = 1 << 18
+MAX_FAILURES = 4  # in a row that got no further than before; a slow line that keeps moving is never given up
+BACKOFF_SECONDS = 1.0  # doubled after each such failure
+TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What the finished file must be."""
+
+    sha256: str | None
+    md5: str | None
+    size: int | None
+
+    @property
+    def has_checksum(self) -> bool:
+        return self.sha256 is not None or self.md5 is not None
+
+    def complaint(self, path: Path) -> str | None:
+        """Why the file at `path` is not the expected one; None if it is."""
+        if self.size is not None and path.stat().st_size != self.size:
+            return f"it has {path.stat().st_size} bytes instead of {self.size}"
+        for name, expected in (("sha256", self.sha256), ("md5", self.md5)):
+            if expected is not None:
+                actual = file_digest(path, name)
+                if actual != expected.lower():
+                    return f"its {name} is {actual} instead of {expected}"
+        return None
+
+
+def fetch(
+    url: str,
+    destination: Path,
+    *,
+    sha256: str | None = None,
+    md5: str | None = None,
+    size: int | None = None,
+    progress: Progress | None = None,
+    timeout: float = 30,
+) -> Path:
+    """Download `url` to `destination` and return it; a file already there is checked and kept.
+
+    Bytes arrive in `destination` + ".part", which gets its final name only after size and checksum agree. With a
+    checksum an interrupted transfer goes on where it stopped, in this call or a later one; without one it starts
+    again, since the file on the server may have changed in between. Of several processes that want the file, one
+    fetches it and the others wait.
+    """
+    part = destination.with_name(destination.name + ".part")
+    expected = _Expected(sha256, md5, size)
+    transfer = _Transfer(url, _checked_host(url), part, destination, expected, progress, timeout)
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(destination.parent):
+            if destination.exists():
+                complaint = expected.complaint(destination)
+                if complaint is not None:
+                    raise CorruptFileError(
+                        f"{destination} is not the file of {url}: {complaint}; delete it and try again"
+                    )
+                return destination
+            if not expected.has_checksum:
+                part.unlink(missing_ok=True)
+            transfer.run()
+            part.replace(destination)
+    except OSError as error:
+        raise DataError(f"cannot read or write {destination}: {error.strerror or error}") from error
+    return destination
+
+
+@dataclass
+class _Transfer:
+    """One file on its way into its .part file."""
+
+    url: str
+    host: str
+    part: Path
+    destination: Path
+    expected: _Expected
+    progress: Progress | None
+    timeout: float
+
+    def run(self) -> None:
+        """Attempt until complete and checked, or raise."""
+        failures = 0
+        furthest = self._have()
+        restarted = False
+        while True:
+            before = self._have()
+            resumed = before > 0
+            try:
+                if not (
+                    resumed and self.expected.has_checksum and self.expected.complaint(self.part) is None
+                ):
+                    self._attempt(before)
+                complaint = self.expected.complaint(self.part)
+                if complaint is None:
+                    return
+                self.part.unlink(missing_ok=True)
+                if not resumed or restarted:
+                    raise CorruptFileError(
+                        f"{self.destination}: what {self.url} sent is not the expected file ({complaint}); "
+                        "it was deleted and nothing of it used"
+                    )
+                # the first part of a resumed file may be of another version: once more, from the start
+                restarted, furthest = True, 0
+            except _InterruptedError as error:
+                failures = 0 if self._have() > furthest else failures + 1
+                furthest = max(furthest, self._have())
+                if failures >= MAX_FAILURES:
+                    raise self._unreachable(error) from error
+                if failures:
+                    time.sleep(BACKOFF_SECONDS * 2 ** (failures - 1))
+                if not self.expected.has_checksum:
+                    self.part.unlink(missing_ok=True)
+
+    def _have(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def _attempt(self, offset: int) -> None:
+        """One request; leaves all bytes that arrived in the .part file."""
+        headers = {"User-Agent": "maskcon", "Accept-Encoding": "identity"}
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        try:
+            with _OPENER.open(
+                urllib.request.Request(self.url, headers=headers), timeout=self.timeout
+            ) as response:
+                self._receive(response, offset)
+        except urllib.error.HTTPError as error:
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and offset:
+                self.part.unlink(missing_ok=True)  # longer than the file on the server: not a part of it
+                raise _InterruptedError("the partial file does not fit the server's") from error
+            if error.code in TRANSIENT_STATUS:
+                raise _InterruptedError(f"the server answered {error.code} {error.reason}") from error
+            raise DataError(
+                f"{self.url} answered {error.code} {error.reason}; "
+                f"find the file elsewhere and put it at {self.destination}"
+            ) from error
+        except MaskconError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # URLError and timeouts are OSErrors; ValueError: a redirect to what is no address
+            raise _InterruptedError(str(getattr(error, "reason", error) or type(error).__name__)) from error
+
+    def _receive(self, response: http.client.HTTPResponse, offset: int) -> None:
+        if offset and response.status != http.HTTPStatus.PARTIAL_CONTENT:
+            offset = 0  # the server sends the whole file again
+        elif offset and not response.headers.get("Content-Range", "").startswith(f"bytes {offset}-"):
+            self.part.unlink(missing_ok=True)  # next time without asking for a range
+            raise _InterruptedError("the server sent another part of the file than asked for")
+        total = _announced_total(response, offset)
+        if self.expected.size is not None and total is not None and total != self.expected.size:
+            raise CorruptFileError(
+                f"{self.url} offers {total} bytes, expected {self.expected.size}; nothing was used"
+            )
+        done = offset
+        with self._open_part("ab" if offset else "wb") as file:
+            while block := response.read(BLOCK_BYTES):
+                self._write(file, block)
+                done += len(block)
+                if self.expected.size is not None and done > self.expected.size:
+                    break  # the size check of the caller says so
+                if self.progress is not None:
+                    self.progress(done, total)
+        if total is not None and done < total:
+            raise _InterruptedError(f"the connection closed after {done} of {total} bytes")
+
+    def _open_part(self, mode: Literal["ab", "wb"]) -> io.FileIO:
+        try:
+            return self.part.open(mode, buffering=0)
+        except OSError as error:
+            raise DataError(f"cannot write {self.part}: {error.strerror or error}") from error
+
+    def _write(self, file: io.FileIO, block: bytes) -> None:
+        try:
+            write_all(file, block)
+        except OSError as error:
+            reason = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+            raise CorruptFileError(
+                f"{self.part} is incomplete: {reason}; make room and try again. Nothing of it was used"
+            ) from error
+
+    def _unreachable(self, error: _InterruptedError) -> DataError:
+        return DataError(
+            f"cannot reach {self.host} ({error}); download {self.url} on another machine "
+            f"and put it at {self.destination}"
+        )
+
+
+class _InterruptedError(Exception):
+    """The transfer stopped for a reason that may pass."""
+
+
+def _checked_host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError as error:
+        raise UsageError(f"not a usable address: {url!r} ({error})") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise UsageError(f"only http and https addresses can be fetched, got {url!r}")
+    return host
+
+
+def _build_opener() -> urllib.request.OpenerDirector:
+    """An opener that knows http and https only, so that no redirect can lead to a local file or ftp."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+_OPENER = _build_opener()
+
+
+def _announced_total(response: http.client.HTTPResponse, offset: int) -> int | None:
+    length = response.headers.get("Content-Length", "")
+    return offset + int(length) if length.isdecimal() else None
+
+
+def file_digest(path: Path, algorithm: str) -> str:
+    """The checksum of a whole file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

@@ -1,0 +1,57 @@
+"""Where data sets, weights and caches live on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from maskcon._utils.errors import UsageError
+
+DATA_VARIABLE = "MASKCON_DATA"
+
+
+def data_root(root: Path | None = None) -> Path:
+    """The folder of downloaded data sets: the one given, else $MASKCON_DATA, else the user's cache."""
+    named = os.environ.get(DATA_VARIABLE) if root is None else root
+    if not named:
+        return cache_root() / "data"
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"cannot use {str(named)!r} as the data folder: there is no such user") from error
+
+
+def cache_root() -> Path:
+    """Our folder in the user's cache: $XDG_CACHE_HOME/maskcon, else ~/.cache/maskcon."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    # the XDG rules say that a relative path there is to be ignored
+    if named and Path(named).is_absolute():
+        return Path(named) / "maskcon"
+    try:
+        return Path.home() / ".cache" / "maskcon"
+    except RuntimeError as error:
+        raise UsageError(f"no home folder is known; set {DATA_VARIABLE} and XDG_CACHE_HOME") from error
+
+
+def resolved(path: Path) -> Path:
+    """The full path without links; with them, where they lead in a circle: whoever opens it says so."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()
+
+
+def has_file(path: Path | os.DirEntry[str]) -> bool:
+    """Is there a file? Not for us, where its folder may not be entered or the name is too long."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def has_folder(path: Path) -> bool:
+    """Is there a folder? Not for us, where it cannot be looked up; see `has_file`."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

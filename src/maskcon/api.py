@@ -1,0 +1,275 @@
+"""A run from data to result: `fit` trains, `Run` is what it leaves behind (see `maskcon.training.run_folder`)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskcon._utils.errors import UsageError
+from maskcon.config.choices import Facts
+from maskcon.config.presets import TRAIN_PRESET
+from maskcon.config.resolution import resolve
+from maskcon.config.settings import Machine, RunConfig
+from maskcon.data import Dataset, ImageSet, takes_image_size
+from maskcon.models import Backbone
+from maskcon.models.encoder_file import EncoderFacts, read_encoder
+from maskcon.retrieval.encode import embed, raw_pixels
+from maskcon.retrieval.recall import recall_at_k
+from maskcon.training.automatic import Decided, announce_choices, base_config, decide, within_budget
+from maskcon.training.callbacks import FLOOR_SIZE, KS, Announcer, by_name
+from maskcon.training.distributed import usable_device
+from maskcon.training.feed import Feed
+from maskcon.training.frozen import chosen_size, require_weights
+from maskcon.training.preparation import load_dataset, settle
+from maskcon.training.run_folder import (
+    CONFIG,
+    ENCODER,
+    RESULT,
+    as_begun,
+    check_place,
+    default_folder,
+    is_new,
+    read_result,
+    source_of,
+)
+from maskcon.training.runner import train
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run in its folder."""
+
+    folder: Path
+    config: RunConfig
+    result: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """Read a finished run back."""
+        path = Path(folder)
+        result = read_result(path)
+        return cls(path, RunConfig.from_yaml(path / CONFIG), result)
+
+    @property
+    def recall(self) -> dict[int, float]:
+        """Recall@K on the test images, shares in 0..1: ``{1: .., 2: .., 5: .., 10: ..}``."""
+        return {int(k): float(share) for k, share in self.result["recall"].items()}
+
+    @property
+    def source(self) -> str:
+        """What to load its data from, whatever directory this is."""
+        return source_of(self.folder, self.config.source, self.result)
+
+    def encoder_digest(self) -> str:
+        """sha256 (hex) of the encoder's file: weights and all that a picture goes through before them."""
+        with (self.folder / ENCODER).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def encode(self, images: NDArray[np.uint8] | Tensor | Sequence[Any], *, device: str = "cpu") -> Tensor:
+        """Embeddings of images, float32 ``[N, F]``, not normalised; compare them by cosine.
+
+        Args:
+            images: uint8 ``[N, C, H, W]``, or a sequence of paths or PIL images of any size and mode.
+            device: where to compute: cpu, cuda, cuda:1, mps, or auto for the best there is.
+        """
+        backbone, facts = read_encoder(self.folder / ENCODER)
+        array, sizes = _as_arrays(images, facts)
+        return features_of(backbone, facts, array, sizes, device)
+
+    def encode_set(
+        self,
+        part: ImageSet,
+        *,
+        device: str = "cpu",
+        progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+    ) -> Tensor:
+        """Embeddings of a source's train or test part, float32 ``[N, F]``.
+
+        progress: called on the way, as progress(done, in all).
+        """
+        backbone, facts = read_encoder(self.folder / ENCODER)
+        return features_of(backbone, facts, part.images, part.sizes, device, progress)
+
+
+def fit(
+    source: str | Path | Dataset,
+    *,
+    method: str = "maskcon",
+    preset: str = TRAIN_PRESET,
+    choose: bool | Facts = False,
+    budget: float | None = None,
+    begun: float | None = None,
+    w: float | None = None,
+    tau: float | None = None,
+    epochs: int | None = None,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    machine: Machine | None = None,
+    announce: Announcer | None = None,
+) -> Run:
+    """Train one method on one source, or go on where an earlier call with the same settings stopped.
+
+    Args:
+        source: a data set by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
+            or a `Dataset`, which `maskcon.data.from_arrays` makes of images in memory.
+        method: see `maskcon.methods.registry`.
+        preset: ``"paper"``, ``"reference"``, ``"cpu"``, or ``"fast"``: the last is `cpu` but for MaskCon, which gets
+            cross-entropy on the coarse labels beside it and Muon, ours and not the paper's.
+        choose: fit image size, encoder, batch, bank and epochs to these pictures and this machine, as
+            ``maskcon train FOLDER`` does; what is given here by name stays as it is. Sources by name keep theirs.
+            `Facts` instead of True: by what was found out before, for several runs that are to be alike.
+        budget: seconds; as many epochs as fit, by the pace measured on this machine, loading included.
+        begun: ``time.monotonic()`` from which the budget counts; by default now.
+        w, tau, epochs, seed: the settings most often changed; None keeps the preset's.
+        out: run folder; by default ``runs/<source>-<method>-seed<seed>``.
+        settings: any other setting of `RunConfig` by name.
+        machine: device, processes, checkpoint interval and the like; see `Machine`.
+        announce: told about progress; silent by default.
+
+    Example:
+        >>> run = fit("embedded", epochs=1, settings={"train_limit": 300})  # doctest: +SKIP
+        >>> run.recall[1], run.encode(images)  # doctest: +SKIP
+    """
+    overrides = dict(settings or {})
+    given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
+    overrides.update({key: value for key, value in given.items() if value is not None})
+    machine = machine or Machine()
+    announce = announce or Announcer()
+    name, method = source.name if isinstance(source, Dataset) else str(source), method.lower()
+    begun = time.monotonic() if begun is None else begun
+    # the folder goes by what was given: the same command finds it again, whatever was chosen
+    usual = default_folder(base_config(source, method, preset, overrides))
+    folder = Path(out) if out is not None else usual
+    if is_new(folder):
+        check_place(folder, None if isinstance(source, Dataset) else name)
+    decided = Decided()
+    if choose is not False or budget is not None:
+        decided = decide(
+            source,
+            method=method,
+            preset=preset,
+            overrides=overrides,
+            folder=folder,
+            machine=machine,
+            choose=choose,
+            budget=budget,
+            looking=announce.loading,
+            message=announce.on_message,
+        )
+        announce_choices(decided, announce)
+    resolved = resolve(name, method=method, preset=preset, overrides=overrides, chosen=decided.settings)
+    config = resolved.config
+    try:
+        if config.freeze:
+            config = _ready_to_freeze(config, source, folder, machine)
+        data = load_dataset(source, config, machine, announce)
+        config = settle(as_begun(config, folder), data)
+        if decided.needs_measuring(overrides):
+            decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
+        train(config, data, folder, machine, announce, decided.record())
+    finally:
+        announce.end()  # also where reading or embedding was broken off
+    return Run.open(folder)
+
+
+def _ready_to_freeze(
+    config: RunConfig, source: str | Path | Dataset, folder: Path, machine: Machine
+) -> RunConfig:
+    """What a frozen run needs before a picture is decoded: its weights, and the size that pictures are kept in."""
+    if not (folder / RESULT).is_file():  # a finished run needs no weights
+        require_weights(config, download=machine.download)
+    if config.image_size is not None or isinstance(source, Dataset) or not takes_image_size(str(source)):
+        return config
+    root = None if machine.data_root is None else Path(machine.data_root)
+    size = chosen_size(str(source), root=root, variant=config.source_variant, download=machine.download)
+    return config.changed(image_size=size)
+
+
+def features_of(
+    backbone: Backbone,
+    facts: EncoderFacts,
+    array: NDArray[np.uint8],
+    sizes: NDArray[np.int32] | None,
+    device: str,
+    progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+) -> Tensor:
+    """What an encoder makes of images: float32 ``[N, F]`` on the CPU. Leaves the encoder on the device.
+
+    Args:
+        array: uint8 ``[N, C, H, W]``.
+        sizes: int32 ``[N, 2]``, the valid (height, width) of each in the top-left corner; None: all of it.
+        device: see `Run.encode`.
+    """
+    place = torch.device(usable_device(device))
+    feed = Feed(array, sizes, place)
+    features = embed(
+        backbone.to(place),
+        feed,
+        torch.arange(len(array)),
+        size=facts.image_size,
+        resize=facts.test_resize,
+        normalise=facts.normalise,
+        progress=progress,
+    )
+    feed.close()
+    assert features is not None  # nobody asked it to stop
+    return features.cpu()
+
+
+def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset:
+    """The very data a run was trained and scored on; other data under the same name are refused."""
+    data = load_dataset(given or run.source, run.config, machine, Announcer())
+    if data.fingerprint() != run.result["data"]:
+        raise UsageError(
+            f"{run.config.source!r} is not the data that the run in {run.folder} was trained on; "
+            "restore them, or from Python pass the Dataset it was fitted on"
+        )
+    return data
+
+
+def score(
+    run: Run, machine: Machine | None = None, *, data: Dataset | None = None, device: str = "cpu"
+) -> dict[str, Any]:
+    """Recall@K of a saved encoder on the test images of its own run, and the raw-pixel floor."""
+    data = data_of(run, machine or Machine(), data)
+    labels = torch.from_numpy(data.test.finest)
+    features = run.encode_set(data.test, device=device)
+    feed = Feed(data.test.images, data.test.sizes, torch.device("cpu"))
+    floor = raw_pixels(
+        feed,
+        torch.arange(len(labels)),
+        size=min(FLOOR_SIZE, int(run.config.image_size or FLOOR_SIZE)),
+        resize=run.config.test_resize,
+    )
+    feed.close()
+    return {
+        "recall": by_name(recall_at_k(features, labels, KS)),
+        "raw_pixels": by_name(recall_at_k(floor, labels, KS)),
+    }
+
+
+def _as_arrays(
+    images: NDArray[np.uint8] | Tensor | Sequence[Any], facts: EncoderFacts
+) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:
+    if isinstance(images, Tensor):
+        images = images.cpu().numpy()
+    if not isinstance(images, np.ndarray):
+        from maskcon.data import read_images
+
+        return read_images(images, channels=facts.in_channels, canvas=facts.canvas)
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != facts.in_channels:
+        raise UsageError(
+            f"images must be uint8 [N, {facts.in_channels}, H, W] as in training, "
+            f"got {images.dtype} {list(images.shape)}; or pass paths or PIL images"
+        )
+    return images, None

@@ -1,0 +1,1 @@
+"""Settings of a run, presets, and how they are put together."""

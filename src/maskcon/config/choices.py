@@ -1,0 +1,307 @@
+"""What is chosen for a person who gives pictures and nothing else: each value with its reason, by pure functions.
+
+`maskcon.training.automatic` collects the facts about images and machine, calls these functions, and stores what they
+return. Settings that the user gives are never changed. Nothing here reads a file or a clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from maskcon._utils.errors import UsageError
+from maskcon._utils.text import counted
+
+Accelerator = Literal["cpu", "cuda", "mps"]
+
+# Naming any of these is choosing the encoder: then all of it stays as given or as the preset has it.
+ENCODER_SETTINGS = frozenset(
+    ("backbone", "width", "stem", "norm", "batchnorm", "weights", "normalise", "freeze")
+)
+FROZEN_BACKBONE, TUNED_BACKBONE = "mobilenet_v2", "resnet18"
+
+# pixels; what a small net can learn from on a CPU, and the side up to which pictures count as small
+SMALL_VIEW = 64
+SMALLEST_VIEW = 16
+GPU_VIEWS = (96, 128, 160, 224)
+FROZEN_SIZES = (96, 128, 160)  # larger views cost in proportion to their pixels; small images are enlarged
+FEWEST_TRAIN, FEWEST_TEST = 4, 2  # pictures, below which there is no run at all
+SMALLEST_BATCH, EPOCH_STEPS = 16, 8
+GPU_BANK = 8192  # the paper's
+ENOUGH_STEPS = 1200  # as the preset's 30 epochs on its 5,000 pictures
+USUAL_LIMIT, LONGEST_RUN = 200, 1000  # epochs: without a budget, and with one
+FROZEN_LIMIT = 100  # epochs of a head on a frozen backbone, in both cases
+EVALUATIONS = 10
+BUDGET_SHARE = 0.85  # planned: pace changes while a run goes on
+LONGEST_BUDGET = 30 * 86_400.0
+
+
+def size_for(side: float) -> int:
+    """Return the largest of `FROZEN_SIZES` that images of this side fill, at least the first.
+
+    >>> size_for(32), size_for(130), size_for(2000)
+    (96, 128, 160)
+    """
+    return max((size for size in FROZEN_SIZES if size <= side), default=FROZEN_SIZES[0])
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the choices depend on.
+
+    side: median of the pictures' shorter sides; weights: backbones whose ImageNet weights are on this machine;
+    unfetched: why those that would be used could not be fetched, where that was tried
+    """
+
+    train: int
+    side: float
+    accelerator: Accelerator = "cpu"
+    weights: frozenset[str] = frozenset()
+    unfetched: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One decision: what it is about, the settings it makes, and why.
+
+    >>> Choice("bank", "256 keys", "half of the 600 training pictures", {"bank_size": 256}).line
+    'bank: 256 keys (half of the 600 training pictures)'
+    """
+
+    name: str
+    shown: str
+    reason: str
+    settings: Mapping[str, Any]
+
+    @property
+    def line(self) -> str:
+        return f"{self.name}: {self.shown} ({self.reason})"
+
+
+def pretrained_backbone(accelerator: Accelerator) -> str:
+    """The backbone that would be chosen, were its weights on this machine."""
+    return TUNED_BACKBONE if accelerator == "cuda" else FROZEN_BACKBONE
+
+
+def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
+    """Pretrained where its weights can be had, as a whole on a CUDA GPU and frozen without one; else from scratch.
+
+    None where the user has named any part of it.
+    """
+    if ENCODER_SETTINGS & given.keys():
+        return None
+    if facts.accelerator != "cuda":
+        if FROZEN_BACKBONE in facts.weights:
+            return Choice(
+                "encoder",
+                f"{FROZEN_BACKBONE} with ImageNet weights, frozen, and a head that learns",
+                "its weights are at hand and there is no CUDA GPU: pictures are embedded once, training takes minutes",
+                {"freeze": True},
+            )
+        return Choice(
+            "encoder",
+            "a small net from scratch",
+            f"no CUDA GPU, and {_no_weights(facts, megabytes=9)}",
+            {},
+        )
+    whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
+    whole |= {"projector_hidden": 512, "projection_dim": 128, "learning_rate": 0.02}
+    # Muon, and the schedule that goes with it, were tried on small nets alone.
+    whole |= {"optimizer": "sgd", "schedule": "cosine", "warmup_share": 0.0, "relation_warmup_share": 0.0}
+    if TUNED_BACKBONE in facts.weights:
+        return Choice(
+            "encoder",
+            f"{TUNED_BACKBONE} with ImageNet weights, all of it learns",
+            "its weights are at hand and there is a GPU",
+            {**whole, "weights": "imagenet", "normalise": "imagenet", "warmup_epochs": 5.0},
+        )
+    return Choice(
+        "encoder",
+        f"{TUNED_BACKBONE} from scratch",
+        f"there is a GPU, but {_no_weights(facts, megabytes=45)}",
+        whole,
+    )
+
+
+def _no_weights(facts: Facts, *, megabytes: int) -> str:
+    if facts.unfetched:
+        return f"the pretrained weights could not be fetched: {facts.unfetched}"
+    return f"no pretrained weights on this machine; --download fetches {megabytes} MB of them"
+
+
+def size_choice(facts: Facts, *, frozen: bool, pretrained: bool) -> Choice:
+    """The side of a view: no larger than the pictures are, nor than the machine can chew.
+
+    >>> size_choice(Facts(1000, side=480), frozen=False, pretrained=False).settings
+    {'image_size': 64}
+    """
+    side = f"half of the pictures are at least {facts.side:.0f} px wide and high"
+    if frozen:
+        size = size_for(facts.side)
+        return _size(size, f"{side}; a frozen backbone sees each only a few times")
+    if facts.side <= SMALL_VIEW:
+        return _size(max(SMALLEST_VIEW, int(facts.side)), side)
+    if facts.accelerator != "cuda" and not pretrained:
+        return _size(
+            SMALL_VIEW, f"{side}; more pixels would cost their number on a machine without a CUDA GPU"
+        )
+    largest = GPU_VIEWS[-1] if pretrained else GPU_VIEWS[1]
+    fitting = [size for size in GPU_VIEWS if size <= min(facts.side, largest)]
+    return _size(max(fitting, default=SMALL_VIEW), side)
+
+
+def _size(size: int, reason: str) -> Choice:
+    return Choice("image size", f"{size} px", reason, {"image_size": size})
+
+
+def batch_choice(facts: Facts, given: Mapping[str, Any], *, usual: int, learning_rate: float) -> Choice:
+    """Pictures a step: fewer than usual where there are few, so that an epoch is still several steps.
+
+    learning_rate: the one for the usual batch; it shrinks with it, unless given.
+
+    >>> batch_choice(Facts(train=300, side=200), {}, usual=128, learning_rate=0.2).settings
+    {'batch_size': 32, 'learning_rate': 0.05}
+    """
+    batch = min(usual, max(SMALLEST_BATCH, _power_of_two(facts.train // EPOCH_STEPS)))
+    bank = given.get("bank_size")
+    if isinstance(bank, int):
+        batch = max(2, min(batch, bank))  # a bank holds a batch at least
+    settings: dict[str, Any] = {"batch_size": batch}
+    if batch == usual:
+        return Choice("batch", f"{batch} pictures", "the usual one", settings)
+    pictures, steps = counted(facts.train, "training picture"), counted(-(-facts.train // batch), "step")
+    reason = f"{pictures} make {steps} an epoch"
+    if "learning_rate" not in given:
+        settings["learning_rate"] = round(learning_rate * batch / usual, 6)
+        reason += "; the learning rate shrinks with the batch"
+    return Choice("batch", f"{batch} pictures", reason, settings)
+
+
+def bank_choice(facts: Facts, *, batch_size: int, usual: int) -> Choice:
+    """Keys in the memory bank: at most half of the training pictures, or most of it would be stale or twice there.
+
+    >>> bank_choice(Facts(train=600, side=200), batch_size=64, usual=2048).settings
+    {'bank_size': 256}
+    """
+    half = _power_of_two(facts.train // 2)
+    size = max(batch_size, min(half, usual))
+    pictures = counted(facts.train, "training picture")
+    if half < batch_size:
+        reason = f"one batch, the least it can be: there are only {pictures}"
+    elif half < usual:
+        reason = f"at most half of the {pictures}, so that its keys stay fresh"
+    else:
+        reason = f"the usual one: {pictures} would fill more"
+    return Choice("bank", f"{size} keys", reason, {"bank_size": size})
+
+
+def epochs_choice(
+    facts: Facts,
+    given: Mapping[str, Any],
+    *,
+    usual: int,
+    batch_size: int,
+    ramps: Mapping[str, float],
+    frozen: bool = False,
+) -> Choice:
+    """Passes over the pictures where no time is given: the usual ones, more where an epoch is few steps.
+
+    ramps: warmup_epochs and relation_warmup_epochs as they are, to be shortened with a short run.
+    frozen: whether only a head learns, for which `FROZEN_LIMIT` is the most.
+    """
+    steps = -(-facts.train // batch_size)
+    most = FROZEN_LIMIT if frozen else USUAL_LIMIT
+    epochs = max(usual, min(most, -(-ENOUGH_STEPS // steps)))
+    reason = f"{steps * epochs:,} steps in all, {steps:,} an epoch; --budget 30m would fit it to your time"
+    return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, ramps))
+
+
+def budget_choice(
+    budget: float,
+    left: float,
+    seconds_of: Callable[[int], float],
+    given: Mapping[str, Any],
+    ramps: Mapping[str, float],
+    *,
+    frozen_usual: int | None = None,
+) -> Choice:
+    """As many epochs as fit into the time that is left, by the measured pace.
+
+    budget: seconds asked for; left: seconds of it that are not spent yet; seconds_of(epochs): how long that many
+    would take, which need not grow with every one of them, as scorings become rarer. The plan takes `BUDGET_SHARE` of
+    what is left: the budget is kept as long as the machine does not become more than 1 / BUDGET_SHARE (1.18) times
+    slower than it was when measured. Too small a budget is refused.
+    frozen_usual: where only a head learns, the epochs that its settings were tuned with; then `FROZEN_LIMIT` is the
+    most: they are so short that any budget would else end in a thousand of them.
+    """
+    planned = BUDGET_SHARE * left
+    most = LONGEST_RUN if frozen_usual is None else FROZEN_LIMIT
+    epochs = next((count for count in range(most, 0, -1) if seconds_of(count) <= planned), 0)
+    if epochs == 0:
+        needed = (budget - left) + seconds_of(1) / BUDGET_SHARE
+        raise UsageError(
+            f"--budget {spoken_budget(budget)} is too short: one epoch would end after about {spoken_budget(needed)}; "
+            f"give --budget {spoken_budget(math.ceil(needed * 3 / 60) * 60)} or more, fewer pictures "
+            "(--set train_limit=N), or a smaller --set image_size"
+        )
+    reason = (
+        f"measured here: about {spoken_budget(seconds_of(epochs))} of the {spoken_budget(left)} that are left"
+    )
+    if epochs == most:
+        reason += "; more are never planned"
+    if frozen_usual is not None:
+        reason += f"; the settings of a frozen backbone were tuned with {frozen_usual}"
+    return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, ramps))
+
+
+def epoch_settings(epochs: int, given: Mapping[str, Any], ramps: Mapping[str, float]) -> dict[str, Any]:
+    """The number of epochs and what goes with it: a score about ten times, ramps that leave room to learn.
+
+    >>> epoch_settings(8, {}, {"warmup_epochs": 1.0, "relation_warmup_epochs": 4.0})
+    {'epochs': 8, 'eval_every_epochs': 1, 'warmup_epochs': 0.8, 'relation_warmup_epochs': 2.0}
+    """
+    settings: dict[str, Any] = {"epochs": epochs, "eval_every_epochs": max(1, round(epochs / EVALUATIONS))}
+    shares = {"warmup_epochs": 0.1, "relation_warmup_epochs": 0.25}
+    settings |= {key: min(ramps[key], round(epochs * share, 3)) for key, share in shares.items()}
+    return {key: value for key, value in settings.items() if key not in given}
+
+
+def parse_budget(text: str) -> float:
+    """Seconds of a duration with units: 90s, 30m, 2h, 1h30m, 1.5h.
+
+    >>> parse_budget("1h30m"), parse_budget("1.5 h"), parse_budget("45s")
+    (5400.0, 5400.0, 45.0)
+    """
+    plain = text.strip().lower().replace(" ", "")
+    whole = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", plain)
+    if not plain or whole is None:
+        hint = "; say the unit" if re.fullmatch(r"\d+(\.\d+)?", plain) else ""
+        raise UsageError(f"--budget {text!r} is not a duration{hint}: write 90s, 30m, 2h or 1h30m")
+    hours, minutes, seconds = (float(part or 0) for part in whole.groups())
+    total = hours * 3600 + minutes * 60 + seconds
+    if not 0 < total <= LONGEST_BUDGET:
+        raise UsageError(f"--budget {text!r} must be more than nothing and at most 30 days (720h)")
+    return total
+
+
+def spoken_budget(seconds: float) -> str:
+    """A duration as `parse_budget` reads it, to the second.
+
+    >>> spoken_budget(5400), spoken_budget(45), spoken_budget(1810)
+    ('1h30m', '45s', '30m10s')
+    """
+    whole = max(0, round(seconds))
+    parts = ((whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
+
+
+def _power_of_two(number: int) -> int:
+    """The largest power of two that is not above the number; 1 for less.
+
+    >>> _power_of_two(100), _power_of_two(0)
+    (64, 1)
+    """
+    return 1 << max(0, number.bit_length() - 1)

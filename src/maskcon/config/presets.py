@@ -1,0 +1,271 @@
+"""Presets: complete settings with the reason for each value.
+
+`paper` follows the paper's text, `reference` its authors' published code wherever the two differ. `cpu` is ours, sized
+for two cores; what it sets for each method was chosen on validation data (docs/results.md). `fast` is `cpu` with more
+of our own for MaskCon, so that it is good sooner (docs/performance.md).
+Some values go by data set (`SOURCE_SETTINGS`), by method (`METHOD_SETTINGS`), or with a frozen backbone (`FREEZE`);
+`maskcon.config.resolution` puts them together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Settings = dict[str, tuple[Any, str]]  # key -> value, where it comes from
+
+_TEXT = "paper, appendix A"
+_CODE = "published code"
+_SILENT = "published code; the paper does not say"
+
+_ANY = "ours, where the method has no value of its own"
+_WHOLE = "ours: all of the data"
+FROZEN = "ours, for a frozen backbone"
+
+PAPER: Settings = {
+    "seed": (0, "ours: the paper does not say"),
+    "w": (1.0, _ANY),
+    "tau": (0.1, _ANY),
+    "backbone": ("resnet18", "paper, section 4"),
+    "width": (64, "paper, section 4"),
+    "stem": ("auto", "paper, section 4: 3x3 without pooling for small images"),
+    "norm": ("batch", "paper, section 4: ResNet's own"),
+    "batchnorm": ("local", _SILENT),
+    "epochs": (200, _TEXT),
+    "batch_size": (128, _TEXT),
+    "optimizer": ("sgd", _TEXT),
+    "learning_rate": (0.02, _TEXT),
+    "momentum": (0.9, _TEXT),
+    "nesterov": (False, _SILENT),
+    "weight_decay": (5e-4, _TEXT),
+    "schedule": ("cosine", _TEXT),
+    "warmup_epochs": (0.0, _TEXT),
+    "warmup_share": (0.0, _TEXT),
+    "bank_size": (8192, _TEXT),
+    "freeze": (False, "paper, section 4: the whole encoder learns"),
+    "freeze_views": (3, FROZEN),
+    "freeze_seed": (0, FROZEN),
+    "earlier_weight": (0.5, FROZEN),
+    "head_features": (256, FROZEN),
+    "projector_hidden": (512, _TEXT),
+    "projection_dim": (128, _TEXT),
+    "projector_norm": ("none", _SILENT),
+    "coarse_weight": (0.0, "paper, section 3: its methods add none"),
+    "contrast_temperature": (0.1, _TEXT),
+    "exclude_own_keys": (True, "paper, eq. 11: i != j"),
+    "relation_space": ("projection", "paper, eq. 11: between projections of keys"),
+    "keys": ("encoder", "paper, section 3: a momentum encoder"),
+    "means_kept": (0.5, "ours, for keys=means"),
+    "key_momentum": (0.99, _SILENT),
+    "key_update": ("before", _SILENT),
+    "key_buffers": ("own", _SILENT),
+    "key_batchnorm": ("train", _SILENT),
+    "prime_bank": (True, _SILENT),
+    "relation_warmup_epochs": (0.0, "paper, eq. 15: w is constant"),
+    "relation_warmup_share": (0.0, "paper, eq. 15: w is constant"),
+    "weights": (None, "ours: random weights; the paper does not say"),
+    "source_variant": ("paper", "paper, section 4.2 (CIFARtoy) and appendix A (Cars196)"),
+    "image_size": (None, "the data's own: 32 for CIFAR and ImageNet32"),
+    "train_limit": (None, _WHOLE),
+    "test_limit": (None, _WHOLE),
+    "evaluate_on": ("test", "paper, section 4"),
+    "validation_fraction": (0.2, "ours: the paper holds nothing out"),
+    "query_view": (None, "paper, appendix A: the strong view of the data's kind"),
+    "key_view": (None, "paper, appendix A: the weak view of the data's kind"),
+    "weak_queries": (0.0, "paper, appendix A: every query is a strong view"),
+    "view_engine": ("auto", "ours: the fastest that is installed; no change of the result is meant"),
+    "test_resize": ("shorter", _TEXT),
+    "normalise": ("dataset", "published code for CIFAR; it takes ImageNet's values for larger pictures"),
+    "drop_last": (False, "ours: every image counts; the paper does not say"),
+    "final_statistics": (0, "paper and published code have nothing of the kind"),
+    "eval_every_epochs": (10, _SILENT),
+    "eval_when": ("after", "ours: the last model is evaluated"),
+    "track_bound": (False, "ours: theorem 1 is looked at on demand"),
+    "precision": ("32-true", "ours: the paper does not say"),
+    "channels_last": (True, "ours: the layout that is fastest; no change of the result is meant"),
+}
+
+REFERENCE: Settings = {
+    **PAPER,
+    "projection_dim": (256, _CODE),
+    "weights": ("imagenet", _CODE),
+    "warmup_epochs": (5.0, _CODE),
+    "exclude_own_keys": (False, _CODE),
+    "source_variant": ("reference", _CODE),
+    "test_resize": ("both", _CODE),
+    "drop_last": (True, _CODE),
+    "eval_when": ("before", _CODE),
+}
+
+_OURS = "ours, sized for two CPU cores"
+
+CPU: Settings = {
+    **PAPER,
+    "backbone": ("resnet10", _OURS),
+    "width": (16, _OURS),
+    "stem": ("fast", _OURS),
+    "epochs": (30, _OURS),
+    "batch_size": (128, _OURS),
+    "learning_rate": (0.06, _OURS),
+    "warmup_epochs": (1.0, _OURS),
+    "bank_size": (2048, _OURS),
+    "projector_hidden": (256, _OURS),
+    "projection_dim": (64, _OURS),
+    "relation_warmup_epochs": (4.0, "ours: from random weights, w = 1 at step 0 can collapse"),
+    "eval_every_epochs": (3, _OURS),
+}
+
+# `fast` is the preset cpu but for MaskCon, which gets neighbours by outlines, means of queries for keys, weak views for
+# half of these, cross-entropy on the coarse labels beside it and Muon (METHOD_SETTINGS).
+PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU, "fast": CPU}
+TRAIN_PRESET = "fast"  # where one method is trained and nothing is said
+COMPARE_PRESET = "cpu"  # where methods are compared: each as the paper has it
+
+# What goes by data set, on top of the preset.
+_LARGE_PICTURES: Settings = {
+    "image_size": (224, _SILENT),
+    "normalise": ("imagenet", _SILENT),
+}
+_IMAGENET: Settings = {
+    "epochs": (100, f"{_TEXT}, for ImageNet"),
+    "batch_size": (256, f"{_TEXT}, for ImageNet"),
+    "normalise": ("imagenet", _SILENT),
+}
+_PAPER_SOURCES: dict[str, Settings] = {
+    "imagenet32": {**_IMAGENET, "bank_size": (8192, f"{_TEXT}; the published code has 16384")},
+    "sop-split1": _LARGE_PICTURES,
+    "sop-split2": _LARGE_PICTURES,
+    "cars196": _LARGE_PICTURES,
+}
+_FEWER_PIXELS: Settings = {"image_size": (64, _OURS)}
+SOURCE_SETTINGS: dict[str, dict[str, Settings]] = {
+    "paper": _PAPER_SOURCES,
+    "reference": {
+        **_PAPER_SOURCES,
+        "imagenet32": {
+            **_IMAGENET,
+            "bank_size": (16384, _CODE),
+            "weights": ("imagenet", f"{_CODE}; these weights have seen ImageNet's fine labels"),
+        },
+    },
+    "cpu": dict.fromkeys(("sop-split1", "sop-split2", "cars196"), _FEWER_PIXELS),
+}
+
+# What goes by method. `paper` and `reference`, where the paper names nothing for the data set: section 4.1's advice
+# to start from w = 1, tau = tau0 for MaskCon, and for the others a weight that won on several data sets of appendix B.
+METHOD_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "paper": {
+        "maskcon": {"w": 1.0, "tau": 0.1},
+        "grafit": {"w": 0.8},
+        "coins": {"w": 0.8},
+        "ascl": {"tau": 0.1},
+    },
+    # The best of six settings a method by recall@1 on validation (benchmarks/method_table.py).
+    "cpu": {
+        "selfcon": {"learning_rate": 0.06, "weight_decay": 1e-4},
+        "nnclr": {"learning_rate": 0.12},
+        "ascl": {"tau": 0.02, "learning_rate": 0.06},
+        "supce": {"learning_rate": 0.15},
+        "supcon": {"learning_rate": 0.06},
+        "grafit": {"w": 0.5, "learning_rate": 0.2},
+        "coins": {"w": 0.8, "learning_rate": 0.2},
+        "maskcon": {"w": 1.0, "tau": 0.05, "learning_rate": 0.2},
+        "supfine": {"learning_rate": 0.15, "weight_decay": 2e-3},
+    },
+}
+METHOD_SETTINGS["reference"] = METHOD_SETTINGS["paper"]
+# Ours, not the paper's: what brings MaskCon's recall soonest on a CPU (benchmarks/recipe_trials.py, on validation).
+METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
+    "maskcon": {
+        "w": 1.0,
+        "tau": 0.025,
+        "relation_space": "hog",
+        "keys": "means",
+        "final_statistics": 2560,
+        "weak_queries": 0.5,
+        "relation_warmup_epochs": 1.0,  # these neighbours can be trusted sooner than those by projections
+        "coarse_weight": 1.0,
+        "optimizer": "muon",
+        "learning_rate": 0.2,
+        "schedule": "linear",
+        "warmup_share": 0.3,
+    }
+}
+SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
+METHOD_REASONS = {
+    "paper": "paper, section 4.1 and appendix B",
+    "reference": "paper, section 4.1 and appendix B",
+    "cpu": "ours, chosen on validation data",
+    "fast": "ours, chosen on validation data",
+}
+CHOSEN_IN = {  # where the paper names w and tau of a data set's main table
+    **dict.fromkeys(("sop-split1", "sop-split2", "cars196"), "paper, appendix A, table of hyperparameters"),
+    **dict.fromkeys(("cifartoy-good", "cifartoy-bad", "cifar100"), "paper, appendix B, best row"),
+}
+
+
+# What freeze=yes changes, on top of preset, data set and method: the encoder, and how its head is trained.
+FREEZE: Settings = {
+    "backbone": (
+        "mobilenet_v2",
+        "ours, for a frozen backbone: the fastest whose weights can be had anywhere",
+    ),
+    "weights": ("imagenet", FROZEN),
+    "normalise": ("imagenet", "ours, for a frozen backbone: as its weights were made"),
+    "image_size": (None, "ours, for a frozen backbone: 96 px for small images, up to 160 for large ones"),
+    "width": (64, FROZEN),
+    "stem": ("auto", FROZEN),
+    "norm": ("batch", FROZEN),
+    "query_view": (
+        None,
+        "ours, for a frozen backbone: the weak view of the data's kind, which it can still read",
+    ),
+    "key_view": (None, "ours, for a frozen backbone: the plain view, as at test time"),
+    "weak_queries": (0.0, "ours, for a frozen backbone: its query view is weak already"),
+    "epochs": (30, FROZEN),
+    "optimizer": ("sgd", FROZEN),
+    "schedule": ("cosine", FROZEN),
+    "batch_size": (128, FROZEN),
+    "bank_size": (2048, FROZEN),
+    "learning_rate": (0.05, FROZEN),
+    "weight_decay": (5e-4, FROZEN),
+    "warmup_epochs": (1.0, FROZEN),
+    "warmup_share": (0.0, FROZEN),
+    "final_statistics": (
+        0,
+        "ours, for a frozen backbone: its views hardly differ from what it is asked about",
+    ),
+    "relation_warmup_epochs": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
+    "relation_warmup_share": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
+    "relation_space": (
+        "features",
+        "ours, for a frozen backbone: they tell kinds apart from the start, a fresh projector does not",
+    ),
+    "projector_hidden": (512, FROZEN),
+    "projection_dim": (128, FROZEN),
+    "eval_every_epochs": (5, FROZEN),
+}
+# The best settings of a method by recall@1 on validation (benchmarks/frozen_table.py, good split): of twenty for those
+# with coarse labels, with and without cross-entropy on these beside their loss; of ten for the others.
+FREEZE_METHODS: dict[str, dict[str, float]] = {
+    "selfcon": {"learning_rate": 0.02, "weight_decay": 5e-3},
+    "supce": {"learning_rate": 0.01, "weight_decay": 5e-3},
+    "supcon": {"learning_rate": 0.02, "weight_decay": 5e-3},
+    "grafit": {"w": 0.8, "learning_rate": 0.1},
+    "coins": {"w": 0.5, "learning_rate": 0.02, "weight_decay": 5e-3},
+    "maskcon": {"w": 1.0, "tau": 0.02, "learning_rate": 0.05, "coarse_weight": 1.0},
+    "supfine": {"learning_rate": 0.05},
+}
+
+# What rises over some epochs, and the setting that lets it rise over a share of the run.
+RISES = {"warmup_epochs": "warmup_share", "relation_warmup_epochs": "relation_warmup_share"}
+
+# The w and tau behind the main tables: the appendix's table of hyperparameters for SOP and Cars196, its bold rows
+# for the CIFAR sets. For ImageNet the paper gives none.
+PAPER_W_TAU: dict[str, dict[str, tuple[float, float | None]]] = {
+    "cifartoy-good": {"grafit": (0.5, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
+    "cifartoy-bad": {"grafit": (0.8, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
+    "cifar100": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (1.0, 0.05)},
+    "sop-split1": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (0.8, 0.1)},
+    "sop-split2": {"grafit": (0.8, None), "coins": (0.2, None), "maskcon": (0.5, 0.05)},
+    "cars196": {"grafit": (1.0, None), "coins": (1.0, None), "maskcon": (1.0, 0.1)},
+}

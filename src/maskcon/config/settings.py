@@ -1,0 +1,321 @@
+"""Run settings: typed, complete, and refused when misspelt.
+
+A run is described by one `RunConfig`. A preset gives every value, the user changes some (`--set key=value`),
+the data set settles what was left open (image size, view policies), and the result is saved as `config.yaml`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from maskcon._utils.errors import CorruptFileError, UsageError, unknown
+
+HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugging Face hub
+
+
+class RunConfig(BaseModel):
+    """Everything that decides the result of a run. Symbols of the paper stand in the comments."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    # What is learnt
+    source: str = Field(description="data set by name, a folder of images, a manifest, or hf:NAME")
+    method: str = Field("maskcon", description="training method, see `maskcon methods`")
+    preset: str = Field("cpu", description="where the other values came from")
+    seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
+    w: float = Field(1.0, ge=0, le=1, description="weight of the label term against self-contrast")  # w
+    tau: float = Field(
+        0.1, ge=0, allow_inf_nan=True, description="temperature of the soft relation, 0 and inf allowed"
+    )  # tau
+
+    # Data
+    source_variant: Literal["paper", "reference"] = Field(
+        "paper", description="coarse grouping of the paper's text or of its published code"
+    )
+    image_size: int | None = Field(None, ge=8, le=1024, description="side of a view in pixels")
+    train_limit: int | None = Field(None, ge=2, description="use a balanced part of the training images")
+    test_limit: int | None = Field(None, ge=2, description="use a balanced part of the test images")
+    evaluate_on: Literal["test", "validation"] = Field(
+        "test", description="validation: score on a held-out part of the training images"
+    )
+    validation_fraction: float = Field(0.2, gt=0, lt=1, description="size of that part")
+
+    # Views
+    query_view: str | None = Field(
+        None, description="policy of the query view; weak or strong: that of the data's kind"
+    )
+    key_view: str | None = Field(
+        None, description="policy of the key view; weak or strong: that of the data's kind"
+    )
+    test_resize: Literal["shorter", "both"] = Field(
+        "shorter", description="shorter: keep the aspect, centre square; both: stretch"
+    )
+    weak_queries: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the queries of every batch that are seen in the key's view, not in their own",
+    )
+    view_engine: Literal["auto", "tensor", "compiled"] = Field(
+        "tensor",
+        description="what makes the views on a CPU and, on one thread, normalises batches, alike but for rounding: "
+        "tensor code, or numba's loops, many times as fast with views; auto: numba where it is installed",
+    )
+    normalise: Literal["dataset", "imagenet"] = Field(
+        "dataset", description="channel mean and deviation to normalise views with"
+    )
+
+    # Encoder
+    backbone: str = Field("resnet18", description="encoder by name")  # f
+    width: int = Field(64, ge=4, le=512, description="channels of the first stage")
+    stem: Literal["auto", "fast", "small", "imagenet", "stride2"] = Field(
+        "auto", description="first layers; up to 64 px auto is small (3x3, no pooling), fast is stride2"
+    )
+    norm: Literal["batch", "group"] = Field("batch", description="normalisation layers of the encoder")
+    batchnorm: Literal["local", "sync", "frozen"] = Field(
+        "local", description="statistics of one process, of all, or of the starting weights"
+    )
+    weights: str | None = Field(None, description="start from: 'imagenet', a weights file, or nothing")
+    projector_hidden: int = Field(512, ge=1, description="hidden units of the projector")
+    projection_dim: int = Field(128, ge=2, description="size of a key or query")  # D
+    projector_norm: Literal["none", "batch"] = Field("none", description="normalisation in the projector")
+
+    # Frozen: a pretrained backbone that stays as it is, and a head that learns
+    freeze: bool = Field(
+        False, description="embed each image once with the pretrained backbone, train a head on what it saw"
+    )
+    freeze_views: int = Field(
+        3,
+        ge=1,
+        le=64,
+        description="cached views an image, for query and key each; one of a view that draws nothing",
+    )
+    freeze_seed: int = Field(
+        0, ge=0, lt=2**31, description="seed of the cached views: runs of any seed share them"
+    )
+    earlier_weight: float = Field(
+        0.5,
+        ge=0,
+        description="weight of the features of earlier layers beside the last ones; of mobilenet_v2 alone",
+    )
+    head_features: int = Field(
+        256, ge=1, le=8192, description="leading axes of the backbone's features that the head learns on"
+    )
+
+    # Contrast
+    coarse_weight: float = Field(
+        0.0,
+        ge=0,
+        description="cross-entropy on the coarse labels beside the method's own loss, by this weight",
+    )
+    contrast_temperature: float = Field(0.1, gt=0, description="temperature of the logits")  # tau0
+    bank_size: int = Field(8192, ge=1, description="keys kept in the memory bank")  # K
+    prime_bank: bool = Field(True, description="fill the bank with real keys before step 1")
+    exclude_own_keys: bool = Field(True, description="a sample's older keys are never its positives")
+    relation_space: Literal["projection", "features", "hog"] = Field(
+        "projection",
+        description="where neighbours are looked for: what the loss sees, what is used later, or the images' outlines "
+        "(whose nearest are listed before the first step)",
+    )
+    keys: Literal["encoder", "means"] = Field(
+        "encoder",
+        description="encoder: of a second view, by the slowly following net; means: of an image's queries so far, "
+        "which needs no such net after the first epoch",
+    )
+    means_kept: float = Field(
+        0.5, ge=0, lt=1, description="share of such a mean that is kept when a new query comes in"
+    )
+    key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept a step")
+    key_update: Literal["before", "after"] = Field(
+        "before", description="move the key encoder before the pass"
+    )
+    key_buffers: Literal["own", "averaged"] = Field(
+        "own", description="BatchNorm statistics of the key encoder"
+    )
+    key_batchnorm: Literal["train", "eval"] = Field(
+        "train", description="mode of the key encoder's BatchNorm"
+    )
+    relation_warmup_epochs: float = Field(0.0, ge=0, description="w rises from 0 over so many epochs")
+    relation_warmup_share: float = Field(
+        0.0, ge=0, le=1, description="w rises from 0 over this share of the run, if that is longer"
+    )
+
+    # Optimisation
+    epochs: int = Field(200, ge=1, description="passes over the training images")
+    batch_size: int = Field(128, ge=2, description="images a step, over all processes")  # B
+    optimizer: Literal["sgd", "muon"] = Field(
+        "sgd", description="muon: updates of weight matrices are made orthogonal"
+    )
+    learning_rate: float = Field(0.02, gt=0, description="peak rate of the optimiser")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the optimiser")
+    nesterov: bool = Field(False, description="Nesterov momentum of SGD; muon always has it")
+    weight_decay: float = Field(5e-4, ge=0, description="weight decay")
+    schedule: Literal["cosine", "linear", "constant"] = Field(
+        "cosine",
+        description="rate after the warm-up: down to 0 by half a cosine or a straight line, or as it is",
+    )
+    warmup_epochs: float = Field(0.0, ge=0, description="the rate rises from 0 over so many epochs")
+    warmup_share: float = Field(
+        0.0, ge=0, le=1, description="the rate rises from 0 over this share of the run, if that is longer"
+    )
+    drop_last: bool = Field(False, description="leave out the last short batch of an epoch")
+    final_statistics: int = Field(
+        0,
+        ge=0,
+        description="at the end, BatchNorm statistics become those of so many images in their key view; 0: they stay "
+        "those of the queries",
+    )
+
+    # Machine
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field("32-true", description="arithmetic")
+    channels_last: bool = Field(True, description="memory format of the encoder")
+
+    # Evaluation
+    eval_every_epochs: int = Field(10, ge=0, description="0: only at the end")
+    eval_when: Literal["before", "after"] = Field(
+        "after", description="before: as the published code, ahead of the epoch"
+    )
+    track_bound: bool = Field(
+        False,
+        description="journal d_z of theorem 1 at each evaluation; needs fine labels, changes no weights",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> RunConfig:
+        if self.bank_size < self.batch_size:
+            raise ValueError(
+                f"bank_size={self.bank_size} is smaller than batch_size={self.batch_size}; "
+                f"raise --set bank_size={self.batch_size} or lower batch_size"
+            )
+        if self.keys == "means" and self.relation_space == "features":
+            raise ValueError(
+                "keys=means has no features of keys for relation_space=features to compare; use keys=encoder, "
+                "or relation_space=projection or hog"
+            )
+        if self.final_statistics == 1:
+            raise ValueError("final_statistics=1: one image has no variance; use 0, or a few thousand")
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov needs momentum > 0")
+        return self
+
+    @property
+    def relation_rise(self) -> float:
+        """Epochs over which w rises."""
+        return max(self.relation_warmup_epochs, self.relation_warmup_share * self.epochs)
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        return list(cls.model_fields)
+
+    @classmethod
+    def build(cls, values: Mapping[str, Any]) -> RunConfig:
+        """Validate; the first thing wrong becomes one line that names it and the way out."""
+        for key in values:
+            if key not in cls.model_fields:
+                raise unknown("setting", str(key), cls.known_keys())
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise UsageError(_first_problem(error)) from None
+
+    def changed(self, **values: Any) -> RunConfig:
+        """A copy with some values changed, validated again."""
+        return RunConfig.build({**self.model_dump(), **values})
+
+    def differences(self, other: RunConfig) -> list[str]:
+        """Lines `key: mine -> theirs`, for a refusal that shows its reason."""
+        mine, theirs = self.model_dump(), other.model_dump()
+        return [f"{key}: {mine[key]} -> {theirs[key]}" for key in mine if mine[key] != theirs[key]]
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(), sort_keys=False, allow_unicode=True)
+
+    @classmethod
+    def from_yaml(cls, path: Path) -> RunConfig:
+        """Read a saved config; tags, aliases and unknown keys are refused."""
+        try:
+            values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bad UTF-8, 2024-99-99
+            raise CorruptFileError(f"{path} is not a settings file: {str(error).splitlines()[0]}") from None
+        if not isinstance(values, dict):
+            raise CorruptFileError(f"{path} is not a settings file: expected `key: value` lines")
+        return cls.build(values)
+
+
+class Machine(BaseModel):
+    """Where and how a run is carried out, which may differ from one call to the next.
+
+    It does not change what is learnt, but for this: devices, threads and compiled nets round differently, and each of
+    several processes has BatchNorm statistics of its own rows (see `RunConfig.batchnorm`).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data_root: str | None = None
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: int = Field(1, ge=1)
+    threads: int | None = Field(None, ge=1)
+    checkpoint_every_seconds: float = Field(60.0, ge=0)
+    keep_checkpoints: int = Field(2, ge=1)
+    journal_every_steps: int = Field(10, ge=1)
+    tensorboard: bool = False
+    compile: bool = False  # the nets' passes, by torch.compile
+    download: bool = False
+    strict: bool = False
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Scalars, lists and mappings only: no aliases, so that no small file can grow into a large one."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.YAMLError("aliases are not allowed in settings")
+        return super().compose_node(parent, index)
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """One `key=value` of the command line, the value as `parse_value` reads it: `inf`, `none`, `1e-3` work.
+
+    >>> parse_override("tau=inf"), parse_override("weights=none"), parse_override("learning_rate=1e-3")
+    (('tau', inf), ('weights', None), ('learning_rate', 0.001))
+    """
+    key, separator, raw = text.partition("=")
+    if not separator or not key.strip():
+        raise UsageError(f"--set takes key=value, got {text!r}")
+    return key.strip(), parse_value(raw.strip())
+
+
+def parse_value(raw: str) -> Any:
+    """A number, yes/no, none, or the text as it is."""
+    lowered = raw.lower()
+    if lowered in ("inf", "infinity", "+inf"):
+        return math.inf
+    if lowered in ("none", "null", ""):
+        return None
+    if lowered in ("true", "yes", "on", "false", "no", "off"):
+        return lowered in ("true", "yes", "on")
+    for kind in (int, float):
+        try:
+            return kind(raw)
+        except ValueError:
+            continue
+    return raw
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    given = problem["input"]
+    message = problem["msg"].removeprefix("Value error, ")
+    if not key:  # a check over several settings names them itself
+        return message
+    if problem["type"] == "literal_error":
+        allowed = [part.strip("'") for part in problem["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        return str(unknown(f"value for {key}", str(given), allowed))
+    return f"{key}={given!r} cannot be used: {message[0].lower()}{message[1:]}"

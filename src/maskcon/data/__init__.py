@@ -1,0 +1,48 @@
+"""Where images and labels come from: one file a data set family, one contract for all of them.
+
+>>> from maskcon.data import load
+>>> load("embedded").coarse_names
+('upper body', 'full length', 'footwear', 'bag')
+"""
+
+from __future__ import annotations
+
+from maskcon._utils.paths import data_root
+from maskcon.data.builtin.catalogue import Description, catalogue, describe
+from maskcon.data.dataset import Dataset, Grouping, ImageSet
+from maskcon.data.in_memory import from_arrays
+from maskcon.data.loading import (
+    Prepared,
+    absolute,
+    is_path,
+    is_there,
+    load,
+    picture_plan,
+    prepare,
+    takes_image_size,
+)
+from maskcon.data.local import load_photos
+from maskcon.data.single_images import read_images
+from maskcon.data.source import SourceInfo
+
+__all__ = [
+    "Dataset",
+    "Description",
+    "Grouping",
+    "ImageSet",
+    "Prepared",
+    "SourceInfo",
+    "absolute",
+    "catalogue",
+    "data_root",
+    "describe",
+    "from_arrays",
+    "is_path",
+    "is_there",
+    "load",
+    "load_photos",
+    "picture_plan",
+    "prepare",
+    "read_images",
+    "takes_image_size",
+]

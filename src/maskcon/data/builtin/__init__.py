@@ -1,0 +1,1 @@
+"""Datasets known by name, one file per family."""

@@ -1,0 +1,96 @@
+"""`fashion-mnist`: the complete set, from its four IDX files, in four coarse groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from maskcon._utils.download import Progress, fetch
+from maskcon._utils.errors import CorruptFileError, DataError
+from maskcon._utils.paths import has_file
+from maskcon.data.builtin.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
+from maskcon.data.builtin.idx import read_idx
+from maskcon.data.dataset import Dataset, ImageSet
+
+FOLDER = "fashion-mnist"
+DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # of Debian's package dataset-fashion-mnist
+URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+MD5 = {  # as published by the authors
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+BORDER = 2  # 28 -> 32 pixels, the canvas of the other small sets
+
+
+def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
+    """60,000 train and 10,000 test images, [N, 1, 32, 32] (28 x 28 with a black border), from root/fashion-mnist."""
+    folder = find_folder(root)
+    if folder is None and download:
+        folder = root / FOLDER
+        for name, md5 in MD5.items():
+            fetch(URL + name, folder / name, md5=md5, progress=progress)
+    if folder is None:
+        absent = [name for name in MD5 if _existing(root / FOLDER, name) is None]
+        raise DataError(
+            f"fashion-mnist was not found in {root / FOLDER}; download it with --download, "
+            f"or put {', '.join(absent)} there, or install Debian's dataset-fashion-mnist"
+        )
+    return Dataset(
+        name="fashion-mnist",
+        train=_read_part(folder, "train", 0),
+        test=_read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT),
+        coarse_names=COARSE_NAMES,
+        fine_names=FINE_NAMES,
+        family="embedded",
+        coarse_of_fine=COARSE_OF_FINE,
+    )
+
+
+def find_folder(root: Path) -> Path | None:
+    """The first folder that holds all four files, gzipped or not."""
+    for folder in (root / FOLDER, DEBIAN_FOLDER):
+        if all(_existing(folder, name) is not None for name in MD5):
+            return folder
+    return None
+
+
+def missing(root: Path) -> tuple[str, ...]:
+    """What is not here, one line each; empty if all four files are, in our folder or in Debian's."""
+    if find_folder(root) is not None:
+        return ()
+    folder = root / FOLDER
+    return tuple(f"{name} in {folder}" for name in MD5 if _existing(folder, name) is None)
+
+
+def _existing(folder: Path, name: str) -> Path | None:
+    for candidate in (folder / name, folder / name.removesuffix(".gz")):
+        if has_file(candidate):
+            return candidate
+    return None
+
+
+def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
+    image_path = _existing(folder, f"{prefix}-images-idx3-ubyte.gz")
+    label_path = _existing(folder, f"{prefix}-labels-idx1-ubyte.gz")
+    if image_path is None or label_path is None:
+        raise DataError(f"the files of fashion-mnist in {folder} disappeared while being read")
+    images = read_idx(image_path, 3)  # [N, 28, 28]
+    labels = read_idx(label_path, 1)  # [N]
+    if len(images) != len(labels):
+        raise CorruptFileError(f"{image_path} has {len(images)} images, {label_path} {len(labels)} labels")
+    if images.shape[1:] != (28, 28):
+        raise CorruptFileError(f"{image_path}: images of {images.shape[1:]} instead of 28 x 28")
+    if len(labels) and labels.max() >= len(FINE_NAMES):
+        raise CorruptFileError(
+            f"{label_path}: label {labels.max()}, the highest of the set is {len(FINE_NAMES) - 1}"
+        )
+    fine = labels.astype(np.int64)
+    return ImageSet(
+        images=np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None],
+        coarse=np.array(COARSE_OF_FINE, dtype=np.int64)[fine],
+        fine=fine,
+        index=np.arange(len(fine), dtype=np.int64) + first_id,
+    )

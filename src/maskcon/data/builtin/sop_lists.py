@@ -1,0 +1,232 @@
+"""The lists of Stanford Online Products: Ebay_info.txt, the paper's two splits by rule, and its authors' own lists."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskcon._utils.errors import CorruptFileError, DataError
+from maskcon._utils.paths import has_file
+from maskcon.data.image_list import plain_path
+
+COARSE_NAMES = (
+    *("bicycle", "cabinet", "chair", "coffee_maker", "fan", "kettle"),
+    *("lamp", "mug", "sofa", "stapler", "table", "toaster"),
+)
+HEADER = ["image_id", "class_id", "super_class_id", "path"]
+MAX_BYTES = 64 << 20  # Ebay_info.txt has 5 MB
+SPLIT1_FEWEST = 8  # images of a product
+SPLIT2_IMAGES = 12
+SPLIT2_TEST_IMAGES = 2
+SPLIT2_SEED = 0
+LIST_KINDS = ("path", "coarse_label", "fine_label")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One row of Ebay_info.txt; product is its class_id, coarse its super_class_id - 1."""
+
+    image_id: int
+    product: int
+    coarse: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """Pictures to train and to test on, each sorted by product and image_id."""
+
+    train: tuple[Picture, ...]
+    test: tuple[Picture, ...]
+
+
+def read_info(paths: Sequence[Path]) -> list[Picture]:
+    """The pictures of Ebay_info.txt, or of Ebay_train.txt and Ebay_test.txt, which hold the same rows in two files."""
+    pictures = [picture for path in paths for picture in _read_file(path)]
+    coarse_of: dict[int, int] = {}
+    for picture in pictures:
+        if coarse_of.setdefault(picture.product, picture.coarse) != picture.coarse:
+            raise CorruptFileError(f"{paths[0]}: class_id {picture.product} has two super_class_id")
+    for what, count in (
+        ("image_id", len({picture.image_id for picture in pictures})),
+        ("path", len({picture.path for picture in pictures})),
+    ):
+        if count != len(pictures):
+            raise CorruptFileError(
+                f"{paths[0]}: {len(pictures)} rows have only {count} different values of {what}"
+            )
+    return pictures
+
+
+def by_product(pictures: Iterable[Picture]) -> dict[int, list[Picture]]:
+    """Product -> its pictures; products by class_id, pictures by image_id, whatever the order of the rows."""
+    products: dict[int, list[Picture]] = {}
+    for picture in sorted(pictures, key=lambda picture: (picture.product, picture.image_id)):
+        products.setdefault(picture.product, []).append(picture)
+    return products
+
+
+def split1(pictures: Iterable[Picture]) -> Split:
+    """Products of 8 or more images, in the order of class_id: the first half (rounded down) trains, the rest tests.
+
+    This is the order of the authors' lists (their last bicycle to train on comes right before their first one to
+    test on), so that the whole set gives their parts: 2,517 and 2,518 products, 25,368 and 25,278 images. No product
+    is in both parts.
+    """
+    chosen = [rows for rows in by_product(pictures).values() if len(rows) >= SPLIT1_FEWEST]
+    half = len(chosen) // 2
+    return Split(_flat(chosen[:half]), _flat(chosen[half:]))
+
+
+def split2(pictures: Iterable[Picture], seed: int = SPLIT2_SEED) -> Split:
+    """Products of exactly 12 images: 2 of each to test on, 10 to train on; 1,498 products in the whole set.
+
+    The authors drew the two at random. Here they are those with the smallest sha256 of "<seed>;<path>", which
+    depends on nothing else: no file order, no library version.
+    """
+    train, test = [], []
+    for rows in by_product(pictures).values():
+        if len(rows) == SPLIT2_IMAGES:
+            drawn = sorted(rows, key=lambda row: hashlib.sha256(f"{seed};{row.path}".encode()).digest())
+            held = {row.image_id for row in drawn[:SPLIT2_TEST_IMAGES]}
+            train.append([row for row in rows if row.image_id not in held])
+            test.append([row for row in rows if row.image_id in held])
+    return Split(_flat(train), _flat(test))
+
+
+def read_split(folder: Path, pictures: Iterable[Picture], *, shared_products: bool) -> Split:
+    """The split that the authors' six files in `folder` give, each of them checked against Ebay_info.txt.
+
+    {train,test}_path.json are lists of paths, ..._coarse_label.json of super_class_id - 1, ..._fine_label.json of
+    product numbers of their own, counted from 0 in each part (in split 2, with the same products in both, in common).
+    """
+    files = {
+        (part, kind): folder / f"{part}_{kind}.json" for part in ("train", "test") for kind in LIST_KINDS
+    }
+    absent = [path.name for path in files.values() if not has_file(path)]
+    if absent:
+        raise DataError(
+            f"{folder} lacks {', '.join(absent)}; add what is missing, or remove the folder to split by rule"
+        )
+    known = {picture.path: picture for picture in pictures}
+    numbering = _Numbering()
+    train = _read_part(files, "train", known, numbering)
+    test = _read_part(files, "test", known, numbering if shared_products else _Numbering())
+    _check_apart(folder, (train, test), shared_products)
+    return Split(_flat(by_product(train).values()), _flat(by_product(test).values()))
+
+
+def _read_part(
+    files: dict[tuple[str, str], Path], part: str, known: dict[str, Picture], numbering: _Numbering
+) -> list[Picture]:
+    paths = _read_list(files[part, "path"], str)
+    coarse = _read_list(files[part, "coarse_label"], int)
+    fine = _read_list(files[part, "fine_label"], int)
+    if not len(paths) == len(coarse) == len(fine):
+        raise CorruptFileError(
+            f"{files[part, 'path']} has {len(paths)} rows, the lists of labels beside it {len(coarse)} and {len(fine)}"
+        )
+    rows = []
+    for row, path in enumerate(paths):
+        picture = known.get(path)
+        if picture is None:
+            raise CorruptFileError(f"{files[part, 'path']}: row {row}: {path[:80]!r} is not in Ebay_info.txt")
+        if coarse[row] != picture.coarse:
+            raise CorruptFileError(
+                f"{files[part, 'coarse_label']}: row {row} ({path}) is {coarse[row]}, "
+                f"by Ebay_info.txt it is {picture.coarse}"
+            )
+        if not numbering.agrees(fine[row], picture.product):
+            raise CorruptFileError(
+                f"{files[part, 'fine_label']}: row {row} ({path}): label {fine[row]} and "
+                f"class_id {picture.product} of Ebay_info.txt do not belong together in other rows"
+            )
+        rows.append(picture)
+    return rows
+
+
+class _Numbering:
+    """A one-to-one relation of labels and products, learnt from the rows."""
+
+    def __init__(self) -> None:
+        self.product_of: dict[int, int] = {}
+        self.label_of: dict[int, int] = {}
+
+    def agrees(self, label: int, product: int) -> bool:
+        return (
+            self.product_of.setdefault(label, product) == product
+            and self.label_of.setdefault(product, label) == label
+        )
+
+
+def _check_apart(folder: Path, parts: Sequence[Sequence[Picture]], shared_products: bool) -> None:
+    every = [picture.path for rows in parts for picture in rows]
+    if len(set(every)) != len(every):
+        raise CorruptFileError(f"{folder}: a picture is listed twice")
+    train, test = ({picture.product for picture in rows} for rows in parts)
+    if shared_products and train != test:
+        raise CorruptFileError(f"{folder}: {len(train ^ test)} products are not in both parts, as in split 2")
+    if not shared_products and train & test:
+        raise CorruptFileError(
+            f"{folder}: {len(train & test)} products are in both parts, none should be in split 1"
+        )
+
+
+def _flat(products: Iterable[Sequence[Picture]]) -> tuple[Picture, ...]:
+    return tuple(picture for rows in products for picture in rows)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise CorruptFileError(f"{path}: more than {MAX_BYTES} bytes; not a list of Stanford Online Products")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path}: not text ({error})") from error
+
+
+def _read_file(path: Path) -> list[Picture]:
+    lines = _read_text(path).splitlines()
+    if not lines or lines[0].split() != HEADER:
+        raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
+    return [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
+
+
+def _read_row(path: Path, number: int, line: str) -> Picture:
+    values = line.split()
+    where = f"{path}: line {number}"
+    if len(values) != len(HEADER) or not all(value.isascii() and value.isdecimal() for value in values[:3]):
+        raise CorruptFileError(f"{where} should hold three whole numbers and a path, got {line[:80]!r}")
+    if max(len(value) for value in values[:3]) > 12:
+        raise CorruptFileError(f"{where}: a number of more than 12 digits")
+    image_id, product, category = (int(value) for value in values[:3])
+    if not 1 <= category <= len(COARSE_NAMES):
+        raise CorruptFileError(
+            f"{where}: super_class_id should lie in 1..{len(COARSE_NAMES)}, got {category}"
+        )
+    folder = f"{COARSE_NAMES[category - 1]}_final"
+    if not plain_path(values[3], 2) or not values[3].startswith(f"{folder}/"):
+        raise CorruptFileError(
+            f"{where}: a picture of category {category} lies in {folder}/, got {values[3][:80]!r}"
+        )
+    return Picture(image_id, product, category - 1, values[3])
+
+
+def _read_list(path: Path, kind: type[Any]) -> list[Any]:
+    try:
+        values = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path}: not JSON ({error})") from error
+    if not isinstance(values, list) or not all(type(value) is kind for value in values):
+        word = "paths" if kind is str else "whole numbers"
+        raise CorruptFileError(f"{path}: should be a list of {word}")
+    return values

@@ -1,0 +1,164 @@
+"""From what a user gives to its pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.paths import data_root, has_folder
+from maskcon._utils.text import counted
+from maskcon.data import Dataset, absolute, is_path, load, takes_image_size
+from maskcon.data.builtin.registry import SOURCES
+from maskcon.data.collection.arrays import ArrayPictures
+from maskcon.data.collection.files import FilePictures
+from maskcon.data.dataset import Variant
+from maskcon.data.decoding import EXTENSIONS
+from maskcon.data.folder_layout import read_any_depth, show
+from maskcon.data.huggingface import PREFIX
+from maskcon.data.image_list import Listing
+from maskcon.data.manifest import folder_of, is_manifest, listed_pictures
+from maskcon.data.packing import Progress
+from maskcon.data.source import PictureSource
+
+LIST_SUFFIX = ".txt"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a text file with it
+ADVICE = "give a folder of pictures, a manifest (.csv, .parquet), pictures, or a .txt file with a path a line"
+Given = str | Path | Dataset | Sequence[str | Path]
+
+
+def gather(
+    source: Given,
+    *,
+    canvas: int,
+    channels: int,
+    root: Path | None = None,
+    variant: Variant = "paper",
+    download: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> FilePictures | ArrayPictures:
+    """The pictures of a folder, of a list of files, or of a data set.
+
+    Args:
+        source: a folder, with or without class folders; a manifest (.csv, .parquet) with a column path; a .txt file
+            with a path a line; a picture, or several; a data set by name, or hf:NAME; or a `Dataset`. Paths in a list
+            or manifest start from where it lies.
+        canvas, channels: what pictures of many sizes are decoded onto. Images that come in one size keep it.
+        root, variant, download: for data sets by name; see `load`.
+        strict, progress: for those that are decoded or fetched as a whole, here and now; see `load`.
+    """
+    if isinstance(source, Dataset):
+        return ArrayPictures(source.name, source, channels=channels)
+    files = _Files(canvas, channels)
+    if not isinstance(source, str | Path):
+        return files.listed(_no_folder(source), Path.cwd(), f"{len(source)} files")
+    name = str(source)
+    known = SOURCES.get(name)
+    if isinstance(known, PictureSource):
+        fetching = None if progress is None else lambda done, total: progress(done, total or done)
+        return files.of_listing(
+            known.listing(data_root(root), variant=variant, download=download, progress=fetching)
+        )
+    path = None if known is not None or name.startswith(PREFIX) else _own_path(name)
+    if path is not None:
+        return files.of_path(path, name)
+    data = load(
+        name,
+        root=root,
+        variant=variant,
+        image_size=canvas if takes_image_size(name) else None,
+        download=download,
+        strict=strict,
+        progress=progress,
+    )
+    return ArrayPictures(absolute(name), data, channels=channels)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Who knows what the files of a source are called."""
+
+    canvas: int
+    channels: int
+
+    def of_path(self, path: Path, name: str) -> FilePictures:
+        """What lies there: a folder, a manifest, a list, or a picture."""
+        if path.is_dir():
+            return self.of_folder(path, name)
+        suffix = path.suffix.lower()
+        if suffix in EXTENSIONS:
+            return self.listed([str(path)], Path.cwd(), absolute(name))
+        if is_manifest(path):
+            empty = f"{show(name)} lists no picture; write a line a picture"
+            return self._made(absolute(name), folder_of(path), listed_pictures(path), empty)
+        if suffix == LIST_SUFFIX:
+            return self.listed(_lines(path), path.resolve().parent, absolute(name))
+        raise DataError(f"{show(name)} is no picture of a known kind ({suffix or 'no ending'}); {ADVICE}")
+
+    def of_folder(self, path: Path, name: str) -> FilePictures:
+        layout = read_any_depth(path)
+        named = ((found.path, found.coarse) for found in layout.files)
+        others = f" ({counted(layout.ignored_files, 'other file')})" if layout.ignored_files else ""
+        empty = f"no image found in {show(name)} or below it{others}; give a folder of pictures"
+        return self._made(absolute(name), path.resolve(), named, empty, dict(layout.unreadable))
+
+    def of_listing(self, listing: Listing) -> FilePictures:
+        labels = [listing.coarse_names[coarse] for coarse in listing.coarse_of_fine]
+        named = ((found.path, labels[found.fine]) for found in (*listing.train, *listing.test))
+        empty = f"{listing.name} lists no picture"
+        return self._made(listing.name, listing.folder.resolve(), named, empty, notes=listing.notes)
+
+    def listed(self, names: Iterable[str], root: Path, source: str) -> FilePictures:
+        empty = f"{show(source)} names no file; write a path a line"
+        return self._made(source, root, ((name, None) for name in names), empty)
+
+    def _made(
+        self,
+        source: str,
+        root: Path,
+        named: Iterable[tuple[str, str | None]],
+        empty: str,
+        unreadable: dict[str, str] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> FilePictures:
+        return FilePictures(
+            source,
+            root,
+            named,
+            canvas=self.canvas,
+            channels=self.channels,
+            empty=empty,
+            unreadable=unreadable,
+            notes=notes,
+        )
+
+
+def _own_path(name: str) -> Path | None:
+    """The user's file or folder of this name; None where `load` knows it, or knows what is wrong with it."""
+    try:
+        path = Path(name).expanduser()
+        is_there = path.exists()
+    except (OSError, RuntimeError, ValueError):
+        return None
+    if not is_there and (is_path(name) or path.suffix.lower() in (*EXTENSIONS, LIST_SUFFIX)):
+        raise DataError(f"{show(name)} does not exist; {ADVICE}")
+    return path if is_there else None
+
+
+def _no_folder(names: Sequence[str | Path]) -> list[str]:
+    """Several pictures by name; of several folders nobody could tell where paths start."""
+    for name in names:
+        if has_folder(Path(name)):
+            raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several pictures")
+    return [str(name) for name in names]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        content = path.read_bytes().removeprefix(BYTE_ORDER_MARK)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    return [os.fsdecode(line.rstrip(b"\r")) for line in content.split(b"\n") if line.strip()]

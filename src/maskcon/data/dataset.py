@@ -1,0 +1,284 @@
+"""What every source hands over: images as one uint8 array, coarse labels, and fine labels where they are known.
+
+Letters in shapes: N images, C channels, H and W the canvas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import DataError, UsageError
+
+Variant = Literal["paper", "reference"]  # labels as in the paper's text or as in its authors' code
+
+HASH_CHUNK_BYTES = 1 << 24  # a memory-mapped set is hashed without being read into memory at once
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which coarse class every fine class lies in, in the data set's usual order of classes.
+
+    >>> Grouping(("animal", "vehicle"), ("cat", "dog", "ship"), (0, 0, 1)).sizes
+    (2, 1)
+    """
+
+    coarse_names: tuple[str, ...]
+    fine_names: tuple[str, ...]
+    coarse_of: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many fine classes each coarse class has."""
+        return tuple(self.coarse_of.count(coarse) for coarse in range(len(self.coarse_names)))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """One part (train or test) of a data set.
+
+    images: [N, C, H, W] uint8, C 1 or 3; may be a memory map
+    coarse: [N] int64, the labels that training may use
+    fine:   [N] int64 or None; used to score, and by the upper bound that trains on fine labels
+    index:  [N] int64, a stable id of each sample, unique within the set
+    sizes:  [N, 2] int32 valid (height, width) in the top-left corner of the canvas; None means all of it
+    paths:  relative paths, for sources made of files
+
+    >>> part = ImageSet(np.zeros((4, 1, 8, 8), np.uint8), np.array([0, 0, 1, 1]), None, np.arange(4))
+    >>> len(part), part.subset(np.array([1, 3])).index.tolist()
+    (4, [1, 3])
+    """
+
+    images: NDArray[np.uint8]
+    coarse: NDArray[np.int64]
+    fine: NDArray[np.int64] | None
+    index: NDArray[np.int64]
+    sizes: NDArray[np.int32] | None = None
+    paths: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[1] not in (1, 3):
+            raise DataError(
+                f"images must be uint8 [N, C, H, W] with C 1 or 3, got {self.images.dtype} {self.images.shape}"
+            )
+        count = len(self.images)
+        for name, labels in (("coarse", self.coarse), ("fine", self.fine), ("index", self.index)):
+            if labels is not None and (labels.dtype != np.int64 or labels.shape != (count,)):
+                raise DataError(f"{name} must be int64 [{count}], got {labels.dtype} {labels.shape}")
+        if len(np.unique(self.index)) != count:
+            raise DataError(f"index must be unique: {count} images have {len(np.unique(self.index))} ids")
+        if self.paths is not None and len(self.paths) != count:
+            raise DataError(f"paths must name each of the {count} images, got {len(self.paths)}")
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        if self.sizes is None:
+            return
+        count, _, height, width = self.images.shape
+        if self.sizes.dtype != np.int32 or self.sizes.shape != (count, 2):
+            raise DataError(f"sizes must be int32 [{count}, 2], got {self.sizes.dtype} {self.sizes.shape}")
+        if count and (self.sizes.min() < 1 or (self.sizes > np.array([height, width])).any()):
+            raise DataError(f"sizes must lie between 1 and the canvas {height} x {width}")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def subset(self, rows: NDArray[np.int64] | Sequence[int]) -> ImageSet:
+        """The given rows, in the given order, each with the id it had. Copies the images it keeps."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        return ImageSet(
+            images=np.asarray(self.images[chosen]),
+            coarse=self.coarse[chosen],
+            fine=None if self.fine is None else self.fine[chosen],
+            index=self.index[chosen],
+            sizes=None if self.sizes is None else self.sizes[chosen],
+            paths=None if self.paths is None else tuple(self.paths[row] for row in chosen.tolist()),
+        )
+
+    def pictures_fingerprint(self) -> str:
+        """sha256 (hex) over images and their sizes alone: other labels leave it as it is."""
+        digest = hashlib.sha256()
+        for array in (self.images, self.sizes):
+            _hash_array(digest, array)
+        return digest.hexdigest()
+
+    def picture(self, row: int) -> NDArray[np.uint8]:
+        """One image [C, H, W] without the empty rest of its canvas.
+
+        >>> sizes = np.array([[2, 3]], np.int32)
+        >>> ImageSet(np.zeros((1, 3, 8, 8), np.uint8), *[np.zeros(1, np.int64)] * 3, sizes).picture(0).shape
+        (3, 2, 3)
+        """
+        image = np.asarray(self.images[row])
+        if self.sizes is None:
+            return image
+        height, width = self.sizes[row].tolist()
+        return image[:, :height, :width]
+
+    @property
+    def finest(self) -> NDArray[np.int64]:
+        """[N] the fine labels where known, else the coarse ones: what a balanced choice is balanced by."""
+        return self.coarse if self.fine is None else self.fine
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set with a part to train on and a part to score on.
+
+    family names the kind of pictures ("cifar", "products", "cars", "photos", "embedded"), by which fitting views
+    are chosen; coarse_of_fine[f] is the coarse class of fine class f; notes say what a user should know,
+    such as files that were skipped.
+    """
+
+    name: str
+    train: ImageSet
+    test: ImageSet
+    coarse_names: tuple[str, ...]
+    fine_names: tuple[str, ...] | None
+    family: str
+    coarse_of_fine: tuple[int, ...] | None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.train) == 0:
+            raise DataError(f"data set {self.name!r} has no training image")
+        if self.train.images.shape[1:] != self.test.images.shape[1:]:
+            raise DataError(
+                f"data set {self.name!r}: train images are {self.train.images.shape[1:]}, "
+                f"test images {self.test.images.shape[1:]}; both need one channel count and canvas"
+            )
+        if self.coarse_of_fine is not None:
+            _check_grouping(self.name, self.coarse_of_fine, self.coarse_names, self.fine_names)
+        for part_name, part in (("train", self.train), ("test", self.test)):
+            self._check_labels(part_name, part)
+
+    def _check_labels(self, part_name: str, part: ImageSet) -> None:
+        where = f"data set {self.name!r}, {part_name}"
+        _check_range(f"{where}: coarse", part.coarse, len(self.coarse_names))
+        if part.fine is None:
+            return
+        if self.fine_names is None:
+            raise DataError(f"{where}: fine labels are given without fine_names")
+        _check_range(f"{where}: fine", part.fine, len(self.fine_names))
+        if self.coarse_of_fine is not None:
+            expected = np.array(self.coarse_of_fine, dtype=np.int64)[part.fine]
+            wrong = np.flatnonzero(expected != part.coarse)
+            if len(wrong):
+                raise DataError(
+                    f"{where}: row {wrong[0]} has coarse label {part.coarse[wrong[0]]}, but its fine label "
+                    f"{part.fine[wrong[0]]} belongs to {expected[wrong[0]]}"
+                )
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for part in (self.train, self.test):
+            for array in (part.images, part.coarse, part.fine, part.index, part.sizes):
+                _hash_array(digest, array)
+        return digest.hexdigest()
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) over images, labels, ids and sizes of both parts; computed once, the same on any machine."""
+        return self._digest
+
+    def hold_out(
+        self, fraction: float, seed: int = 0, *, train: int | None = None, test: int | None = None
+    ) -> Dataset:
+        """A data set whose test part is a stratified share of THIS train part; for choosing settings honestly.
+
+        The original test part is not used. Stratified by fine label where known, else by coarse label; a class
+        of one image stays in train. train, test: as `limited` afterwards, but without ever copying the rest.
+        """
+        if not 0.0 < fraction < 1.0:
+            raise UsageError(f"the held-out fraction must lie between 0 and 1 (exclusive), got {fraction}")
+        labels = self.train.finest
+        rank = _shuffled_rank(labels, seed)  # [N] place of each image in the shuffled order of its class
+        class_size = np.bincount(labels)[labels]  # [N]
+        wanted = np.clip(np.rint(class_size * fraction), 1, np.maximum(class_size - 1, 0))
+        held = rank < wanted  # [N]
+        if not held.any():
+            raise DataError(f"nothing can be held out of {self.name!r}: every class has a single image")
+        note = f"test is {fraction:g} of the training part, held out with seed {seed}"
+        return replace(
+            self,
+            train=self.train.subset(_balanced(np.flatnonzero(~held), labels, train, seed)),
+            test=self.train.subset(_balanced(np.flatnonzero(held), labels, test, seed)),
+            notes=(*self.notes, note),
+        )
+
+    def limited(self, train: int | None, test: int | None, seed: int = 0) -> Dataset:
+        """At most `train` and `test` images, with class counts as equal as they can be; None keeps all."""
+        return replace(
+            self, train=_limited_part(self.train, train, seed), test=_limited_part(self.test, test, seed)
+        )
+
+
+def _check_range(what: str, labels: NDArray[np.int64], count: int) -> None:
+    if len(labels) and (labels.min() < 0 or labels.max() >= count):
+        raise DataError(
+            f"{what} labels must lie in 0..{count - 1} (one name each), got {labels.min()}..{labels.max()}"
+        )
+
+
+def _check_grouping(
+    name: str,
+    coarse_of_fine: tuple[int, ...],
+    coarse_names: tuple[str, ...],
+    fine_names: tuple[str, ...] | None,
+) -> None:
+    if fine_names is None or len(coarse_of_fine) != len(fine_names):
+        raise DataError(
+            f"data set {name!r}: coarse_of_fine has {len(coarse_of_fine)} entries "
+            f"for {len(fine_names or ())} fine names"
+        )
+    _check_range(f"data set {name!r}: coarse_of_fine", np.array(coarse_of_fine), len(coarse_names))
+
+
+def _hash_array(digest: hashlib._Hash, array: NDArray[np.generic] | None) -> None:
+    if array is None:
+        digest.update(b"none;")
+        return
+    little = array.dtype.newbyteorder("<")  # so that every machine hashes the same bytes
+    digest.update(f"{little.str}{array.shape};".encode())
+    row_bytes = max(1, array.nbytes // max(1, len(array)))
+    rows = max(1, HASH_CHUNK_BYTES // row_bytes)
+    for start in range(0, len(array), rows):
+        chunk = np.ascontiguousarray(array[start : start + rows], dtype=little)
+        digest.update(chunk.tobytes())
+
+
+def _shuffled_rank(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """[N] the place of each row among the rows of its class, in an order shuffled by the seed."""
+    shuffled = np.random.Generator(np.random.PCG64(seed)).permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]  # rows grouped by class, shuffled inside
+    class_start = np.concatenate([[0], np.cumsum(np.bincount(labels))])[labels[by_class]]
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[by_class] = np.arange(len(labels)) - class_start
+    return rank
+
+
+def _limited_part(part: ImageSet, count: int | None, seed: int) -> ImageSet:
+    if count is None or count >= len(part):
+        return part
+    return part.subset(_balanced(np.arange(len(part)), part.finest, count, seed))
+
+
+def _balanced(
+    rows: NDArray[np.int64], labels: NDArray[np.int64], count: int | None, seed: int
+) -> NDArray[np.int64]:
+    """At most `count` of these rows, in their order, with class counts as equal as they can be."""
+    if count is None or count >= len(rows):
+        return rows
+    if count < 1:
+        raise UsageError(f"a limit on images must be at least 1, got {count}")
+    chosen_from = labels[rows]
+    rank = _shuffled_rank(chosen_from, seed)
+    # first every class's first image, then every class's second, and so on: counts differ by at most one
+    order = np.lexsort((chosen_from, rank))
+    return rows[np.sort(order[:count])]

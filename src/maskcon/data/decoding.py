@@ -1,0 +1,233 @@
+"""One image file, of any size and mode, as uint8 pixels on a square canvas. Whatever is wrong with it is an error."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+EXTENSIONS = frozenset(
+    (
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"),
+        *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
+    )
+)
+# pictures to a person (the first two are an iPhone's), but not to Pillow: named, not passed over like a text file
+FOREIGN_EXTENSIONS = frozenset({".heic", ".heif", ".jxl"})
+# no other reader of Pillow's (some start programs or parse documents) ever sees a user's file
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")
+GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N"})
+ORIENTATION_TAG = 0x0112
+TURN = {  # EXIF orientation -> what brings the picture upright
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+# a JPEG is decoded at no less than twice the wanted size, so that the filter still has work to do
+DRAFT_MARGIN = 2
+# others are first averaged over squares of pixels, which takes little time and memory, to no less than so many times it
+REDUCING_GAP = 3
+
+
+class UndecodableError(Exception):
+    """Why a file is not a usable picture, in a few words."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of a file say about the picture."""
+
+    longest_side: int
+    is_grey: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A picture as it lies in its file: pixels when held upright, Pillow's names of mode and format."""
+
+    width: int
+    height: int
+    mode: str
+    format: str
+
+
+@contextmanager
+def picture_bombs_refused() -> Iterator[None]:
+    """Within, Pillow's warning about huge pictures is an error, in every thread; its other warnings are silent.
+
+    Warning filters belong to the whole process: enter this once around a pool of threads, not in each of them.
+    """
+    _readable_formats()  # Pillow registers its readers here, before threads could race for it
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\..*")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
+
+
+def read_header(file: Path | BytesIO) -> Header:
+    """Size and kind of the picture, without decoding it."""
+    with _opened(file) as image:
+        return Header(max(image.size), is_grey(image))
+
+
+def is_grey(image: Image.Image) -> bool:
+    """Is one channel enough for it? Not where transparent parts come to lie on white."""
+    return image.mode in GREY_MODES and "transparency" not in image.info
+
+
+def read_shape(file: Path | BytesIO) -> Shape:
+    """Size, mode and format of the picture, without decoding it."""
+    with _opened(file) as image:
+        return _shape(image)
+
+
+def examine(file: Path | BytesIO, side: int) -> tuple[Shape, NDArray[np.uint8]]:
+    """`read_shape` and `decode` in colour at one opening of the file."""
+    with _opened(file) as image:
+        return _shape(image), to_array(image, side, 3, reduce=True)
+
+
+def decode(file: Path | BytesIO, side: int, channels: int) -> NDArray[np.uint8]:
+    """The picture upright, shrunk (never enlarged) to fit side x side; [C, H, W] with H, W <= side.
+
+    Transparent parts lie on white, 16-bit greys are scaled to 8, of an animation the first frame is taken.
+    """
+    with _opened(file) as image:
+        return to_array(image, side, channels, reduce=True)
+
+
+def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = False) -> NDArray[np.uint8]:
+    """`decode` for a picture that is open already.
+
+    reduce: a JPEG may be read at a reduced size, which is faster but shrinks `image` itself.
+    """
+    try:
+        wanted = fitted(image.size, side)
+        if reduce:
+            # does nothing but to JPEG files, those of phones with a second picture inside (MPO) included
+            image.draft(None, (wanted[0] * DRAFT_MARGIN, wanted[1] * DRAFT_MARGIN))
+        image.load()
+        turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
+        plain = _in_mode(_plain(image), "L" if channels == 1 else "RGB")
+        factor = max(plain.size) // (max(wanted) * REDUCING_GAP)
+        small = plain.reduce(factor) if factor > 1 else plain
+        upright = small if turn is None else small.transpose(turn)
+        pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
+        # here, or by Pillow while loading
+        turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
+        return _shrunk(pixels, wanted[::-1] if turned else wanted)
+    except Exception as error:  # decoders raise nearly anything on damaged data
+        raise UndecodableError(_in_short(error)) from error
+
+
+def fitted(size: tuple[int, int], side: int) -> tuple[int, int]:
+    """(width, height) shrunk to fit side x side with the same proportions; at least 1 pixel each way.
+
+    >>> fitted((400, 100), 64), fitted((30, 20), 64), fitted((1, 20000), 64)
+    ((64, 16), (30, 20), (1, 64))
+    """
+    longest = max(size)
+    if longest <= side:
+        return size
+    width, height = (max(1, round(length * side / longest)) for length in size)
+    return width, height
+
+
+@contextmanager
+def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
+    try:
+        image = Image.open(file, formats=_readable_formats())
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UndecodableError(f"larger than {Image.MAX_IMAGE_PIXELS} pixels") from error
+    except UnidentifiedImageError as error:
+        raise UndecodableError("not an image of a known format") from error
+    except Exception as error:  # as above
+        raise UndecodableError(_in_short(error)) from error
+    with image:
+        if min(image.size) < 1:
+            raise UndecodableError(f"has the size {image.size[0]} x {image.size[1]}")
+        yield image
+
+
+@cache
+def _readable_formats() -> tuple[str, ...]:
+    """Those of FORMATS that this build of Pillow can read."""
+    Image.preinit()
+    if not all(name in Image.OPEN for name in FORMATS):
+        Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _shape(image: Image.Image) -> Shape:
+    width, height = image.size
+    if _orientation(image) in LYING:
+        width, height = height, width
+    return Shape(width, height, image.mode, image.format or "")
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(ORIENTATION_TAG, 1))
+    except Exception:  # damaged EXIF data leaves the picture as it is stored
+        return 1
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """The picture in mode L or RGB, without transparency."""
+    if image.mode.startswith("I") or image.mode == "F":
+        return Image.fromarray(_to_bytes(image))
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        colour = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", colour.size, "white"), colour).convert("RGB")
+    return _in_mode(image, "L" if image.mode in GREY_MODES else "RGB")
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    """`convert` without its copy of a picture that is in the mode already: a sixth of a photograph's decoding."""
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """[H, W, C] at (width, height) as [C, height, width]."""
+    if pixels.shape[:2] == size[::-1]:
+        return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    # imported here, because it imports torch, which takes seconds: who reads headers or small pictures needs none of it
+    from maskcon.data.shrinking import shrunk
+
+    return shrunk(pixels, size)
+
+
+def _to_bytes(image: Image.Image) -> NDArray[np.uint8]:
+    """Greys of more than 8 bits as 0..255. 16-bit files keep one common scale; other ranges are stretched."""
+    values = np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
+    low, high = float(values.min()), float(values.max())
+    sixteen_bits = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+    if sixteen_bits or (image.mode == "I" and low >= 0 and 255 < high <= 65535):
+        scaled = values / 257.0
+    elif low >= 0 and high <= 1 and image.mode == "F":
+        scaled = values * 255.0
+    elif low >= 0 and high <= 255:
+        scaled = values
+    else:
+        scaled = (values - low) * (255.0 / max(high - low, 1e-12))
+    return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+
+
+def _in_short(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = " ".join(str(error).split())[:120]
+    return text or type(error).__name__

@@ -1,0 +1,254 @@
+"""What lies where in a folder of pictures: parts, coarse classes, fine classes, and files to leave alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import unicodedata
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from maskcon._utils.errors import DataError
+from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
+
+TRAIN_NAMES = ("train", "training")
+TEST_NAMES = ("test", "testing", "val", "valid", "validation")  # the first that exists is used
+MAX_DEPTH = 16  # of folders, counted from the given one
+NOT_PRINTED = ("Cc", "Zl", "Zp")  # control characters, line and paragraph separators
+Identity = tuple[int, int]  # device and number of a folder, by which a link back to it is known
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One picture file: its path from the root with `/`, its part, its class folders (names as on disk).
+
+    key: what decides whether it is held out, where that is not its path; see `split`
+    """
+
+    path: str
+    is_test: bool
+    coarse: str
+    fine: str | None
+    key: int | None = None
+
+    @property
+    def split_key(self) -> int:
+        return path_hash(self.path) if self.key is None else self.key
+
+
+@dataclass
+class Layout:
+    """All picture files of a folder, train before test, each sorted by path."""
+
+    files: list[Found] = field(default_factory=list)
+    has_parts: bool = False
+    empty_classes: list[str] = field(default_factory=list)
+    ignored_files: int = 0
+    loose_pictures: int = 0  # of the ignored files: pictures beside the class folders, in no class
+    unreadable: list[tuple[str, str]] = field(default_factory=list)  # path, reason
+    notes: list[str] = field(default_factory=list)
+
+
+def read_layout(root: Path) -> Layout:
+    """Find the pictures below `root`: [train|test/]coarse/[fine/]picture."""
+    _check_folder(root, "give a folder with one sub-folder of images a class")
+    layout = Layout()
+    folders = _folders(root, "", layout)
+    train, tests = _parts(folders)
+    if train is None:
+        layout = Layout()  # _read_part counts the files beside the folders itself
+        _read_part(root, "", False, layout)
+        return layout
+    _read_part(root, train, False, layout)
+    if tests:
+        layout.has_parts = True
+        _read_part(root, tests[0], True, layout)
+        spare = [name for name in folders if name not in (train, tests[0])]
+        if spare:
+            layout.notes.append(f"not used beside {train!r} and {tests[0]!r}: {some(spare)}")
+    return layout
+
+
+def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
+    """Which of the folders at the top are the parts to train and to test on; none where they are classes.
+
+    A folder called train beside others is a class, of railway pictures, say, unless one of them is called test.
+    """
+    by_name = {name.lower(): name for name in folders}
+    train = next((by_name[name] for name in TRAIN_NAMES if name in by_name), None)
+    tests = [by_name[name] for name in TEST_NAMES if name in by_name]
+    is_part = train is not None and (bool(tests) or len(folders) == 1)
+    return (train, tests) if is_part else (None, [])
+
+
+def _every_picture(root: Path) -> Layout:
+    """All pictures below `root` at any depth, whatever its folders mean; `coarse` is the first of them, or ""."""
+    _check_folder(root, "give a folder of images")
+    layout = Layout()
+    for inner in _pictures(root, "", layout, frozenset({_identity(root)})):
+        layout.files.append(Found(_join(*inner), False, inner[0] if len(inner) > 1 else "", None))
+    layout.files.sort(key=lambda found: found.path)
+    return layout
+
+
+def read_any_depth(root: Path) -> Layout:
+    """Every picture below `root`, whatever its depth, for embedding: new pictures need no labels.
+
+    The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
+    """
+    layout = _every_picture(root)
+    train, tests = _parts({found.coarse for found in layout.files if found.coarse})
+    if train is not None:
+        parts = {train, *tests}
+        layout.files = [_below_part(found) if found.coarse in parts else found for found in layout.files]
+    return layout
+
+
+def _below_part(found: Found) -> Found:
+    inner = found.path.split("/")[1:]
+    return Found(found.path, found.is_test, inner[0] if len(inner) > 1 else "", None)
+
+
+def path_hash(path: str) -> int:
+    """63 bits that depend on the path alone: the id of a picture, and what decides whether it is held out."""
+    return int.from_bytes(hashlib.sha256(os.fsencode(path)).digest()[:8], "big") >> 1
+
+
+def show(name: str) -> str:
+    """The name as text that can be stored and printed on one line, even if its bytes are no valid UTF-8.
+
+    >>> show("a\\nb"), show(os.fsdecode(b"caf\\xe9"))
+    ('a\\\\nb', 'caf\\\\xe9')
+    """
+    text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
+    return "".join(
+        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in NOT_PRINTED else letter
+        for letter in text
+    )
+
+
+def some(names: list[str], limit: int = 5) -> str:
+    """The first names of a list, for a message.
+
+    >>> some(["a", "b", "c"], limit=2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(show(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def _check_folder(root: Path, advice: str) -> None:
+    try:
+        reason = None if root.is_dir() else "is not a folder" if root.exists() else "does not exist"
+    except OSError as error:
+        raise _unreadable(root, error) from error
+    if reason is not None:
+        raise DataError(f"{show(str(root))} {reason}; {advice}")
+
+
+def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
+    direct: list[Found] = []
+    deeper: list[Found] = []
+    above = frozenset(_identity(root / folder) for folder in ("", part))
+    for coarse, identity in _folders(root, part, layout).items():
+        if identity in above:
+            continue  # a link back to the whole is no class of it
+        before = len(direct) + len(deeper)
+        for inner in _pictures(root, _join(part, coarse), layout, above | {identity}):
+            path = _join(part, coarse, *inner)
+            if len(inner) == 1:
+                direct.append(Found(path, is_test, coarse, None))
+            else:
+                deeper.append(Found(path, is_test, coarse, f"{coarse}/{inner[0]}"))
+        if len(direct) + len(deeper) == before:
+            layout.empty_classes.append(_join(part, coarse))
+    if direct and deeper:
+        raise DataError(
+            f"some images lie directly in their class folder ({show(direct[0].path)}), others one level deeper "
+            f"({show(deeper[0].path)}); use one depth: coarse/image, or coarse/fine/image"
+        )
+    layout.files += sorted(direct + deeper, key=lambda found: found.path)
+
+
+def _pictures(
+    root: Path, folder: str, layout: Layout, inside: frozenset[Identity]
+) -> Iterator[tuple[str, ...]]:
+    """Paths, as components below `folder`, of all pictures in it and its sub-folders.
+
+    inside: the folders on the way here, from the root to `folder`, so that a link back to one of them ends.
+    """
+    for entry, identity in _entries(root, folder, layout):
+        if identity is not None:
+            if identity in inside:
+                continue
+            if len(inside) >= MAX_DEPTH:
+                layout.unreadable.append((_join(folder, entry.name), f"more than {MAX_DEPTH} folders deep"))
+                continue
+            for inner in _pictures(root, _join(folder, entry.name), layout, inside | {identity}):
+                yield (entry.name, *inner)
+            continue
+        suffix = Path(entry.name).suffix.lower()
+        if suffix in FOREIGN_EXTENSIONS:
+            reason = f"{suffix} cannot be read; convert it to JPEG"
+            layout.unreadable.append((_join(folder, entry.name), reason))
+        elif suffix not in EXTENSIONS:
+            layout.ignored_files += 1
+        elif not entry.is_file():
+            # a link that leads nowhere, a pipe, a socket: opening it might never return
+            layout.unreadable.append((_join(folder, entry.name), "not a regular file"))
+        else:
+            yield (entry.name,)
+
+
+def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
+    """The visible sub-folders by name; files beside them belong to no class and are counted."""
+    found = {}
+    for entry, identity in _entries(root, folder, layout):
+        if identity is not None:
+            found[entry.name] = identity
+        else:
+            layout.ignored_files += 1
+            layout.loose_pictures += Path(entry.name).suffix.lower() in EXTENSIONS
+    return found
+
+
+def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[str], Identity | None]]:
+    """What is visible in the folder, sorted by name; with a sub-folder comes its identity."""
+    try:
+        with os.scandir(root / folder) as entries:
+            every = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        if not folder:
+            raise _unreadable(root, error) from error
+        layout.unreadable.append((folder, error.strerror or str(error)))
+        return []
+    visible = []
+    for entry in every:
+        try:
+            identity = _identity(Path(entry.path)) if entry.is_dir() else None
+        except OSError as error:  # a link to itself, or into a folder that may not be entered
+            layout.unreadable.append((_join(folder, entry.name), error.strerror or str(error)))
+            continue
+        if not _is_hidden(entry.name):
+            visible.append((entry, identity))
+        elif identity is None:
+            layout.ignored_files += 1
+    return visible
+
+
+def _unreadable(root: Path, error: OSError) -> DataError:
+    return DataError(f"cannot read {show(str(root))}: {error.strerror or error}")
+
+
+def _identity(folder: Path) -> Identity:
+    status = folder.stat()  # that of an os.DirEntry is zero on Windows
+    return status.st_dev, status.st_ino
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _join(*parts: str) -> str:
+    return "/".join(part for part in parts if part)

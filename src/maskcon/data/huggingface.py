@@ -1,0 +1,319 @@
+"""A Hugging Face data set as a source: `hf:NAME`, or `hf:./folder` for one kept with `save_to_disk`.
+
+hf:cifar100,image=img,coarse=coarse_label,fine=fine_label
+
+Options follow the name, so that a run remembers them: the columns (image, coarse, fine), the splits (train, test), and
+which release it is (config, revision). Needs the extra `datasets`; nothing is fetched unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskcon._utils.errors import DataError, MaskconError, UsageError, unknown
+from maskcon._utils.paths import has_file
+from maskcon.data.decoding import UndecodableError
+from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, Found, Layout, show, some
+from maskcon.data.headers import REMEMBER_FROM
+from maskcon.data.packing import Progress, map_files
+from maskcon.data.photos import Origin, PhotoPlan, plan_photos
+
+PREFIX = "hf:"
+OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")
+COARSE_NAMES = ("coarse", "coarse_label", "coarse_labels")
+FINE_NAMES = ("fine", "fine_label", "fine_labels")
+MARKS = ("dataset_dict.json", "state.json")  # what save_to_disk leaves in a folder
+KEY_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Address:
+    """A data set's name or folder, and the options given with it."""
+
+    name: str
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, source: str) -> Address:
+        """
+        >>> Address.parse("hf:cifar100,coarse=coarse_label")
+        Address(name='cifar100', options={'coarse': 'coarse_label'})
+        """
+        parts = source.removeprefix(PREFIX).split(",")
+        # the name of a folder may hold commas too
+        most = next((count for count in range(len(parts), 1, -1) if _folder(",".join(parts[:count]))), 1)
+        name, rest = ",".join(parts[:most]), parts[most:]
+        options: dict[str, str] = {}
+        for part in rest:
+            key, equals, value = part.partition("=")
+            if not equals:
+                raise UsageError(
+                    f"{show(source)}: {show(part)!r} is no option; write {PREFIX}NAME,coarse=COLUMN"
+                )
+            if key not in OPTIONS:
+                raise unknown(f"option of {PREFIX}", key, OPTIONS)
+            options[key] = value
+        if not name:
+            raise UsageError(f"{show(source)} names no data set; write {PREFIX}NAME or {PREFIX}./folder")
+        return cls(name, options)
+
+    @property
+    def text(self) -> str:
+        return PREFIX + ",".join([self.name, *(f"{key}={value}" for key, value in self.options.items())])
+
+    @property
+    def is_path(self) -> bool:
+        """Is it meant as a path? Names in the hub hold at most one slash, and never begin so."""
+        return self.name[0] in "./~" or "\\" in self.name or self.name.count("/") > 1
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it lies on disk, if the name is a path that is there."""
+        return _folder(self.name)
+
+    @property
+    def short_name(self) -> str:
+        folder = self.folder
+        return folder.resolve().name if folder is not None else self.name.rstrip("/").rpartition("/")[2]
+
+
+def _folder(name: str) -> Path | None:
+    try:
+        path = Path(name).expanduser()
+        return path if path.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def plan_hub(
+    source: str,
+    *,
+    image_size: int | None = None,
+    download: bool = False,
+    strict: bool = False,
+    looking: Progress | None = None,
+) -> PhotoPlan:
+    """Open the data set, choose its columns, and look at its pictures; the arguments are those of `load`."""
+    address = Address.parse(source)
+    splits = _splits(address, download)
+    train, test = _chosen_splits(address, splits)
+    parts = {name: splits[name] for name in (train, test) if name is not None}
+    image, coarse, fine = _columns(address, parts[train].features)
+    contents = Rows.of(parts, image)
+    layout = Layout(has_parts=test is not None)
+    coarse_of: dict[str, tuple[str, str]] = {}
+    for name, part in parts.items():
+        where = f"{show(address.text)}, split {name!r}"
+        labels = _labels(where, part, coarse)
+        fines = [None] * len(labels) if fine is None else _labels(where, part, fine)
+        keys = contents.keys(name, len(labels), looking) if test is None else [None] * len(labels)
+        for row, (label, kind, key) in enumerate(zip(labels, fines, keys, strict=True)):
+            if kind is not None:
+                _check_fine(where, row, label, kind, coarse_of)
+            layout.files.append(Found(f"{name}/{row}", name == test, label, kind, key))
+    spare = [name for name in splits if name not in parts]
+    if spare:
+        layout.notes.append(f"splits that are not used: {some(spare)}")
+    origin = Origin(
+        name=show(address.short_name),
+        where=address.text,
+        kind=f"hf-{hashlib.sha256(f'{image};{list(parts)}'.encode()).hexdigest()[:8]}",
+        inside=show(address.text),
+        expected="rows with a picture and a coarse label",
+        test_part="test split",
+        root=_root(parts[train]),
+        contents=contents,
+    )
+    return plan_photos(origin, layout, image_size=image_size, strict=strict, looking=looking)
+
+
+def _splits(address: Address, download: bool) -> dict[str, Any]:
+    """The data set's parts by name; a data set saved without parts is one, called train."""
+    try:
+        import datasets
+    except ImportError:
+        raise UsageError(f"{PREFIX} needs an extra: pip install 'maskcon[datasets]'") from None
+    folder = address.folder
+    if folder is None and address.is_path:
+        raise UsageError(
+            f"{show(address.name)} does not exist; give a folder that save_to_disk made, or a name"
+        )
+    options = {key: address.options[key] for key in ("revision",) if key in address.options}
+    try:
+        if folder is not None and any((folder / mark).is_file() for mark in MARKS):
+            found = datasets.load_from_disk(str(folder))
+        else:
+            with _offline(datasets, download and folder is None):
+                name = address.name if folder is None else str(folder)
+                found = datasets.load_dataset(name, address.options.get("config"), **options)
+    except MaskconError:
+        raise
+    except Exception as error:  # the package raises nearly anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        if folder is None and not download:
+            raise UsageError(
+                f"{show(address.text)} is not on this machine yet ({reason}); give --download to fetch it"
+            ) from error
+        raise DataError(f"cannot read {show(address.text)}: {reason}") from error
+    return dict(found) if isinstance(found, dict) else {"train": found}
+
+
+@contextmanager
+def _offline(datasets: Any, may_fetch: bool) -> Iterator[None]:
+    """Within, the package looks at its cache alone, unless it may fetch."""
+    before = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = before or not may_fetch
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
+
+
+def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The names of the parts to train on and to test on; None: to be held out."""
+    chosen: dict[str, str] = {}
+    for role, usual in (("train", TRAIN_NAMES), ("test", TEST_NAMES)):
+        wanted = address.options.get(role)
+        if wanted is not None and wanted not in splits:
+            raise unknown(f"split of {show(address.text)}", wanted, splits)
+        found = wanted or next((name for name in usual if name in splits), None)
+        if found is not None:
+            chosen[role] = found
+    if "train" not in chosen and len(splits) == 1:
+        return next(iter(splits)), None
+    if "train" not in chosen:
+        raise UsageError(
+            f"{show(address.text)} has no split called 'train'; it has {some(list(splits))}: "
+            f"choose with {PREFIX}NAME,train=...,test=..."
+        )
+    test = chosen.get("test")
+    return chosen["train"], None if test == chosen["train"] else test
+
+
+def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    """The columns of pictures, coarse and fine labels: as given, else by their kind and usual names."""
+    import datasets
+
+    options = dict(address.options)
+    for role in ("image", "coarse", "fine"):
+        if options.get(role) and options[role] not in features:
+            raise UsageError(f"{unknown('column', options[role], ())}; {_described(address, features)}")
+    pictures = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
+    image = options.get("image") or (pictures[0] if len(pictures) == 1 else None)
+    if image is None:
+        raise UsageError(
+            f"which column holds the pictures? Say {PREFIX}NAME,image=COLUMN; {_described(address, features)}"
+        )
+    if image not in pictures:
+        raise UsageError(f"column {image!r} holds no pictures; {_described(address, features)}")
+    fine = options["fine"] or None if "fine" in options else _named(features, FINE_NAMES)
+    classes = [
+        name
+        for name, feature in features.items()
+        if isinstance(feature, datasets.ClassLabel) and name != fine
+    ]
+    coarse = options.get("coarse") or _named(features, COARSE_NAMES)
+    coarse = coarse or (classes[0] if len(classes) == 1 else None)
+    if coarse is None:
+        raise UsageError(
+            f"which column holds the coarse labels? Say {PREFIX}NAME,coarse=COLUMN; {_described(address, features)}"
+        )
+    return image, coarse, fine
+
+
+def _named(features: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in features), None)
+
+
+def _described(address: Address, features: Mapping[str, Any]) -> str:
+    columns = [f"{name} ({type(feature).__name__})" for name, feature in features.items()]
+    return f"the columns of {show(address.text)} are {some(columns, limit=20)}"
+
+
+def _labels(where: str, part: Any, column: str) -> list[str]:
+    """The labels of a column as text, by the names that belong to its numbers."""
+    if column not in part.features:
+        raise DataError(f"{where} has no column {column!r}")
+    names = getattr(part.features[column], "names", None)
+    labels = []
+    for row, value in enumerate(part[column]):
+        if names is not None and isinstance(value, int):
+            value = names[value] if 0 <= value < len(names) else None
+        if not isinstance(value, str | int) or isinstance(value, bool) or not str(value).strip():
+            raise DataError(
+                f"{where}, row {row}: {column} is {value!r}, no label; choose other splits or columns, such as "
+                "test=validation"
+            )
+        labels.append(str(value).strip())
+    return labels
+
+
+def _check_fine(where: str, row: int, coarse: str, fine: str, coarse_of: dict[str, tuple[str, str]]) -> None:
+    other, place = coarse_of.setdefault(fine, (coarse, f"{where}, row {row}"))
+    if other != coarse:
+        raise DataError(
+            f"{where}, row {row}: fine label {show(fine)!r} lies in coarse class {show(coarse)!r}, but in "
+            f"{show(other)!r} at {place}; a fine label belongs to one coarse class"
+        )
+
+
+def _root(part: Any) -> Path:
+    files = part.cache_files
+    return Path(files[0]["filename"]).parent if files else Path.cwd()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The pictures of the parts as the bytes of files, by split/row."""
+
+    parts: Mapping[str, Any]
+    column: str
+    key: str
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Any], column: str) -> Rows:
+        import datasets
+
+        digest = hashlib.sha256(column.encode())
+        for name, part in parts.items():
+            digest.update(f"{name};{part._fingerprint};{len(part)};".encode())
+            for file in part.cache_files:
+                status = Path(file["filename"]).stat()
+                digest.update(f"{status.st_size};{status.st_mtime_ns};".encode())
+        stored = {
+            name: part.select_columns([column]).cast_column(column, datasets.Image(decode=False))
+            for name, part in parts.items()
+        }
+        return cls(stored, column, digest.hexdigest())
+
+    def read(self, path: str) -> bytes:
+        name, _, row = path.rpartition("/")
+        value = self.parts[name][int(row)][self.column]
+        if value is None:
+            raise UndecodableError("the row holds no picture")
+        if value["bytes"] is not None:
+            return bytes(value["bytes"])
+        path_to = str(value["path"])
+        if not has_file(Path(path_to)):  # also an address in the net, which is not followed
+            raise UndecodableError(f"no such file: {show(path_to)[:80]}")
+        try:
+            return Path(path_to).read_bytes()
+        except OSError as error:
+            raise UndecodableError(error.strerror or str(error)) from None
+
+    def keys(self, name: str, count: int, progress: Progress | None = None) -> list[int]:
+        """A hash of each picture's content: rows of a table have no name that would stay theirs."""
+
+        def work(row: int) -> int:
+            try:
+                content = self.read(f"{name}/{row}")
+            except UndecodableError:
+                return 0
+            return int.from_bytes(hashlib.sha256(content).digest()[:KEY_BYTES], "big") >> 1
+
+        return map_files(work, count, progress if count >= REMEMBER_FROM else None)

@@ -1,0 +1,193 @@
+"""A data set that names its pictures in lists of its own: from the list to decoded train and test parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import DataError
+from maskcon._utils.paths import has_file
+from maskcon._utils.text import counted
+from maskcon.data.canvas import checked_side
+from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.folder_layout import some
+from maskcon.data.packing import Packed, PackJob, Progress, pack, usual_cache
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One picture: its path below the data set's folder (with `/`), its fine class, its id."""
+
+    path: str
+    fine: int
+    index: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All that a data set's lists say, before a picture is opened; fine class f lies in coarse_of_fine[f]."""
+
+    name: str
+    title: str
+    folder: Path
+    family: str
+    coarse_names: tuple[str, ...]
+    fine_names: tuple[str, ...]
+    coarse_of_fine: tuple[int, ...]
+    train: tuple[Listed, ...]
+    test: tuple[Listed, ...]
+    notes: tuple[str, ...] = ()
+
+
+def decode_listing(
+    listing: Listing, *, image_size: int | None = None, strict: bool = False, progress: Progress | None = None
+) -> Dataset:
+    """Decode the listed pictures, whole, onto a canvas of image_size x image_size (None: 256).
+
+    A picture that is absent or cannot be read is left out, with a line in `notes`, or stops it all if `strict`;
+    a part without any is an error.
+    """
+    plan = plan_listing(listing, image_size=image_size, strict=strict)
+    return plan.dataset(pack(plan.job, progress))
+
+
+@dataclass(frozen=True)
+class ListedPlan:
+    """The listed pictures whose files are there; rows are their places in train and test together."""
+
+    listing: Listing
+    rows: tuple[int, ...]
+    strict: bool
+    job: PackJob
+
+    @property
+    def picture_count(self) -> int:
+        return len(self.listing.train) + len(self.listing.test)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        listed = (*self.listing.train, *self.listing.test)
+        there = set(self.rows)
+        return {picture.path: "no such file" for row, picture in enumerate(listed) if row not in there}
+
+    def dataset(self, packed: Packed) -> Dataset:
+        listing = self.listing
+        listed = (*listing.train, *listing.test)
+        left_out = _absent(listing, self.rows)
+        left_out |= {self.rows[place]: why for place, why in packed.failures.items()}
+        kept = [self.rows[place] for place in packed.kept.tolist()]
+        train_count = _checked_train_count(listing, kept, left_out, self.strict)
+        parts = [
+            _part(listing, [listed[row] for row in kept[span]], packed.images[span], packed.sizes[span])
+            for span in (slice(0, train_count), slice(train_count, None))
+        ]
+        named = _named(listing, left_out)
+        were = "was" if len(named) == 1 else "were"
+        note = f"{counted(len(named), 'image')} could not be read and {were} left out: {some(named)}"
+        return Dataset(
+            name=listing.name,
+            train=parts[0],
+            test=parts[1],
+            coarse_names=listing.coarse_names,
+            fine_names=listing.fine_names,
+            family=listing.family,
+            coarse_of_fine=listing.coarse_of_fine,
+            notes=(*listing.notes, note) if named else listing.notes,
+        )
+
+
+def plan_listing(listing: Listing, *, image_size: int | None = None, strict: bool = False) -> ListedPlan:
+    """Look which of the pictures are there; see `decode_listing`."""
+    side = checked_side(image_size)
+    listed = (*listing.train, *listing.test)
+    there = present_paths(listing.folder, (picture.path for picture in listed))
+    rows = tuple(row for row, picture in enumerate(listed) if picture.path in there)
+    _checked_train_count(listing, rows, _absent(listing, rows), strict)  # before anything is decoded
+    job = PackJob(
+        name=listing.name,
+        root=listing.folder,
+        paths=tuple(listed[row].path for row in rows),
+        side=side,
+        channels=3,
+        cache=usual_cache(),
+    )
+    return ListedPlan(listing, rows, strict, job)
+
+
+def _absent(listing: Listing, rows: Sequence[int]) -> dict[int, str]:
+    every = range(len(listing.train) + len(listing.test))
+    return dict.fromkeys(set(every) - set(rows), "no such file")
+
+
+def _named(listing: Listing, left_out: Mapping[int, str]) -> list[str]:
+    listed = (*listing.train, *listing.test)
+    return [f"{listed[row].path} ({left_out[row]})" for row in sorted(left_out)]
+
+
+def _checked_train_count(
+    listing: Listing, kept: Sequence[int], left_out: Mapping[int, str], strict: bool
+) -> int:
+    """How many of the kept rows are to train on; there must be some, and some to test on, and all if `strict`."""
+    named = _named(listing, left_out)
+    if strict and named:
+        raise DataError(
+            f"{listing.title} in {listing.folder}: {named[0]} cannot be read; {len(named)} such files found. "
+            "Repair or replace them, or go on without them by leaving strict off"
+        )
+    count = sum(row < len(listing.train) for row in kept)
+    for part, size in (("train", count), ("test", len(kept) - count)):
+        if not size:
+            total = len(listing.train) + len(listing.test)
+            lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
+            raise DataError(
+                f"{listing.title}: {listing.folder} holds no readable picture of the {part} part; "
+                f"{lost if named else f'all {total} listed are of the other'}"
+            )
+    return count
+
+
+def plain_path(path: str, depth: int) -> bool:
+    """Is this a relative path of exactly so many plain components, safe to join to a folder?
+
+    >>> plain_path("bicycle_final/1_0.JPG", 2), plain_path("../1_0.JPG", 2), plain_path("1.jpg", 2)
+    (True, False, False)
+    """
+    parts = path.split("/")
+    return (
+        len(parts) == depth
+        and not any(part in ("", ".", "..") for part in parts)
+        and path.isprintable()
+        and "\\" not in path
+    )
+
+
+def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
+    """The paths of files that are there: one listing a sub-folder is far cheaper than a look at every file."""
+    present: set[str] = set()
+    for parent in sorted({path.rpartition("/")[0] for path in paths}):
+        before = f"{parent}/" if parent else ""
+        try:
+            with os.scandir(folder / parent) as entries:
+                present.update(f"{before}{entry.name}" for entry in entries if has_file(entry))
+        except (OSError, ValueError):  # ValueError: a zero byte in the name
+            continue  # an absent folder: its pictures are absent
+    return present
+
+
+def _part(
+    listing: Listing, listed: Sequence[Listed], images: NDArray[np.uint8], sizes: NDArray[np.int32]
+) -> ImageSet:
+    fine = np.array([picture.fine for picture in listed], dtype=np.int64)
+    return ImageSet(
+        images=images,
+        coarse=np.array(listing.coarse_of_fine, dtype=np.int64)[fine],
+        fine=fine,
+        index=np.array([picture.index for picture in listed], dtype=np.int64),
+        sizes=sizes,
+        paths=tuple(picture.path for picture in listed),
+    )

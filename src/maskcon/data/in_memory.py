@@ -1,0 +1,268 @@
+"""Images and labels that a program holds already, as a data set for `maskcon.fit`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.text import counted
+from maskcon.data.arrays import Channels, planes
+from maskcon.data.canvas import checked_side
+from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.decoding import UndecodableError, is_grey, picture_bombs_refused, read_header
+from maskcon.data.folder_layout import path_hash
+from maskcon.data.photos import family_of, trimmed
+from maskcon.data.single_images import read_images
+from maskcon.data.splits import HELD_OUT_FRACTION, held_out
+
+Images = NDArray[np.uint8] | Sequence[Any]
+Labels = Sequence[Any] | NDArray[Any]
+Label = str | int
+
+
+def from_arrays(
+    images: Images,
+    coarse: Labels,
+    fine: Labels | None = None,
+    *,
+    test: tuple[Images, Labels] | tuple[Images, Labels, Labels | None] | None = None,
+    ids: Sequence[Label] | None = None,
+    name: str = "arrays",
+    channels: Channels = "last",
+    image_size: int | None = None,
+    fraction: float = HELD_OUT_FRACTION,
+) -> Dataset:
+    """A data set of N images in memory.
+
+    Args:
+        images: uint8 ``[N, H, W]``, ``[N, H, W, C]`` or (channels="first") ``[N, C, H, W]``, C 1 or 3; or a list of
+            Pillow images, paths or such single arrays, each of any size.
+        coarse: N labels, text or whole numbers.
+        fine: N labels to score with; each belongs to one coarse label.
+        test: images, coarse labels and, if known, fine labels to score on. None: a share of the N is held out.
+        ids: N names that stay an image's own; what is held out follows from them. None: from each image's content,
+            so in either case an image stays on its side when others are added.
+        image_size: for lists, the side of the canvas; larger images are shrunk. None: the largest side, at most 256.
+        fraction: the share held out.
+
+    Example:
+        >>> images = np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3)).astype(np.uint8)
+        >>> data = from_arrays(images, ["cat", "dog"] * 20)
+        >>> data.coarse_names, data.train.images.shape[1:], len(data.train) + len(data.test)
+        (('cat', 'dog'), (3, 16, 16), 40)
+    """
+    parts = [_labelled("images", images, coarse, fine)]
+    if test is not None:
+        parts.append(_labelled("test images", test[0], test[1], test[2] if len(test) == 3 else None))
+    names = _Names.of(parts)
+    pixels = _pixels([part.images for part in parts], channels, image_size)
+    keys = _keys(images, pixels[0][0], ids)
+    sets = [
+        ImageSet(
+            images=array,
+            coarse=names.coarse_numbers(part.coarse),
+            fine=None if part.fine is None else names.fine_numbers(part.fine),
+            index=_numbered(keys) if place == 0 else np.arange(len(array), dtype=np.int64),
+            sizes=sizes,
+        )
+        for place, (part, (array, sizes)) in enumerate(zip(parts, pixels, strict=True))
+    ]
+    notes: tuple[str, ...] = ()
+    if test is None:
+        is_held = np.array(
+            held_out([path_hash(key) for key in keys], *parts[0].as_text, fraction), dtype=bool
+        )
+        whole = sets[0]
+        sets = [whole.subset(np.flatnonzero(~is_held)), whole.subset(np.flatnonzero(is_held))]
+        notes = (f"{int(is_held.sum()):,} of {counted(len(whole), 'image')} held out to score on",)
+    return Dataset(
+        name=name,
+        train=sets[0],
+        test=sets[1],
+        coarse_names=tuple(str(label) for label in names.coarse),
+        fine_names=tuple(str(label) for label in names.fine) or None,
+        family=family_of(sets[0].images),
+        coarse_of_fine=tuple(names.coarse[label] for label in names.fine.values()) or None,
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """Images and their labels, one each."""
+
+    images: Images
+    coarse: list[Label]
+    fine: list[Label] | None
+
+    @property
+    def as_text(self) -> tuple[list[str], list[str] | None]:
+        return [str(x) for x in self.coarse], None if self.fine is None else [str(x) for x in self.fine]
+
+
+def _labelled(what: str, images: Images, coarse: Labels, fine: Labels | None) -> _Labelled:
+    if isinstance(images, str | Path | Image.Image):
+        raise UsageError(f"{what} are given as an array or a list, even if there is only one")
+    if len(images) == 0:
+        raise DataError(f"there are no {what}")
+    given = {"coarse": _plain_labels("coarse", coarse)}
+    if fine is not None:
+        given["fine"] = _plain_labels("fine", fine)
+    for kind, labels in given.items():
+        if len(labels) != len(images):
+            raise DataError(
+                f"{counted(len(images), 'image')} and {counted(len(labels), f'{kind} label')}; one each is needed"
+            )
+    return _Labelled(images, given["coarse"], given.get("fine"))
+
+
+def _plain_labels(kind: str, labels: Labels) -> list[Label]:
+    values = np.asarray(labels).tolist() if not isinstance(labels, list | tuple) else list(labels)
+    plain: list[Label] = []
+    for row, value in enumerate(values):
+        value = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
+            raise DataError(f"the {kind} label of image {row} is {value!r}; text or whole numbers are needed")
+        plain.append(value)
+    return plain
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The labels in order, with their numbers; of fine ones the coarse label too."""
+
+    coarse: dict[Label, int]
+    fine: dict[Label, Label]
+
+    @classmethod
+    def of(cls, parts: Sequence[_Labelled]) -> _Names:
+        coarse_of: dict[Label, Label] = {}
+        for part in parts:
+            for row, (label, kind) in enumerate(zip(part.coarse, part.fine or (), strict=False)):
+                other = coarse_of.setdefault(kind, label)
+                if other != label:
+                    raise DataError(
+                        f"image {row}: fine label {kind!r} lies in coarse class {label!r}, but elsewhere in "
+                        f"{other!r}; a fine label belongs to one coarse class"
+                    )
+        labels = _in_order(label for part in parts for label in part.coarse)
+        ordered = _in_order(coarse_of)
+        return cls(
+            {label: number for number, label in enumerate(labels)},
+            {kind: coarse_of[kind] for kind in ordered},
+        )
+
+    def coarse_numbers(self, labels: Sequence[Label]) -> NDArray[np.int64]:
+        return _numbers(self.coarse, labels)
+
+    def fine_numbers(self, labels: Sequence[Label]) -> NDArray[np.int64]:
+        return _numbers({kind: number for number, kind in enumerate(self.fine)}, labels)
+
+
+def _numbers(number_of: Mapping[Label, int], labels: Sequence[Label]) -> NDArray[np.int64]:
+    return np.array([number_of[label] for label in labels], dtype=np.int64)
+
+
+def _in_order(labels: Iterable[Label]) -> list[Label]:
+    """Each once: numbers by their value, then text."""
+    return sorted(set(labels), key=lambda label: (isinstance(label, str), label))
+
+
+def _pixels(
+    given: Sequence[Images], channels: Channels, image_size: int | None
+) -> list[tuple[NDArray[np.uint8], NDArray[np.int32] | None]]:
+    """Each part as uint8 [N, C, H, W] of one C, H and W, with valid sizes [N, 2] where they differ."""
+    if all(isinstance(images, np.ndarray) for images in given):
+        if image_size is not None:
+            raise UsageError(
+                f"image_size={image_size} is for lists of images; arrays are taken in their own size"
+            )
+        return [(_from_array(np.asarray(images), channels), None) for images in given]
+    items = [_single(item, channels) for images in given for item in images]
+    canvas, depth = _common(items, checked_side(image_size))
+    array, sizes = read_images(items, channels=depth, canvas=canvas)
+    images, valid = trimmed(array, sizes)
+    count = len(given[0])
+    spans = (slice(0, count), slice(count, None))[: len(given)]
+    return [(images[span], None if valid is None else valid[span]) for span in spans]
+
+
+def _from_array(images: NDArray[Any], channels: Channels) -> NDArray[np.uint8]:
+    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        raise DataError(
+            f"images must be uint8 [N, H, W], [N, H, W, C] or [N, C, H, W], got {images.dtype} {images.shape}; "
+            "values of another range are scaled to 0..255 first"
+        )
+    count, height, width = planes(images.shape[1:], channels)
+    if images.ndim == 4 and channels == "last":
+        images = images.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(images.reshape(len(images), count, height, width))
+
+
+def _single(item: Any, channels: Channels) -> Any:
+    """An array of one image as a picture; pictures and paths as they are."""
+    if not isinstance(item, np.ndarray):
+        return item
+    pixels = _from_array(item[None], channels)[0]  # [C, H, W]
+    return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+
+def _common(items: Sequence[Any], limit: int) -> tuple[int, int]:
+    """The side of the canvas that all fit on, and the number of channels that all need."""
+    longest, all_grey = 1, True
+    with picture_bombs_refused():
+        for item in items:
+            if isinstance(item, Image.Image):
+                side, grey = max(item.size), is_grey(item)
+            elif isinstance(item, str | Path):
+                try:
+                    header = read_header(Path(item))
+                except UndecodableError as error:
+                    raise DataError(f"cannot read {item}: {error}") from None
+                side, grey = header.longest_side, header.is_grey
+            else:
+                raise UsageError(
+                    f"a list of images holds Pillow images, paths or uint8 arrays, not {type(item).__name__}"
+                )
+            longest, all_grey = max(longest, side), all_grey and grey
+    return min(limit, longest), 1 if all_grey else 3
+
+
+def _keys(images: Images, pixels: NDArray[np.uint8], ids: Sequence[Label] | None) -> list[str]:
+    """What each image is known by: its id, or a hash of its content as it was given."""
+    if ids is not None:
+        keys = [str(label) for label in _plain_labels("id", ids)]
+        if len(keys) != len(images) or len(set(keys)) != len(keys):
+            raise DataError(
+                f"{len(set(keys)):,} different ids for {counted(len(images), 'image')}; one each is needed"
+            )
+        return keys
+    if isinstance(images, np.ndarray):
+        return [hashlib.sha256(row.tobytes()).hexdigest() for row in pixels]
+    return [_content(item) for item in images]
+
+
+def _content(item: Any) -> str:
+    if isinstance(item, Image.Image):
+        return hashlib.sha256(f"{item.mode};{item.size};".encode() + item.tobytes()).hexdigest()
+    if isinstance(item, np.ndarray):
+        return hashlib.sha256(f"{item.shape};".encode() + np.ascontiguousarray(item).tobytes()).hexdigest()
+    return hashlib.sha256(Path(item).read_bytes()).hexdigest()
+
+
+def _numbered(keys: Sequence[str]) -> NDArray[np.int64]:
+    """[N] ids, which must differ for equal images too."""
+    seen: dict[str, int] = {}
+    numbers = []
+    for key in keys:
+        seen[key] = seen.get(key, 0) + 1
+        numbers.append(path_hash(key if seen[key] == 1 else f"{key}#{seen[key]}"))
+    return np.array(numbers, dtype=np.int64)

@@ -1,0 +1,262 @@
+"""A data set by name or by path: loaded, or prepared so that loading it needs no decoding."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from maskcon._utils.download import Progress as DownloadProgress
+from maskcon._utils.errors import UsageError, unknown
+from maskcon._utils.paths import data_root, resolved
+from maskcon.data.builtin.converted import check_converted
+from maskcon.data.builtin.registry import SOURCES
+from maskcon.data.dataset import Dataset, Variant
+from maskcon.data.huggingface import PREFIX, Address, plan_hub
+from maskcon.data.image_list import plan_listing
+from maskcon.data.local import plan_path
+from maskcon.data.manifest import is_manifest
+from maskcon.data.packing import PicturePlan, Progress, find_pack, make_pack, pack
+from maskcon.data.source import ArraySource, PictureSource
+
+
+def load(
+    name_or_path: str,
+    *,
+    root: Path | None = None,
+    variant: Variant = "paper",
+    image_size: int | None = None,
+    download: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
+    """The data set of this name (see `catalogue`), the folder of pictures or the manifest at this path, or `hf:NAME`.
+
+    root: where named data sets live; default $MASKCON_DATA, else the user's cache
+    variant: labels as in the paper's text or as in its authors' code, where the two differ
+    image_size: side of the canvas, for own pictures and data sets of photographs; see `load_photos`
+    download: fetch a data set that is not here yet
+    strict: a picture that cannot be read is an error, not left out
+    progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded
+
+    A name goes before a folder of the same name in the current directory; write "./cifar10" for the folder.
+    """
+    if variant not in get_args(Variant):
+        raise unknown("variant", variant, get_args(Variant))
+    source = SOURCES.get(name_or_path)
+    fetching = _with_known_total(progress)
+    if isinstance(source, ArraySource):
+        _refuse_size(source, image_size)
+        return source.load(data_root(root), variant=variant, download=download, progress=fetching)
+    plan = _plan(name_or_path, root, variant, image_size, download, strict, fetching, progress)
+    return plan.dataset(pack(plan.job, progress))
+
+
+def picture_plan(
+    name_or_path: str,
+    *,
+    root: Path | None = None,
+    variant: Variant = "paper",
+    image_size: int | None = None,
+    download: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+    looking: Progress | None = None,
+) -> PicturePlan | None:
+    """The pictures that `load` with the same arguments would decode; None for a data set that comes as arrays.
+
+    progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
+    """
+    if isinstance(SOURCES.get(name_or_path), ArraySource):
+        return None
+    fetching = _with_known_total(progress)
+    return _plan(name_or_path, root, variant, image_size, download, strict, fetching, looking)
+
+
+def takes_image_size(name_or_path: str) -> bool:
+    """Are these pictures of many sizes, for which a canvas can be chosen?
+
+    >>> takes_image_size("cifar10"), takes_image_size("cars196"), takes_image_size("./my_pictures")
+    (False, True, True)
+    """
+    return not isinstance(SOURCES.get(name_or_path), ArraySource)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` made or found: the data, and where they lie decoded.
+
+    place: folder of the pack or of the conversion; None if the set comes as arrays, and needs neither
+    left_out: pictures that could not be read
+    was_there: nothing had to be made; otherwise it took so many seconds
+    """
+
+    data: Dataset | None
+    place: Path | None
+    size_bytes: int
+    left_out: int
+    was_there: bool
+    seconds: float = 0.0
+
+
+def prepare(
+    name_or_path: str,
+    *,
+    root: Path | None = None,
+    image_size: int | None = None,
+    download: bool = False,
+    strict: bool = False,
+    fetching: DownloadProgress | None = None,
+    looking: Progress | None = None,
+    decoding: Progress | None = None,
+) -> Prepared:
+    """Decode pictures once into a memory-mapped file that `load` with the same arguments finds, whatever its size.
+
+    fetching is called in bytes while an archive is downloaded, looking in files while many headers are read, decoding
+    in files while they are decoded or converted.
+    """
+    source = SOURCES.get(name_or_path)
+    if isinstance(source, ArraySource):
+        _refuse_size(source, image_size)
+        if not source.converted:
+            return Prepared(None, None, 0, 0, was_there=True)
+        return _converted(source, root, download, decoding)
+    plan = _plan(name_or_path, root, "paper", image_size, download, strict, fetching, looking)
+    found = find_pack(plan.job)
+    begun = time.monotonic()
+    packed = make_pack(plan.job, decoding) if found is None else found
+    seconds = time.monotonic() - begun
+    place = packed.folder
+    return Prepared(
+        data=plan.dataset(packed),
+        place=place,
+        size_bytes=_size(place),
+        left_out=plan.picture_count - len(packed.kept),
+        was_there=found is not None,
+        seconds=seconds,
+    )
+
+
+def _converted(source: ArraySource, root: Path | None, download: bool, decoding: Progress | None) -> Prepared:
+    calls = 0
+
+    def counted(done: int, total: int | None) -> None:
+        nonlocal calls
+        calls += 1
+        if decoding is not None:
+            decoding(done, total or done)
+
+    begun = time.monotonic()
+    data = source.load(data_root(root), variant="paper", download=download, progress=counted)
+    seconds = time.monotonic() - begun
+    images = data.train.images
+    place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
+    made = calls > 0  # a conversion reports each file it has read
+    if place is not None and not made:
+        check_converted(place)  # who asks again wants to be sure of it
+    return Prepared(data, place, _size(place), 0, was_there=not made, seconds=seconds)
+
+
+def _size(folder: Path | None) -> int:
+    return 0 if folder is None else sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _plan(
+    name_or_path: str,
+    root: Path | None,
+    variant: Variant,
+    image_size: int | None,
+    download: bool,
+    strict: bool,
+    fetching: DownloadProgress | None,
+    looking: Progress | None,
+) -> PicturePlan:
+    source = SOURCES.get(name_or_path)
+    if isinstance(source, PictureSource):
+        listing = source.listing(data_root(root), variant=variant, download=download, progress=fetching)
+        return plan_listing(listing, image_size=image_size, strict=strict)
+    if name_or_path.startswith(PREFIX):
+        return plan_hub(
+            name_or_path, image_size=image_size, download=download, strict=strict, looking=looking
+        )
+    return plan_path(_own_path(name_or_path), image_size=image_size, strict=strict, looking=looking)
+
+
+def _refuse_size(source: ArraySource, image_size: int | None) -> None:
+    if image_size is not None:
+        large = [name for name, other in SOURCES.items() if isinstance(other, PictureSource)]
+        raise UsageError(
+            f"image_size={image_size} is for folders of pictures and for {', '.join(large)}; "
+            f"{source.info.name!r} has images of {source.info.image}"
+        )
+
+
+def _with_known_total(progress: Progress | None) -> DownloadProgress | None:
+    """A server may not say how much is to come; then what came so far counts as all."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(done, total or done)
+
+
+def is_path(name_or_path: str) -> bool:
+    """Is this meant as a path, whether or not there is anything?
+
+    >>> is_path("./photos"), is_path("photos.csv"), is_path("cifar100"), is_path("hf:user/set")
+    (True, True, False, False)
+    """
+    if name_or_path in SOURCES or name_or_path.startswith(PREFIX):
+        return False
+    if os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", "..", "~"):
+        return True
+    return bool(name_or_path) and (is_manifest(Path(name_or_path)) or _exists(Path(name_or_path)))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long a name, say
+        return False
+
+
+def is_there(source: str) -> bool:
+    """Can it be looked up? True of every name, whether or not its data are on this machine.
+
+    >>> is_there("cifar100"), is_there("hf:user/set"), is_there("./absent"), is_there("arrays")
+    (True, True, False, False)
+    """
+    if source.startswith(PREFIX):
+        address = Address.parse(source)
+        return not address.is_path or address.folder is not None
+    return source in SOURCES or (is_path(source) and _exists(Path(source).expanduser()))
+
+
+def absolute(source: str) -> str:
+    """The source so that it can be found from any directory: paths in full, names as they are.
+
+    >>> absolute("cifar100"), Path(absolute("photos.csv")) == Path.cwd() / "photos.csv"
+    ('cifar100', True)
+    """
+    if source.startswith(PREFIX):
+        address = Address.parse(source)
+        folder = address.folder
+        return source if folder is None else replace(address, name=str(folder.resolve())).text
+    return str(resolved(_own_path(source))) if is_path(source) else source
+
+
+def _own_path(name_or_path: str) -> Path:
+    try:
+        path = Path(name_or_path).expanduser()
+        if is_path(name_or_path) or (name_or_path and path.exists()):
+            return path
+    except OSError as error:
+        raise UsageError(f"cannot read {name_or_path!r}: {error.strerror or error}") from error
+    except RuntimeError as error:
+        raise UsageError(f"cannot read {name_or_path!r}: there is no such user") from error
+    raise UsageError(
+        f"{unknown('data set', name_or_path, SOURCES)}; the path of a folder of images, of a manifest (.csv, "
+        f".parquet), or {PREFIX}NAME may be given too"
+    )

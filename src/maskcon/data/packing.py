@@ -1,0 +1,303 @@
+"""Decode many files into one uint8 array: in memory, or in a memory-mapped file of the cache, called a pack.
+
+A pack is made when the array is large, or when it is asked for (`maskcon pack`); once there it is used whatever its
+size. It is a folder that is written under another name, synced and renamed, so a kill or a full disk leaves no half of
+it; what a killed process left is removed by the next one that packs. Its name holds a fingerprint of the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.files import reserve, sync_folder
+from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.paths import cache_root, has_folder
+from maskcon.data.cache_folder import files_key, place_key
+from maskcon.data.dataset import Dataset
+from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
+
+Progress = Callable[[int, int], None]  # files done, files in all
+Result = TypeVar("Result")
+
+PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
+BLOCK_FILES = 32  # files between two calls of `progress`
+BLOCKS_AHEAD = 8  # lined up for the threads, so that none of them waits for the slowest file of a block
+MAX_THREADS = 32  # what a picture takes of Python's lock leaves room for about so many
+FORMAT_VERSION = 4
+SCRATCH = "packing-"
+IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
+
+
+class Contents(Protocol):
+    """Pictures that are no files of their own, by the paths that stand for them."""
+
+    @property
+    def key(self) -> str:
+        """Changes when any of them does."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """An image file's content; `UndecodableError` where there is none. Called from several threads."""
+        ...
+
+
+@dataclass(frozen=True)
+class PackJob:
+    """Pictures to be decoded: root/path for each path, onto a canvas of side x side.
+
+    name tells the packs of one folder apart, such as the two splits of a data set; cache is where packs live, None
+    where nobody knows a place for them, and only those who need one are refused; contents: where paths are no files.
+    """
+
+    name: str
+    root: Path
+    paths: tuple[str, ...]
+    side: int
+    channels: int
+    cache: Path | None
+    contents: Contents | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return (len(self.paths), self.channels, self.side, self.side)
+
+    @property
+    def size_bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The pictures that could be read, in the order of the files.
+
+    images: [M, C, S, S]; sizes: [M, 2] valid (height, width); kept: [M] their places in the list of files;
+    failures: place in the list -> why that file was left out; folder: the pack that they lie in, if in one.
+    """
+
+    images: NDArray[np.uint8]
+    sizes: NDArray[np.int32]
+    kept: NDArray[np.int64]
+    failures: dict[int, str]
+    folder: Path | None = None
+
+
+class PicturePlan(Protocol):
+    """A data set made of picture files, before they are decoded, and what becomes of it with them."""
+
+    @property
+    def job(self) -> PackJob: ...
+
+    @property
+    def picture_count(self) -> int:
+        """Pictures in all, those included that cannot be read."""
+        ...
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Path -> why it is left out, of those that are not even in the job."""
+        ...
+
+    def dataset(self, packed: Packed) -> Dataset: ...
+
+
+def pack(job: PackJob, progress: Progress | None = None) -> Packed:
+    """Decode the pictures, unless there is a pack of them; a large array goes into one."""
+    stored = find_pack(job)
+    if stored is not None:
+        return stored
+    if job.size_bytes <= PACK_ABOVE_BYTES:
+        return _fill(np.zeros(job.shape, dtype=np.uint8), job, progress)
+    return make_pack(job, progress)
+
+
+def find_pack(job: PackJob) -> Packed | None:
+    """The pack of these files as they are now; looks at their sizes and times only."""
+    if job.cache is None or not has_folder(job.cache):
+        return None
+    return _read(_pack_folder(job.cache, job), job)
+
+
+def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
+    """Decode the pictures into a pack, whatever its size. An older pack of the same name and folder goes."""
+    cache = job.cache or _packs_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(cache) as alone:
+            target = _pack_folder(cache, job)
+            packed = _read(target, job)  # another process may have made it while this one waited
+            if packed is None:
+                _remove_old(target, partial=alone)
+                _write(target, job, progress)
+                packed = _read(target, job)
+    except OSError as error:
+        raise DataError(f"cannot keep the decoded images in {cache}: {error.strerror or error}") from error
+    if packed is None:
+        raise DataError(f"the decoded images in {target} cannot be read back; delete them and try again")
+    return packed
+
+
+def usual_cache() -> Path | None:
+    """The folder of packs in the user's cache; None where no home is known."""
+    try:
+        return _packs_folder()
+    except UsageError:
+        return None
+
+
+def _packs_folder() -> Path:
+    return cache_root() / "packed"
+
+
+def map_files(work: Callable[[int], Result], count: int, progress: Progress | None = None) -> list[Result]:
+    """work(0), ..., work(count - 1) in a pool of threads, in order; Pillow decodes outside Python's lock."""
+    results: list[Result] = []
+    blocks: deque[Iterator[Result]] = deque()  # handed to the threads, the oldest first
+
+    def take_oldest() -> None:
+        results.extend(blocks.popleft())
+        if progress is not None:
+            progress(len(results), count)
+
+    pool = ThreadPoolExecutor(min(MAX_THREADS, usable_cores()))
+    try:
+        with picture_bombs_refused():
+            for start in range(0, count, BLOCK_FILES):
+                blocks.append(pool.map(work, range(start, min(start + BLOCK_FILES, count))))
+                if len(blocks) == BLOCKS_AHEAD:
+                    take_oldest()
+            while blocks:
+                take_oldest()
+    finally:
+        pool.shutdown(cancel_futures=True)  # whoever stops does not wait for what has only been lined up
+    return results
+
+
+def usable_cores() -> int:
+    """Those that this process may run on: a container or a batch system often gives fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:
+    """What `decode` takes for this picture."""
+    return root / path if contents is None else BytesIO(contents.read(path))
+
+
+def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents | None) -> str:
+    """Changes when a picture is added, removed or changed."""
+    if contents is None:
+        return files_key(root, paths, salt)
+    listed = "".join(f"{path}\0" for path in paths)
+    return hashlib.sha256(f"{salt}{contents.key};{listed}".encode()).hexdigest()[:20]
+
+
+def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
+    def work(row: int) -> tuple[int, int] | str:
+        try:
+            file = opened(job.root, job.paths[row], job.contents)
+            pixels = decode(file, job.side, job.channels)
+        except UndecodableError as error:
+            return str(error)
+        _, height, width = pixels.shape
+        images[row, :, :height, :width] = pixels
+        return height, width
+
+    outcome = map_files(work, len(job.paths), progress)
+    failures = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
+    kept = np.array([row for row in range(len(job.paths)) if row not in failures], dtype=np.int64)
+    sizes = np.array([found for found in outcome if not isinstance(found, str)], dtype=np.int32).reshape(
+        -1, 2
+    )
+    if failures:
+        for target, row in enumerate(
+            kept.tolist()
+        ):  # close the gaps in place: the array may be larger than memory
+            if target != row:
+                images[target] = images[row]
+    return Packed(images[: len(kept)], sizes, kept, failures)
+
+
+def _pack_folder(cache: Path, job: PackJob) -> Path:
+    """Packs of one folder, name and side share the first part, up to the last hyphen."""
+    key = contents_key(job.root, job.paths, f"{FORMAT_VERSION};{job.channels};", job.contents)
+    return cache / f"{job.name}-{job.side}px-{place_key(job.root)}-{key}"
+
+
+def _read(folder: Path, job: PackJob) -> Packed | None:
+    try:
+        images = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
+        with np.load(folder / BESIDE, allow_pickle=False) as beside:
+            sizes, kept = beside["sizes"], beside["kept"]
+            failures = {int(row): why for row, why in json.loads(str(beside["failures"])).items()}
+    except Exception:  # numpy and zipfile raise nearly anything on damaged data
+        return None  # not there, or damaged: decoded anew
+    if images.shape != job.shape or images.dtype != np.uint8 or sizes.shape != (len(kept), 2):
+        return None
+    if sorted([*kept.tolist(), *failures]) != list(range(len(job.paths))):
+        return None
+    return Packed(images[: len(kept)], sizes, kept, failures, folder)
+
+
+def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
+    cache = target.parent
+    _check_space(cache, job)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
+        complete = Path(scratch) / "complete"  # a folder for everyone to read; the one around it is private
+        complete.mkdir()
+        images = np.lib.format.open_memmap(complete / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
+        _reserve(complete / IMAGES)
+        packed = _fill(images, job, progress)
+        images.flush()
+        failures = json.dumps({str(row): why for row, why in packed.failures.items()})
+        np.savez(complete / BESIDE, sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
+        if _pack_folder(cache, job) != target:
+            raise DataError(f"files in {job.root} changed while they were decoded; try again")
+        for name in (IMAGES, BESIDE):
+            with (complete / name).open("r+b") as file:
+                os.fsync(file.fileno())
+        sync_folder(complete)
+        try:
+            complete.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process, where folders cannot be locked, was faster
+                raise
+        sync_folder(cache)
+
+
+def _remove_old(target: Path, *, partial: bool) -> None:
+    """Older or damaged packs of this name; what a killed process left, only if nobody can be writing it."""
+    family = target.name.rpartition("-")[0]
+    for path in target.parent.iterdir():
+        if path.name.startswith(f"{family}-") or (partial and path.name.startswith(SCRATCH)):
+            shutil.rmtree(path, ignore_errors=True)  # in use, on systems that forbid to remove such a file
+
+
+def _check_space(cache: Path, job: PackJob) -> None:
+    free = shutil.disk_usage(cache).free
+    if free < job.size_bytes:
+        raise DataError(
+            f"decoding needs {job.size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
+            "set XDG_CACHE_HOME to a larger disk, or give a smaller image size"
+        )
+
+
+def _reserve(path: Path) -> None:
+    """Claim the disk space now: running out of it later, inside a memory map, would kill the process."""
+    with path.open("r+b") as file:
+        reserve(file, path.stat().st_size)

@@ -1,0 +1,41 @@
+"""What can be said of a source's pictures before all of them are decoded: labels and parts, and their usual size."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+import numpy as np
+
+from maskcon.data.dataset import Dataset
+from maskcon.data.decoding import UndecodableError, picture_bombs_refused, read_shape
+from maskcon.data.packing import Packed, PicturePlan, opened
+
+LOOKED_AT = 64  # pictures whose headers tell the usual size
+
+
+def labels_only(plan: PicturePlan, failures: Mapping[int, str] | None = None) -> Dataset:
+    """The data set that a plan would give, with labels, parts, paths and notes as in training, but blank 1 x 1 images.
+
+    failures: place in the plan's paths -> why that picture cannot be read, as far as is known.
+    """
+    failures = dict(failures or {})
+    kept = np.array([row for row in range(len(plan.job.paths)) if row not in failures], dtype=np.int64)
+    blank = np.zeros((1, plan.job.channels, 1, 1), dtype=np.uint8)
+    images = np.broadcast_to(blank, (len(kept), *blank.shape[1:]))  # takes no memory
+    return plan.dataset(Packed(images, np.ones((len(kept), 2), dtype=np.int32), kept, failures))
+
+
+def usual_side(plan: PicturePlan) -> float | None:
+    """The median of the shorter sides of some of the pictures, spread over all of them; None if none can be read."""
+    paths = plan.job.paths
+    spread = {place * len(paths) // LOOKED_AT for place in range(LOOKED_AT)} if paths else set()
+    sides = []
+    with picture_bombs_refused():
+        for place in sorted(spread):
+            try:
+                shape = read_shape(opened(plan.job.root, paths[place], plan.job.contents))
+            except UndecodableError:
+                continue
+            sides.append(min(shape.width, shape.height))
+    return float(statistics.median(sides)) if sides else None

@@ -1,0 +1,62 @@
+"""Which pictures are held out to score on, where a source has no such part of its own.
+
+A picture's side follows from its own key (a hash of its path, or of its content), so it stays where it is when others
+are added. The one exception: where chance puts a whole class on one side, one picture of it is moved to the other, and
+that one may move back once the class has grown. No rule without a memory can do better: two pictures whose keys put
+both on the same side need different ones as long as they are alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from maskcon._utils.errors import UsageError
+
+HELD_OUT_FRACTION = 0.2
+KEY_BITS = 63  # of `layout.path_hash`
+
+
+def held_out(
+    keys: Sequence[int],
+    coarse: Sequence[str],
+    fine: Sequence[str] | None,
+    fraction: float = HELD_OUT_FRACTION,
+) -> list[bool]:
+    """Whether each of N pictures is held out: about `fraction` of them, by their keys in 0..2**63-1.
+
+    coarse, fine: the class of each. Every coarse class keeps a picture to train on, and one of two or more has one to
+    score on. A fine class keeps one to train on too, but where all fine classes of a coarse one are single pictures.
+
+    >>> held_out([1, 2**62, 2**62 + 1], ["cat", "cat", "dog"], None)
+    [True, False, False]
+    >>> held_out([2**62, 2**62 + 1], ["cat", "cat"], None)  # neither by its key, so the lower of the two
+    [True, False]
+    """
+    check_fraction(fraction)
+    threshold = int(fraction * 2**KEY_BITS)
+    is_held = [key < threshold for key in keys]
+    finest = coarse if fine is None else fine
+    for rows in _rows_by_key(keys, finest):
+        if all(is_held[row] for row in rows):
+            is_held[rows[-1]] = False
+    class_size = Counter(finest)
+    for rows in _rows_by_key(keys, coarse):
+        if len(rows) > 1 and not any(is_held[row] for row in rows):
+            # rather not the only picture of a fine class: that one would never be trained on
+            spare = [row for row in rows if class_size[finest[row]] > 1]
+            is_held[(spare or rows)[0]] = True
+    return is_held
+
+
+def check_fraction(fraction: float) -> None:
+    if not 0.0 < fraction < 1.0:
+        raise UsageError(f"the held-out share must lie between 0 and 1 (exclusive), got {fraction}")
+
+
+def _rows_by_key(keys: Sequence[int], classes: Sequence[str]) -> list[list[int]]:
+    """The rows of each class, lowest key first."""
+    rows_of: dict[str, list[int]] = {}
+    for row in sorted(range(len(keys)), key=keys.__getitem__):
+        rows_of.setdefault(classes[row], []).append(row)
+    return list(rows_of.values())

@@ -1,0 +1,1 @@
+"""The paper: relations, losses, memory bank, methods."""

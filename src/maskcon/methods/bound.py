@@ -1,0 +1,271 @@
+"""d_z of the paper's theorem 1: how far a method's relations are from those that the fine labels would give.
+
+    d_z = mean over samples of || z_i - optimal_i ||_2
+
+optimal_i is the hidden best relation, which the theorem only supposes to exist. Here it is the relation that fine
+labels give: own key and every bank entry of the same fine class, alike (`optimal_relation`). Relations are compared
+as the loss sees them, rows divided by their sums (`unit="row"`), since the theorem is about that loss. `unit="own key"`
+compares them as eq. 6, 7 and 14 write them, own key 1 and rows undivided, mixed by w as in eq. 9 and 15; that can turn
+the order of methods round. (ASCL, which weighs by an entropy of its own, is only rescaled.)
+
+What the theorem says. With probability 1 - delta,
+
+    | expected risk under the optimal relations - empirical risk under z |  <=  Hoeffding term + lambda * d_z
+
+The Hoeffding term does not depend on z. lambda is how fast the loss can change with z: the loss is linear in z, so
+lambda is the largest possible norm of -log q (`lipschitz_constant`), the same for every method, and large. Between
+methods and temperatures, then, d_z alone moves the bound.
+
+What it does not say. A smaller d_z makes the bound tighter; it does not predict a better encoder. The bound is on a
+gap of losses, not on recall. And it takes z as given, while MaskCon's z comes from the very keys that are learnt.
+
+Range. Two rows that sum to 1 are at most sqrt(2) apart. In every relation of this package no entry is above the own
+key; then the distance stays below 1. With m bank entries of the sample's fine class among c of its coarse class:
+
+    SelfCon   sqrt(m / (1 + m))                 near 1 as soon as a few entries share the class
+    SupCon    sqrt(1 / (1 + m) - 1 / (1 + c))   near 0 in a large bank, however coarse the labels
+
+so d_z prefers SupCon to SelfCon wherever m >= 1, also on data where SelfCon retrieves better (the paper's SOP
+tables). In units of the own key these are sqrt(m) and sqrt(c - m), and SelfCon is ahead wherever a fine class is less
+than half of its coarse one. CoIns has a cross-entropy beside its contrast, which no relation shows: its d_z is
+SelfCon's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from maskcon._utils.errors import UsageError
+from maskcon.methods.registry import Method, RelationInputs, method_named
+from maskcon.methods.relations import OWN_KEY, coarse_relation
+
+Unit = Literal["row", "own key"]
+
+BLOCK_ELEMENTS = 1 << 22  # entries of a relation held at once: 16 MB of float32, a few times over
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method (by name or itself) with its w and tau; those that it does not use are ignored."""
+
+    method: str | Method
+    w: float = 1.0
+    tau: float = 0.1
+
+
+@dataclass(frozen=True)
+class SampleLabels:
+    """Coarse and fine label of every training sample, found by sample number.
+
+    >>> labels = SampleLabels(torch.tensor([30, 10]), coarse=torch.tensor([0, 1]), fine=torch.tensor([5, 7]))
+    >>> labels.of(torch.tensor([10, 30, 10]))
+    (tensor([1, 0, 1]), tensor([7, 5, 7]))
+    """
+
+    index: Tensor  # [N] sample numbers, each once
+    coarse: Tensor  # [N]
+    fine: Tensor  # [N]
+
+    def of(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """Coarse and fine labels of these sample numbers, each of the shape of `wanted`."""
+        order = self.index.argsort()
+        ascending = self.index[order]
+        place = torch.searchsorted(ascending, wanted).clamp_max(len(ascending) - 1)
+        strangers = wanted[ascending[place] != wanted]
+        if len(strangers):
+            raise UsageError(
+                f"{len(strangers)} of {len(wanted)} samples (the first is number {int(strangers[0])}) are not in "
+                "these data; give the data that the run was trained on"
+            )
+        rows = order[place]
+        return self.coarse[rows], self.fine[rows]
+
+
+def relation_distance(relation: Tensor, optimal: Tensor) -> Tensor:
+    """l2 distance of each row of two relations ``[B, 1+K]``: ``[B]``, float32.
+
+    >>> relation_distance(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]]))
+    tensor([1.4142, 0.0000])
+    """
+    if relation.shape != optimal.shape or relation.ndim != 2:
+        raise ValueError(
+            f"expected two relations [B, 1+K], got {tuple(relation.shape)} and {tuple(optimal.shape)}"
+        )
+    distance: Tensor = torch.linalg.vector_norm(relation.float() - optimal.float(), dim=1)
+    return distance
+
+
+def optimal_relation(
+    fine: Tensor, bank_fine: Tensor, *, index: Tensor | None = None, bank_index: Tensor | None = None
+) -> Tensor:
+    """The relation of someone who knows the fine labels: `coarse_relation`'s formula on them, ``[B, 1+K]``.
+
+    >>> optimal_relation(torch.tensor([7]), torch.tensor([7, 8, 7, 7]))
+    tensor([[0.2500, 0.2500, 0.0000, 0.2500, 0.2500]])
+    """
+    return coarse_relation(fine, bank_fine, index=index, bank_index=bank_index)
+
+
+def bound_distance(
+    method: str | Method,
+    keys: Tensor,
+    bank_keys: Tensor,
+    coarse: Tensor,
+    bank_coarse: Tensor,
+    fine: Tensor,
+    bank_fine: Tensor,
+    *,
+    index: Tensor | None = None,
+    bank_index: Tensor | None = None,
+    w: float = 1.0,
+    tau: float = 0.1,
+    unit: Unit = "row",
+) -> float:
+    """d_z of one method's relations, in blocks of rows: memory does not grow with B x K.
+
+    Args:
+        method: a contrastive method, by name or itself.
+        keys, bank_keys: l2-normalised, ``[B, D]`` and ``[K, D]``.
+        coarse, bank_coarse: labels that the method may see, ``[B]`` and ``[K]``.
+        fine, bank_fine: labels of the optimal relation, ``[B]`` and ``[K]``.
+        index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out of
+            both relations.
+        w, tau: of the method.
+        unit: "row" or "own key", see above.
+
+    >>> keys, bank = torch.eye(2), torch.eye(2).repeat(2, 1)
+    >>> coarse, fine = torch.tensor([0, 0]), torch.tensor([0, 1])
+    >>> labels = coarse, coarse.repeat(2), fine, fine.repeat(2)
+    >>> [round(bound_distance(name, keys, bank, *labels, tau=0.1), 3) for name in ("selfcon", "supcon", "maskcon")]
+    [0.816, 0.365, 0.0]
+    """
+    one = {"": Recipe(method, w, tau)}
+    tensors = (keys, bank_keys, coarse, bank_coarse, fine, bank_fine)
+    return bound_distances(one, *tensors, index=index, bank_index=bank_index, unit=unit)[""]
+
+
+@torch.no_grad()
+def bound_distances(
+    recipes: Mapping[str, Recipe],
+    keys: Tensor,
+    bank_keys: Tensor,
+    coarse: Tensor,
+    bank_coarse: Tensor,
+    fine: Tensor,
+    bank_fine: Tensor,
+    *,
+    index: Tensor | None = None,
+    bank_index: Tensor | None = None,
+    unit: Unit = "row",
+) -> dict[str, float]:
+    """d_z of several recipes on the same samples; arguments as for `bound_distance`."""
+    if (index is None) != (bank_index is None):
+        raise ValueError("index and bank_index go together: give both, or neither")
+    if unit not in get_args(Unit):
+        raise ValueError(f"{unit=} must be one of {get_args(Unit)}")
+    _check_shapes((keys, coarse, fine, index), (bank_keys, bank_coarse, bank_fine, bank_index))
+    methods = {name: _contrastive(recipe.method) for name, recipe in recipes.items()}
+    totals = dict.fromkeys(recipes, 0.0)
+    rows = max(1, BLOCK_ELEMENTS // (1 + len(bank_keys)))
+    for start in range(0, len(keys), rows):
+        here = slice(start, start + rows)
+        own = None if index is None else index[here]
+        optimal = optimal_relation(fine[here], bank_fine, index=own, bank_index=bank_index)
+        if unit == "own key":
+            optimal = _undivided(optimal)
+        for name, recipe in recipes.items():
+            sees_fine = methods[name].labels == "fine"
+            inputs = RelationInputs(
+                keys=keys[here],
+                coarse=fine[here] if sees_fine else coarse[here],
+                index=own,
+                bank_keys=bank_keys,
+                bank_coarse=bank_fine if sees_fine else bank_coarse,
+                bank_index=bank_index,
+                w=recipe.w,
+                tau=recipe.tau,
+            )
+            relation = _relation(methods[name], inputs, unit)
+            # added on the host: not every device has doubles
+            totals[name] += math.fsum(relation_distance(relation, optimal).tolist())
+    return {name: total / len(keys) for name, total in totals.items()}
+
+
+def bank_distances(
+    recipes: Mapping[str, Recipe],
+    bank_keys: Tensor,
+    bank_index: Tensor,
+    labels: SampleLabels,
+    *,
+    exclude_own_keys: bool = True,
+    unit: Unit = "row",
+) -> dict[str, float]:
+    """d_z over the samples of a bank: each entry in turn is the own key, the others are its bank.
+
+    These are the keys that relations were made of in training, so nothing has to be encoded again. In training the
+    own key is fresh and the bank up to K / B steps old; here both are of the bank's age.
+
+    Args:
+        recipes: what to compare, by any name.
+        bank_keys, bank_index: the bank's keys ``[K, D]`` and sample numbers ``[K]``, K >= 1.
+        labels: of all training samples.
+        exclude_own_keys: the run's setting. Off, other keys of the same image count like any other entry.
+        unit: "row" or "own key", see above.
+    """
+    coarse, fine = labels.of(bank_index)
+    # An entry is never its own neighbour; places in the bank tell it from other keys of the same image.
+    index = bank_index if exclude_own_keys else torch.arange(len(bank_index), device=bank_index.device)
+    tensors = (bank_keys, bank_keys, coarse, coarse, fine, fine)
+    return bound_distances(recipes, *tensors, index=index, bank_index=index, unit=unit)
+
+
+def lipschitz_constant(bank_size: int, contrast_temperature: float) -> float:
+    """lambda of the theorem: sup of ``||log q||_2`` over all unit queries and keys, from above.
+
+    Cosines lie in -1..1, so no logit is more than 2 / tau0 above another, and -log q_j <= log(1+K) + 2 / tau0.
+
+    >>> round(lipschitz_constant(8192, 0.1))
+    2626
+    """
+    if bank_size < 0 or not contrast_temperature > 0:
+        raise ValueError(f"{bank_size=} must be >= 0 and {contrast_temperature=} above 0")
+    return math.sqrt(1 + bank_size) * (math.log(1 + bank_size) + 2 / contrast_temperature)
+
+
+def _relation(method: Method, inputs: RelationInputs, unit: Unit) -> Tensor:
+    """The method's relation ``[B, 1+K]`` in the wanted unit."""
+    assert method.relation is not None  # `_contrastive` has looked
+    if unit == "row":
+        return method.relation(inputs)
+    # w mixes divided rows in the package; undivided ones have to be mixed anew, and then the own key stays 1.
+    relation = _undivided(method.relation(replace(inputs, w=1.0)))
+    if method.uses_w:
+        relation[:, OWN_KEY + 1 :] *= inputs.w
+    return relation
+
+
+def _undivided(relation: Tensor) -> Tensor:
+    """Rows of ``[B, 1+K]`` in which the own key counts 1."""
+    return relation / relation[:, OWN_KEY : OWN_KEY + 1]
+
+
+def _contrastive(method: str | Method) -> Method:
+    found = method_named(method) if isinstance(method, str) else method
+    if found.relation is None:
+        raise UsageError(f"{found.title} trains without contrast: it has no relations, and so no d_z")
+    return found
+
+
+def _check_shapes(rows: tuple[Tensor | None, ...], bank: tuple[Tensor | None, ...]) -> None:
+    for what, tensors in (("the rows", rows), ("the bank", bank)):
+        counts = [len(tensor) for tensor in tensors if tensor is not None]
+        if len(set(counts)) > 1:
+            raise ValueError(f"keys, coarse, fine and index of {what} differ in length: {counts}")
+    if rows[0] is None or len(rows[0]) == 0:
+        raise ValueError("d_z is a mean over samples and needs at least one")

@@ -1,0 +1,100 @@
+"""Backbones by name: our ResNets and MobileNetV2, and any vision model of Hugging Face as `hf:NAME`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict, get_args
+
+from maskcon._utils.errors import UsageError, unknown
+from maskcon.config.settings import HUGGING_FACE_PREFIX
+from maskcon.models.base import Backbone
+from maskcon.models.mobilenet import NAME as MOBILENET
+from maskcon.models.mobilenet import MobileNetV2
+from maskcon.models.resnet import ARCHITECTURES, Norm, ResNet, Stem
+
+StemChoice = Literal["auto", "small", "imagenet", "stride2"]
+
+LARGEST_SMALL_IMAGE = 64  # pixels; beyond, a stem without stride would cost sixteen times the usual one
+
+
+def backbone_names() -> list[str]:
+    """The names `build_backbone` knows, besides `hf:NAME`."""
+    return [*ARCHITECTURES, MOBILENET]
+
+
+def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
+    """The stem that "auto" stands for: the paper's 3x3 one for small images, else the usual one.
+
+    >>> resolve_stem("auto", 32), resolve_stem("auto", 224), resolve_stem("stride2", 32)
+    ('small', 'imagenet', 'stride2')
+    """
+    if stem not in get_args(StemChoice):
+        raise unknown("stem", stem, get_args(StemChoice))
+    if stem == "auto":
+        return "small" if image_size <= LARGEST_SMALL_IMAGE else "imagenet"
+    return stem
+
+
+def has_own_shape(name: str) -> bool:
+    """Whether the name alone says what the net looks like; width, norm and stem do not apply then.
+
+    >>> has_own_shape("mobilenet_v2"), has_own_shape("resnet18")
+    (True, False)
+    """
+    return name == MOBILENET or name.startswith(HUGGING_FACE_PREFIX)
+
+
+class Shape(TypedDict, total=False):
+    """Arguments of `build_backbone` that shape a ResNet."""
+
+    width: int
+    norm: Norm
+    stem: StemChoice
+
+
+def shape_of(name: str, *, width: int, norm: Norm, stem: StemChoice) -> Shape:
+    """What of a run's settings shapes this backbone: all for a ResNet, nothing for the others.
+
+    >>> shape_of("hf:facebook/dinov2-small", width=16, norm="batch", stem="stride2")
+    {}
+    """
+    if has_own_shape(name):
+        return {}
+    return {"width": width, "norm": norm, "stem": stem}
+
+
+def build_backbone(
+    name: str,
+    *,
+    image_size: int,
+    in_channels: int = 3,
+    width: int = 64,
+    norm: Norm = "batch",
+    stem: StemChoice = "auto",
+    download: bool = False,
+) -> Backbone:
+    """A freshly initialised ResNet or MobileNetV2, or a pretrained Hugging Face model, with its size in `.features`.
+
+    Args:
+        name: one of `backbone_names()`, or `hf:NAME` with NAME a model folder or hub name.
+        image_size: H = W of the images it will see.
+        in_channels: 1 for grey, 3 for colour images.
+        width, norm, stem: see `ResNet`; they do not apply to others.
+        download: whether `hf:NAME` may be fetched when it is not on this machine.
+
+    >>> build_backbone("resnet10", image_size=32, in_channels=1, width=16).features
+    128
+    """
+    if image_size < 1:
+        raise UsageError(f"{image_size=} must be at least 1 pixel")
+    if has_own_shape(name) and (width, norm, stem) != (64, "batch", "auto"):
+        raise UsageError(f"{name} has its own shape: {width=}, {norm=} and {stem=} apply to resnets only")
+    if name == MOBILENET:
+        return MobileNetV2(in_channels=in_channels)
+    if name.startswith(HUGGING_FACE_PREFIX):
+        # Imported here because `transformers` is an extra and slow to import.
+        from maskcon.models.huggingface import load_hugging_face
+
+        return load_hugging_face(name, image_size=image_size, in_channels=in_channels, download=download)
+    if name not in ARCHITECTURES:
+        raise unknown("backbone", name, [*backbone_names(), f"{HUGGING_FACE_PREFIX}NAME"])
+    return ResNet(name, in_channels=in_channels, width=width, norm=norm, stem=resolve_stem(stem, image_size))

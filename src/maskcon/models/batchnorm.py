@@ -1,0 +1,101 @@
+"""BatchNorm as a choice: frozen statistics, statistics shared by all processes, or measured at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from maskcon._utils.errors import UsageError
+from maskcon.models.compiled_norm import CompiledBatchNorm2d
+
+
+class FrozenBatchNorm1d(nn.BatchNorm1d):
+    """BatchNorm that uses its running statistics always and never changes them."""
+
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - the signature is nn.Module's
+        return super().train(False)
+
+
+class FrozenBatchNorm2d(nn.BatchNorm2d):
+    """BatchNorm that uses its running statistics always and never changes them."""
+
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - the signature is nn.Module's
+        return super().train(False)
+
+
+def freeze_batchnorm(module: nn.Module) -> int:
+    """Fix the statistics of every BatchNorm in `module`, in place; how many there were.
+
+    The layers stay fixed through later calls of `module.train()`. Scale and shift remain trainable, and the
+    names in `state_dict()` stay as they are. Useful with published weights and small batches; a fresh net
+    would be left without any normalisation.
+
+    >>> freeze_batchnorm(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    1
+    """
+    count = 0
+    for layer in module.modules():
+        # Changing the class keeps every reference to the layer and to its parameters (optimisers,
+        # wrappers of distributed training) valid, which replacing the layer would not.
+        if type(layer) is nn.BatchNorm1d:
+            layer.__class__ = FrozenBatchNorm1d
+        elif type(layer) in (nn.BatchNorm2d, CompiledBatchNorm2d):
+            layer.__class__ = FrozenBatchNorm2d
+        if isinstance(layer, FrozenBatchNorm1d | FrozenBatchNorm2d):
+            layer.eval()
+            count += 1
+    return count
+
+
+@torch.no_grad()
+def measure_statistics(module: nn.Module, batches: Iterable[Tensor]) -> int:
+    """Make the running statistics of every BatchNorm in `module` those of these batches; how many there were.
+
+    Statistics that run along during training are those of augmented views and of weights that have moved on since. Each
+    batch counts alike. Frozen ones stay as they are, and so does the mode of `module`.
+
+    >>> layer = nn.BatchNorm1d(1)
+    >>> measure_statistics(layer, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
+    1
+    >>> layer.running_mean, layer.running_var
+    (tensor([4.]), tensor([2.]))
+    """
+    layers = [
+        layer
+        for layer in module.modules()
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        and layer.track_running_stats
+        and not isinstance(layer, FrozenBatchNorm1d | FrozenBatchNorm2d)
+    ]
+    if not layers:
+        return 0
+    momenta, training = [layer.momentum for layer in layers], module.training
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a plain mean over batches
+    module.train()
+    try:
+        for batch in batches:
+            module(batch)
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        module.train(training)
+    return len(layers)
+
+
+def synchronize_batchnorm(module: nn.Module) -> nn.Module:
+    """`module` with every BatchNorm taking its statistics over all processes (CUDA only).
+
+    Layers are replaced in place where `module` contains them; use the returned module.
+    """
+    if not torch.cuda.is_available():
+        raise UsageError(
+            "batchnorm=sync needs CUDA, and none is available; "
+            "use batchnorm=local (statistics of each process) or batchnorm=frozen, or norm=group"
+        )
+    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+    return converted

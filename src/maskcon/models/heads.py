@@ -1,0 +1,81 @@
+"""What sits on the features: the projector of the contrastive loss and the coarse classifier."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from maskcon._utils.errors import UsageError, unknown
+
+ProjectorNorm = Literal["none", "batch"]
+
+_SMALLEST_NORM = 1e-12
+
+
+def unit_rows(vectors: Tensor) -> Tensor:
+    """Each row at length 1, in float32; a zero row stays zero and gets no gradient.
+
+    Args:
+        vectors: [B, D], any floating type. float64 stays float64.
+
+    Dividing by a clamped norm alone would hand a zero row a gradient of 1e12 times its own.
+
+    >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    if vectors.dtype != torch.float64:
+        vectors = vectors.float()  # half precision would leave |q| off 1 by up to a percent
+    norms = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # [B, 1]
+    zero = norms <= _SMALLEST_NORM  # false for NaN, which has to stay visible
+    return torch.where(zero, 0.0, vectors / norms.clamp_min(_SMALLEST_NORM))  # [B, D]
+
+
+class Projector(nn.Module):
+    """MLP from features [B, F] to unit vectors [B, D], where the loss compares by inner product.
+
+    Args:
+        in_features: F.
+        hidden: width of the one hidden layer; 512 in the paper.
+        out: D; 128 in the paper's text, 256 in its authors' code.
+        norm: "none" (Linear-ReLU-Linear) or "batch" (Linear-BatchNorm-ReLU-Linear).
+
+    >>> Projector(512)(torch.randn(4, 512)).shape
+    torch.Size([4, 128])
+    """
+
+    def __init__(
+        self, in_features: int, hidden: int = 512, out: int = 128, norm: ProjectorNorm = "none"
+    ) -> None:
+        super().__init__()
+        if norm not in get_args(ProjectorNorm):
+            raise unknown("projector norm", norm, get_args(ProjectorNorm))
+        if min(in_features, hidden, out) < 1:
+            raise UsageError(f"a projector needs sizes of at least 1: {in_features=}, {hidden=}, {out=}")
+        layers: list[nn.Module] = [nn.Linear(in_features, hidden)]
+        if norm == "batch":
+            layers.append(nn.BatchNorm1d(hidden))
+        layers += [nn.ReLU(inplace=True), nn.Linear(hidden, out)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Unit rows [B, D] in float32, also under autocast."""
+        projection: Tensor = self.layers(features)
+        with torch.autocast(projection.device.type, enabled=False):
+            return unit_rows(projection)
+
+
+class CoarseClassifier(nn.Module):
+    """Linear logits [B, classes] on features [B, F]; the cross-entropy part of SupCE and CoIns."""
+
+    def __init__(self, in_features: int, classes: int) -> None:
+        super().__init__()
+        if classes < 2:
+            raise UsageError(f"a classifier needs at least 2 coarse classes, got {classes=}")
+        self.linear = nn.Linear(in_features, classes)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits [B, classes]."""
+        logits: Tensor = self.linear(features)
+        return logits

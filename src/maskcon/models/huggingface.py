@@ -1,0 +1,113 @@
+"""A Hugging Face vision model as a backbone (extra `hf`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from maskcon._utils.errors import UsageError
+from maskcon.config.settings import HUGGING_FACE_PREFIX
+from maskcon.models.base import Backbone
+
+
+class HuggingFaceBackbone(Backbone):
+    """Pooled output of a vision model: images [B, C, H, W] -> features [B, F].
+
+    Grey images are repeated over three channels; images are resized when the model takes one size only.
+    """
+
+    def __init__(self, name: str, model: nn.Module, *, image_size: int, in_channels: int = 3) -> None:
+        super().__init__()
+        config: Any = model.config
+        self.name = name
+        self.in_channels = in_channels
+        self.model_channels = int(getattr(config, "num_channels", 3))
+        if in_channels not in (1, self.model_channels):
+            raise UsageError(f"{name} takes {self.model_channels} channels, the images have {in_channels}")
+        self.input_size = _fixed_size(config)
+        self.model = model
+        self.features = self._measure(image_size)
+
+    def _measure(self, image_size: int) -> int:
+        """F, found by trying: models name it differently (hidden_size, hidden_sizes, num_features, ...).
+
+        Parameters that the features do not depend on (a mask token, a second pooling) are frozen on the way:
+        wrappers of distributed training would wait for their gradients.
+        """
+        was_training = self.training
+        self.eval()
+        with torch.enable_grad():
+            features = self.forward(torch.zeros(1, self.in_channels, image_size, image_size))
+        if features.requires_grad:
+            features.sum().backward()  # type: ignore[no-untyped-call]
+        for parameter in self.parameters():
+            parameter.requires_grad_(parameter.grad is not None)
+            parameter.grad = None
+        self.train(was_training)
+        return features.shape[1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        if images.shape[1] != self.model_channels:
+            images = images.expand(-1, self.model_channels, -1, -1)
+        if self.input_size is not None and tuple(images.shape[2:]) != self.input_size:
+            images = F.interpolate(
+                images, self.input_size, mode="bilinear", align_corners=False, antialias=True
+            )
+        return _pooled(self.model(pixel_values=images))
+
+
+def load_hugging_face(
+    name: str, *, image_size: int, in_channels: int = 3, download: bool = False
+) -> HuggingFaceBackbone:
+    """The backbone `hf:NAME`, from a folder or the local cache; from the hub only with `download`."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise UsageError(
+            f"backbone {name!r} needs the package transformers: pip install maskcon[hf]"
+        ) from error
+    model_name = name.removeprefix(HUGGING_FACE_PREFIX)
+    if not model_name:
+        raise UsageError("backbone 'hf:' lacks a model name, as in hf:facebook/dinov2-small")
+    try:
+        # use_safetensors: no pickle from a hub; trust_remote_code: no code from a hub.
+        model: Any = transformers.AutoModel.from_pretrained(
+            model_name, local_files_only=not download, use_safetensors=True, trust_remote_code=False
+        )
+    except Exception as error:  # absent, damaged or unknown: each library below has errors of its own
+        hint = "" if download else "; pass --download to fetch it from the hub"
+        raise UsageError(f"cannot load {name!r}: {_first_line(error)}{hint}") from error
+    vision = getattr(model, "vision_model", model)  # the image half of a text-and-image model
+    try:
+        return HuggingFaceBackbone(name, vision.float(), image_size=image_size, in_channels=in_channels)
+    except UsageError:
+        raise
+    except Exception as error:  # a model of text or sound refuses an image in a way of its own
+        raise UsageError(
+            f"{name!r} does not take images as a vision model does: {_first_line(error)}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _fixed_size(config: Any) -> tuple[int, int] | None:
+    """The one (H, W) a model takes; None for models of any size (convolutional ones)."""
+    size = getattr(config, "image_size", None)
+    if size is None or not hasattr(config, "patch_size"):
+        return None
+    return (int(size), int(size)) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+def _pooled(output: Any) -> Tensor:
+    pooled: Tensor | None = getattr(output, "pooler_output", None)
+    if pooled is not None:
+        return pooled.flatten(1)  # convolutional models give [B, F, 1, 1]
+    last: Tensor = output.last_hidden_state
+    if last.ndim == 4:
+        return last.mean(dim=(2, 3))  # [B, F, H, W]
+    return last.mean(dim=1)  # [B, tokens, F]

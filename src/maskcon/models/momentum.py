@@ -1,0 +1,190 @@
+"""The model that learns (query) and its slowly following copy (key)."""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from typing import Literal, NamedTuple, Self, get_args
+
+import torch
+from torch import Tensor, nn
+
+from maskcon._utils.errors import UsageError, unknown
+from maskcon.models.base import Backbone
+from maskcon.models.heads import CoarseClassifier, Projector, ProjectorNorm
+
+Want = Literal["all", "features", "projection", "logits"]
+Buffers = Literal["own", "averaged"]
+KeyBatchNorm = Literal["train", "eval"]
+
+
+class Output(NamedTuple):
+    """What one forward pass gives; a part that the model lacks or that was not wanted is None."""
+
+    features: Tensor  # [B, F], before the projector: what evaluation and search use
+    projection: Tensor | None  # [B, D], unit rows, float32: what the contrastive loss uses
+    logits: Tensor | None  # [B, classes]: what the coarse cross-entropy uses
+
+
+class Model(nn.Module):
+    """Backbone, projector and coarse classifier behind one `forward`.
+
+    One `forward` for all parts, because wrappers of distributed training only see calls of `forward`.
+    Leave out the part that a method does not train: such wrappers wait for the gradient of every parameter.
+
+    >>> from maskcon.models.backbones import build_backbone
+    >>> model = build_model(build_backbone("resnet8", image_size=32, width=16), coarse_classes=5)
+    >>> output = model(torch.zeros(2, 3, 32, 32))
+    >>> output.features.shape, output.projection.shape, output.logits.shape
+    (torch.Size([2, 64]), torch.Size([2, 128]), torch.Size([2, 5]))
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        projector: Projector | None = None,
+        classifier: CoarseClassifier | None = None,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.projector = projector
+        self.classifier = classifier
+
+    @property
+    def features(self) -> int:
+        """F, the length of a feature vector."""
+        return self.backbone.features
+
+    def forward(self, images: Tensor, want: Want = "all") -> Output:
+        """Output of images [B, C, H, W]; `want` limits it to what will be used."""
+        if want not in get_args(Want):
+            raise unknown("output", want, get_args(Want))
+        features: Tensor = self.backbone(images)  # [B, F]
+        return Output(
+            features,
+            self.project(features) if self.projector is not None and want in ("all", "projection") else None,
+            self.classify(features) if self.classifier is not None and want in ("all", "logits") else None,
+        )
+
+    def project(self, features: Tensor) -> Tensor:
+        """Unit projections [B, D] of features [B, F]."""
+        if self.projector is None:
+            raise UsageError("this model has no projector; build it with build_model(..., projection=128)")
+        projection: Tensor = self.projector(features)
+        return projection
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Coarse logits [B, classes] of features [B, F]."""
+        if self.classifier is None:
+            raise UsageError(
+                "this model has no classifier; build it with build_model(..., coarse_classes=...)"
+            )
+        logits: Tensor = self.classifier(features)
+        return logits
+
+
+def build_model(
+    backbone: Backbone,
+    *,
+    projection: int | None = 128,
+    hidden: int = 512,
+    projector_norm: ProjectorNorm = "none",
+    coarse_classes: int | None = None,
+) -> Model:
+    """A model with fresh heads on `backbone`; None leaves out the head."""
+    size = backbone.features
+    return Model(
+        backbone,
+        None if projection is None else Projector(size, hidden, projection, projector_norm),
+        None if coarse_classes is None else CoarseClassifier(size, coarse_classes),
+    )
+
+
+class MomentumPair(nn.Module):
+    """A query model and the key model that follows it as a moving average, without gradient.
+
+    Args:
+        query: the model that is trained; it needs a projector.
+        buffers: "own" lets the key's BatchNorm gather its own running statistics, as the authors' code does;
+            "averaged" moves them with the parameters.
+        key_batchnorm: "train" normalises keys by their batch, as the authors' code does; "eval" by the
+            running statistics, which then have to be "averaged": nothing else would ever set them.
+
+    The training step calls `update` before the forward pass:
+
+        pair.update(momentum=0.99)
+        keys = pair.encode_keys(key_views)          # [B, D], no gradient
+        output = pair.query(query_views)            # features, projection, logits
+    """
+
+    def __init__(
+        self, query: Model, *, buffers: Buffers = "own", key_batchnorm: KeyBatchNorm = "train"
+    ) -> None:
+        super().__init__()
+        if buffers not in get_args(Buffers):
+            raise unknown("buffers", buffers, get_args(Buffers))
+        if key_batchnorm not in get_args(KeyBatchNorm):
+            raise unknown("key batchnorm", key_batchnorm, get_args(KeyBatchNorm))
+        if key_batchnorm == "eval" and buffers == "own":
+            raise UsageError(
+                "key_batchnorm=eval with key_buffers=own would normalise keys by statistics that are never "
+                "updated; use key_buffers=averaged, or key_batchnorm=train"
+            )
+        if query.projector is None:
+            raise UsageError("a momentum pair compares projections, and this model has no projector")
+        self.query = query
+        self.key = Model(copy.deepcopy(query.backbone), copy.deepcopy(query.projector))
+        self.key.requires_grad_(False)
+        self.buffer_rule = buffers
+        self.key_batchnorm = key_batchnorm
+        self.train(query.training)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.key_batchnorm == "eval":
+            self.key.eval()
+        return self
+
+    @torch.no_grad()
+    def update(self, momentum: float) -> None:
+        """key = momentum * key + (1 - momentum) * query, over the parameters of backbone and projector."""
+        if not 0.0 <= momentum <= 1.0:
+            raise UsageError(f"key {momentum=} must lie between 0 and 1 (0.99 is usual)")
+        followers, leaders = self._parameters_of_both
+        if any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in followers):
+            # 0.01 of a small difference rounds to nothing there, and the key would stop following.
+            raise UsageError("the key model needs float32 parameters; use mixed precision instead of half")
+        torch._foreach_lerp_(followers, leaders, 1.0 - momentum)
+        if self.buffer_rule == "averaged":
+            self._average_buffers(momentum)
+
+    @torch.no_grad()
+    def encode_keys(self, images: Tensor) -> Tensor:
+        """Unit projections [B, D], float32, of the key views [B, C, H, W]."""
+        return self.key.project(self.key.backbone(images))
+
+    @torch.no_grad()
+    def encode_keys_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, and the unit features [B, F], float32, that they were projected from."""
+        features: Tensor = self.key.backbone(images)
+        return self.key.project(features), nn.functional.normalize(features.float(), dim=1)
+
+    @cached_property
+    def _parameters_of_both(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Of the key and, in the same order, of the query. Listed once: walking the nets is half of an update."""
+        return (
+            list(self.key.parameters()),
+            [parameter for part in self._followed() for parameter in part.parameters()],
+        )
+
+    def _followed(self) -> list[nn.Module]:
+        # In the order in which Model registers them; the classifier has no counterpart in the key.
+        return [part for part in (self.query.backbone, self.query.projector) if part is not None]
+
+    def _average_buffers(self, momentum: float) -> None:
+        leaders = [buffer for part in self._followed() for buffer in part.buffers()]
+        for follower, leader in zip(self.key.buffers(), leaders, strict=True):
+            if follower.is_floating_point():
+                follower.lerp_(leader, 1.0 - momentum)
+            else:
+                follower.copy_(leader)  # a counter of batches

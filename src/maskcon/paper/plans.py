@@ -1,0 +1,143 @@
+"""Which trials a table of the paper needs: every method with every w and tau that the paper tries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from maskcon._utils.errors import unknown
+from maskcon.report.published import appendix_rows, main_rows
+
+CHOICE_SEED = 0  # the seed of the validation runs that choose w and tau
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A method with its settings, a seed, and the part it is scored on; None where the method has no such setting.
+
+    >>> Trial("maskcon", 1.0, 0.05, seed=2).name, Trial("grafit", 0.5, evaluate_on="validation").name
+    ('maskcon-w1-tau0.05-seed2', 'grafit-w0.5-validation-seed0')
+    """
+
+    method: str
+    w: float | None = None
+    tau: float | None = None
+    seed: int = 0
+    evaluate_on: Literal["test", "validation"] = "test"
+
+    @property
+    def name(self) -> str:
+        """Names the content, so that every table and figure that needs this trial finds the same folder."""
+        parts = [self.method]
+        parts += [] if self.w is None else [f"w{self.w:g}"]
+        parts += [] if self.tau is None else [f"tau{self.tau:g}"]
+        parts += [] if self.evaluate_on == "test" else [self.evaluate_on]
+        return "-".join([*parts, f"seed{self.seed}"])
+
+    def canonical(self) -> Trial:
+        """The trial to run for this one: identities of the paper let several names share a run.
+
+        SupCon is Grafit with w = 1, CoIns with w = 1 is SupCE (without the keys that it would make for nothing),
+        w = 0 is SelfCon, and MaskCon with tau = inf is Grafit.
+
+        >>> Trial("maskcon", 1.0, math.inf).canonical() == Trial("supcon").canonical() == Trial("grafit", 1.0)
+        True
+        """
+        if self.method == "supcon":
+            return replace(self, method="grafit", w=1.0)
+        if self.method in ("grafit", "coins", "maskcon") and self.w == 0:
+            return replace(self, method="selfcon", w=None, tau=None)
+        if self.method == "coins" and self.w == 1:
+            return replace(self, method="supce", w=None)
+        if self.method == "maskcon" and self.tau == math.inf:
+            return replace(self, method="grafit", tau=None).canonical()
+        return self
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper. `main` reports one number a method, `appendix` one a method and setting."""
+
+    name: str
+    title: str
+    sources: tuple[str, ...]
+    kind: Literal["main", "appendix"]
+
+
+TABLES: dict[str, PaperTable] = {
+    table.name: table
+    for table in (
+        PaperTable("cifartoy", "CIFARtoy", ("cifartoy-good", "cifartoy-bad"), "main"),
+        PaperTable("cifar100", "CIFAR100", ("cifar100",), "main"),
+        PaperTable("imagenet32", "ImageNet-1K at 32 x 32", ("imagenet32",), "main"),
+        PaperTable("sop1", "SOP-split1", ("sop-split1",), "main"),
+        PaperTable("sop2", "SOP-split2", ("sop-split2",), "main"),
+        PaperTable("cars196", "Stanford Cars196", ("cars196",), "main"),
+        PaperTable("appendix-cifartoy", "CIFARtoy, appendix", ("cifartoy-good", "cifartoy-bad"), "appendix"),
+        PaperTable("appendix-cifar100", "CIFAR100, appendix", ("cifar100",), "appendix"),
+        PaperTable("appendix-sop1", "SOP-split1, appendix", ("sop-split1",), "appendix"),
+        PaperTable("appendix-sop2", "SOP-split2, appendix", ("sop-split2",), "appendix"),
+        PaperTable("appendix-cars196", "Stanford Cars196, appendix", ("cars196",), "appendix"),
+    )
+}
+
+W_GRID = (0.2, 0.5, 0.8, 1.0)  # of Grafit and CoIns, in every table of the appendix
+# Ours, for ImageNet: the paper names no setting there. The values that won on the other data sets.
+IMAGENET_GRID = ((0.8, 0.05), (0.8, 0.1), (1.0, 0.05), (1.0, 0.1))
+
+
+def table_named(name: str) -> PaperTable:
+    """The table of this name; a misspelt one is an error that names the nearest."""
+    if name not in TABLES:
+        raise unknown("table", name, TABLES)
+    return TABLES[name]
+
+
+def candidates(source: str, method: str) -> tuple[Trial, ...]:
+    """The settings among which the paper reports the best; a single one where there is nothing to choose.
+
+    >>> [trial.name for trial in candidates("cars196", "maskcon")][:2]
+    ['maskcon-w1-tau0.01-seed0', 'maskcon-w1-tau0.05-seed0']
+    """
+    if method in ("grafit", "coins"):
+        return tuple(Trial(method, w) for w in W_GRID)
+    if method == "maskcon":
+        printed = [(row.w, row.tau) for row in appendix_rows(source) if row.method == method]
+        return tuple(Trial(method, w, tau) for w, tau in printed or IMAGENET_GRID)
+    return (Trial(method),)
+
+
+def trials_for(table: PaperTable, source: str, seeds: int = 1) -> tuple[Trial, ...]:
+    """Every trial that one data set's part of a table needs, once each, as it is to be run.
+
+    All settings are scored on the test images with every seed, as the paper did. A main table also chooses as one
+    should: where there is a choice, each setting is trained once more without a part of the training images, and
+    scored on that part.
+    """
+    return tuple(dict.fromkeys(trial.canonical() for trial in _wanted(table, source, seeds)))
+
+
+def with_seeds(trial: Trial, seeds: int) -> list[Trial]:
+    """The trial with seeds 0, 1, ..."""
+    return [replace(trial, seed=seed) for seed in range(seeds)]
+
+
+def on_validation(trial: Trial) -> Trial:
+    """The run whose score may be looked at to choose w and tau."""
+    return replace(trial, seed=CHOICE_SEED, evaluate_on="validation")
+
+
+def _wanted(table: PaperTable, source: str, seeds: int) -> Iterator[Trial]:
+    if table.kind == "appendix":
+        listed: Iterable[Trial] = (Trial(row.method, row.w, row.tau) for row in appendix_rows(source))
+        for trial in listed:
+            yield from with_seeds(trial, seeds)
+        return
+    for row in main_rows(source):
+        choices = candidates(source, row.method)
+        for trial in choices:
+            yield from with_seeds(trial, seeds)
+        if len(choices) > 1:
+            yield from (on_validation(trial) for trial in choices)

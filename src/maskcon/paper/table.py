@@ -1,0 +1,216 @@
+"""A table of the paper with ours beside it: finished runs in, text, Markdown, LaTeX and CSV out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskcon.paper.notes import notes_for
+from maskcon.paper.plans import PaperTable, Trial, candidates, on_validation, with_seeds
+from maskcon.paper.runs import PlannedRun, mean_recall
+from maskcon.paper.scales import Ground
+from maskcon.report.formats import Cell, Table
+from maskcon.report.published import PublishedRow, appendix_rows, main_rows
+from maskcon.report.tables import METHOD_NAMES, MISSING, mean_and_spread
+from maskcon.training.checkpoint import write_atomically
+from maskcon.training.run_folder import make_writable
+
+KS = (1, 2, 5, 10)
+ORACLE, HONEST = "test (oracle)", "validation"
+
+Result = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row: what was trained, how its w and tau were chosen, our results (one a seed), the paper's percent."""
+
+    name: str
+    w: float | None
+    tau: float | None
+    chosen_by: str
+    results: tuple[Result, ...]
+    paper: tuple[float, ...] | None
+    muted: bool = False  # the floor and the ceiling
+    group: str = ""  # rows among which the best is bold
+
+    def ours(self, k: int) -> tuple[float, float | None]:
+        """Mean and spread of recall@k in percent."""
+        return mean_and_spread([100 * float(result["recall"][str(k)]) for result in self.results])
+
+
+@dataclass(frozen=True)
+class Section:
+    """The part of a table that is about one data set."""
+
+    ground: Ground
+    title: str
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+
+def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedRun], seeds: int) -> Section:
+    """Read the finished runs of one data set and lay them beside the paper's rows.
+
+    Args:
+        table: which table.
+        ground: where the runs took place.
+        runs: the run of every trial that `plans.trials_for` names.
+        seeds: how many seeds each trial was run with.
+    """
+
+    def results_of(trial: Trial) -> tuple[Result, ...]:
+        return tuple(runs[one.canonical()].result() for one in with_seeds(trial, seeds))
+
+    def validated(trial: Trial) -> float:
+        return mean_recall([runs[on_validation(trial).canonical()].result()])
+
+    if table.kind == "appendix":
+        lines = [_appendix_line(row, results_of) for row in appendix_rows(ground.asked)]
+    else:
+        lines = [
+            line
+            for row in main_rows(ground.asked)
+            for line in _main_lines(row, ground, results_of, validated)
+        ]
+    some = lines[0].results[0]
+    floor = Line("Raw pixels", None, None, "", ({"recall": some["raw_pixels"]},), None, muted=True)
+    config = next(iter(runs.values())).config
+    notes = notes_for(table, ground, config, some, seeds)
+    title = f"{table.title}, {ground.title}: recall@K in percent, ours and the paper's"
+    return Section(ground, title, (floor, *lines), tuple(notes))
+
+
+def best_on_test(trials: Sequence[Trial], results_of: Callable[[Trial], Sequence[Result]]) -> Trial:
+    """The setting with the highest mean recall@1 on the TEST images: the paper's choice, which nobody has before
+    the test labels are known. The first of equals.
+    """
+    return max(trials, key=lambda trial: mean_recall(results_of(trial)))
+
+
+def best_on_validation(trials: Sequence[Trial], validated: Callable[[Trial], float]) -> Trial:
+    """The setting with the highest recall@1 on held-out training images; the first of equals."""
+    return max(trials, key=validated)
+
+
+def _main_lines(
+    row: PublishedRow,
+    ground: Ground,
+    results_of: Callable[[Trial], tuple[Result, ...]],
+    validated: Callable[[Trial], float],
+) -> list[Line]:
+    choices = candidates(ground.asked, row.method)
+
+    def line(trial: Trial, chosen_by: str) -> Line:
+        return Line(
+            METHOD_NAMES[row.method],
+            trial.w,
+            trial.tau,
+            chosen_by,
+            results_of(trial),
+            row.percent,
+            muted=row.method == "supfine",
+        )
+
+    if len(choices) == 1:
+        return [line(choices[0], "")]
+    return [
+        line(best_on_test(choices, results_of), ORACLE),
+        line(best_on_validation(choices, validated), HONEST),
+    ]
+
+
+def _appendix_line(row: PublishedRow, results_of: Callable[[Trial], tuple[Result, ...]]) -> Line:
+    trial = Trial(row.method, row.w, row.tau)
+    muted = row.method == "supfine"
+    name = METHOD_NAMES[row.method]
+    return Line(name, row.w, row.tau, "", results_of(trial), row.percent, muted, group=row.method)
+
+
+def as_table(
+    sections: Sequence[Section], ks: Sequence[int] = KS, *, full_names: bool = False, title: str = ""
+) -> Table:
+    """Rows of one or several data sets as one table; full names for readers that have no room for doubt (CSV)."""
+    columns = ["Method", "w", "τ"]
+    columns = ["Data", *columns] if full_names else columns
+    chosen = any(line.chosen_by for section in sections for line in section.lines)
+    columns += ["chosen by"] if chosen else []
+    for k in ks:
+        columns += [
+            f"R@{k}",
+            f"R@{k} paper" if full_names else "paper",
+            f"R@{k} diff" if full_names else "diff",
+        ]
+    rows: list[list[str | Cell]] = []
+    for section in sections:
+        best = _best(section.lines, ks)
+        for line in section.lines:
+            head = [Cell(section.ground.title)] if full_names else []
+            head += [Cell(line.name, muted=line.muted), _setting(line.w), _setting(line.tau)]
+            head += [Cell(line.chosen_by or MISSING)] if chosen else []
+            comparable = not section.ground.stands_in
+            cells = [cell for k in ks for cell in _recall_cells(line, k, best, comparable)]
+            rows.append([*head, *cells, str(len(line.results))])
+    notes = [note for section in sections for note in section.notes]
+    return Table([*columns, "n"], rows, title, list(dict.fromkeys(notes)))
+
+
+def text_of(sections: Sequence[Section]) -> str:
+    """For a terminal: two recalls at a time, so that a row fits on a line; notes once at the end of a section."""
+    parts: list[str] = []
+    for section in sections:
+        bare = Section(section.ground, section.title, section.lines, ())
+        parts.append(as_table([bare], KS[:2], title=section.title).text())
+        last = as_table([section], KS[2:])
+        parts.append(last.text())
+    return "\n\n".join(parts)
+
+
+def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Path]:
+    """`name`.txt, .md, .tex and .csv in `folder`; their paths."""
+    contents = {
+        "txt": text_of(sections) + "\n",
+        "md": "\n\n".join(as_table([s], title=s.title).markdown() for s in sections) + "\n",
+        "tex": "\n\n".join(as_table([s], title=s.title).latex() for s in sections) + "\n",
+        "csv": as_table(sections, full_names=True).csv(),
+    }
+    make_writable(folder)
+    written = []
+    for ending, content in contents.items():
+        written.append(folder / f"{name}.{ending}")
+        write_atomically(written[-1], content.encode())
+    return written
+
+
+def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str]:
+    """(group, k) -> the highest of our recalls as printed. Muted rows do not compete, nor does a row alone."""
+    competing = [line for line in lines if not line.muted]
+    best: dict[tuple[str, int], str] = {}
+    for group in dict.fromkeys(line.group for line in competing):
+        rivals = [line for line in competing if line.group == group]
+        if len(rivals) > 1:
+            best |= {(group, k): f"{max(line.ours(k)[0] for line in rivals):.2f}" for k in ks}
+    return best
+
+
+def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], comparable: bool) -> list[Cell]:
+    """Ours, the paper's, and ours minus the paper's in points, which means nothing on a stand-in."""
+    mean, spread = line.ours(k)
+    text = f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
+    bold = not line.muted and best.get((line.group, k)) == f"{mean:.2f}"
+    cells = [Cell(text, bold=bold, muted=line.muted, value=mean, spread=spread)]
+    if line.paper is None:
+        return [*cells, Cell(MISSING, muted=True), Cell(MISSING, muted=True)]
+    paper = line.paper[KS.index(k)]
+    difference = mean - paper
+    return [
+        *cells,
+        Cell(f"{paper:.2f}", muted=line.muted, value=paper),
+        Cell(f"{difference:+.2f}", muted=line.muted, value=difference) if comparable else Cell(MISSING),
+    ]
+
+
+def _setting(value: float | None) -> Cell:
+    return Cell(MISSING) if value is None else Cell(f"{value:g}", value=value)

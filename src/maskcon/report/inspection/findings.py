@@ -1,0 +1,272 @@
+"""What there is to say of a source before training on it: counts, sizes, twins, files that cannot be read."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.text import counted
+from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN, Choice
+from maskcon.report.inspection.near_duplicates import confirmed, groups_of, near_pairs
+from maskcon.report.inspection.scan import Read
+
+FEW_PICTURES = 10  # of a class, to train on
+UNEVEN = 10.0  # times as many in the largest class as in the smallest
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """A class, the coarse one it lies in (itself for a coarse one), and its pictures in each part."""
+
+    name: str
+    coarse: str
+    train: int
+    test: int
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Two or more pictures that are one: by every byte, or (near) by how they look.
+
+    across_parts: some to train on, some to test on: the score would be flattered
+    across_labels: under different coarse labels: at most one of them is right
+    """
+
+    rows: tuple[int, ...]
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    is_test: tuple[bool, ...]
+
+    @property
+    def across_parts(self) -> bool:
+        return len(set(self.is_test)) > 1
+
+    @property
+    def across_labels(self) -> bool:
+        return len(set(self.labels)) > 1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Smallest, median and largest of a number of pixels."""
+
+    smallest: int
+    median: float
+    largest: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that was found. twins: exact ones; near_twins: others that look the same; plain: of almost one colour."""
+
+    source: str
+    name: str
+    train: int
+    test: int
+    size_bytes: int
+    coarse: tuple[ClassCount, ...]
+    fine: tuple[ClassCount, ...]
+    width: Sizes
+    height: Sizes
+    modes: Mapping[str, int]
+    formats: Mapping[str, int]
+    failures: Mapping[str, str]
+    twins: tuple[Twins, ...]
+    near_twins: tuple[Twins, ...]
+    too_many_near: bool
+    plain: tuple[str, ...]
+    notes: tuple[str, ...]
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def imbalance(self) -> float:
+        """Training pictures of the largest coarse class over those of the smallest that has any."""
+        counts = [count.train for count in self.coarse if count.train]
+        return max(counts) / min(counts) if counts else 1.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should do something about, the worst first."""
+        return tuple(_warnings(self))
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for `--json`."""
+        values = asdict(self)
+        values["imbalance"] = round(self.imbalance, 3)
+        values["warnings"] = list(self.warnings)
+        for key in ("twins", "near_twins"):
+            values[key] = [
+                {
+                    "names": list(group.names),
+                    "labels": list(group.labels),
+                    "parts": ["test" if test else "train" for test in group.is_test],
+                    "across_parts": group.across_parts,
+                    "across_labels": group.across_labels,
+                }
+                for group in getattr(self, key)
+            ]
+        return values
+
+
+def findings(source: str, read: Read, choices: Sequence[Choice] = ()) -> Inspection:
+    """Put together what was read."""
+    data, pictures = read.labels, read.pictures
+    exact = _exact(read)
+    near, too_many = _near(read, exact)
+    shapes = [picture.shape for picture in pictures]
+    names = read.names
+    return Inspection(
+        source=source,
+        name=data.name,
+        train=len(data.train),
+        test=len(data.test),
+        size_bytes=sum(picture.size_bytes for picture in pictures),
+        coarse=_counts(data.coarse_names, data.coarse_names, data.train.coarse, data.test.coarse),
+        fine=_fine_counts(read),
+        width=_sizes([shape.width for shape in shapes]),
+        height=_sizes([shape.height for shape in shapes]),
+        modes=_common(shape.mode for shape in shapes),
+        formats=_common(shape.format for shape in shapes),
+        failures=read.failures,
+        twins=_told(read, exact),
+        near_twins=_told(read, near),
+        too_many_near=too_many,
+        plain=tuple(names[row] for row, picture in enumerate(pictures) if picture.hash is None),
+        notes=data.notes,
+        choices=tuple(choices),
+    )
+
+
+def _exact(read: Read) -> list[tuple[int, ...]]:
+    rows_of: dict[bytes, list[int]] = {}
+    for row, picture in enumerate(read.pictures):
+        rows_of.setdefault(picture.checksum, []).append(row)
+    return [tuple(rows) for rows in rows_of.values() if len(rows) > 1]
+
+
+def _near(read: Read, exact: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], bool]:
+    """Groups of look-alikes; of exact twins only the first is compared, and brings the others along."""
+    copies = {rows[0]: rows for rows in exact}
+    left_out = {row for rows in exact for row in rows[1:]}
+    rows = [
+        row for row, picture in enumerate(read.pictures) if picture.hash is not None and row not in left_out
+    ]
+    hashes = np.array([read.pictures[row].hash for row in rows], dtype=np.uint64)
+    pairs, too_many = near_pairs(hashes)
+    tiny = (
+        np.stack([read.pictures[row].tiny for row in rows])
+        if rows
+        else np.empty((0, 3, 1, 1), dtype=np.uint8)
+    )
+    groups = []
+    for group in groups_of(confirmed(pairs, tiny)):
+        members = {copy for place in group for copy in copies.get(rows[place], (rows[place],))}
+        groups.append(tuple(sorted(members)))
+    return groups, too_many
+
+
+def _told(read: Read, groups: Sequence[tuple[int, ...]]) -> tuple[Twins, ...]:
+    """The groups with names; the worst first: across labels, then across parts, then large ones."""
+    names, coarse, is_test = read.names, read.coarse, read.is_test
+    told = [
+        Twins(
+            rows=rows,
+            names=tuple(names[row] for row in rows),
+            labels=tuple(read.labels.coarse_names[coarse[row]] for row in rows),
+            is_test=tuple(bool(is_test[row]) for row in rows),
+        )
+        for rows in groups
+    ]
+    return tuple(
+        sorted(told, key=lambda group: (not group.across_labels, not group.across_parts, -len(group.rows)))
+    )
+
+
+def _fine_counts(read: Read) -> tuple[ClassCount, ...]:
+    data = read.labels
+    if data.fine_names is None:
+        return ()
+    parts = [np.empty(0, np.int64) if part.fine is None else part.fine for part in (data.train, data.test)]
+    owners = (
+        [""] * len(data.fine_names)
+        if data.coarse_of_fine is None
+        else [data.coarse_names[coarse] for coarse in data.coarse_of_fine]
+    )
+    return _counts(data.fine_names, owners, *parts)
+
+
+def _counts(
+    names: Sequence[str], owners: Sequence[str], train: NDArray[np.int64], test: NDArray[np.int64]
+) -> tuple[ClassCount, ...]:
+    in_train, in_test = (np.bincount(labels, minlength=len(names)).tolist() for labels in (train, test))
+    return tuple(ClassCount(*values) for values in zip(names, owners, in_train, in_test, strict=True))
+
+
+def _sizes(lengths: Sequence[int]) -> Sizes:
+    return Sizes(min(lengths), float(statistics.median(lengths)), max(lengths))
+
+
+def _common(names: Any) -> dict[str, int]:
+    return dict(Counter(names).most_common())
+
+
+def _warnings(found: Inspection) -> list[str]:
+    warnings = []
+    if found.train < FEWEST_TRAIN or found.test < FEWEST_TEST:
+        warnings.append(
+            f"too few to train: at least {FEWEST_TRAIN} pictures to train on and {FEWEST_TEST} to test on are needed, "
+            "and hundreds to learn from"
+        )
+    for what, groups in (("the same file", found.twins), ("nearly the same picture", found.near_twins)):
+        conflicts = [group for group in groups if group.across_labels]
+        if conflicts:
+            count = sum(len(group.rows) for group in conflicts)
+            first = conflicts[0]
+            shown = f"{first.names[0]} ({first.labels[0]})"
+            other = next(place for place, label in enumerate(first.labels) if label != first.labels[0])
+            warnings.append(
+                f"{what} under DIFFERENT coarse labels: {count} pictures in {counted(len(conflicts), 'group')}, "
+                f"such as {shown} and {first.names[other]} ({first.labels[other]}); keep the right one"
+            )
+        leaks = [group for group in groups if group.across_parts]
+        if leaks:
+            count = sum(sum(group.is_test) for group in leaks)
+            warnings.append(
+                f"{what} in train AND test: {counted(count, 'test picture')} with a twin to train on, so scores would "
+                "be flattered; remove one of each"
+            )
+        inside = sum(
+            len(group.rows) - 1 for group in groups if not (group.across_labels or group.across_parts)
+        )
+        if inside:
+            warnings.append(
+                f"{what} more than once in one class and part: {counted(inside, 'picture')} too many"
+            )
+    if found.too_many_near:
+        warnings.append("so many pictures look alike that not all pairs were compared")
+    if found.failures:
+        path, why = next(iter(found.failures.items()))
+        warnings.append(
+            f"{counted(len(found.failures), 'file')} cannot be read and would be left out, such as {path} ({why})"
+        )
+    small = [count for count in found.coarse if count.train < FEW_PICTURES]
+    if small:
+        named = ", ".join(f"{count.name} ({count.train})" for count in small[:5])
+        more = f" and {len(small) - 5} more" if len(small) > 5 else ""
+        warnings.append(f"coarse classes with fewer than {FEW_PICTURES} pictures to train on: {named}{more}")
+    if found.imbalance >= UNEVEN:
+        warnings.append(
+            f"the largest coarse class has {found.imbalance:.0f} times the pictures of the smallest; "
+            "the small ones will count for little"
+        )
+    if found.plain:
+        warnings.append(
+            f"almost one colour: {counted(len(found.plain), 'picture')}, such as {found.plain[0]}"
+        )
+    return warnings

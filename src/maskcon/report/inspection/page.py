@@ -1,0 +1,155 @@
+"""An inspection as one HTML file that needs nothing else: no network, no script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.text import counted
+from maskcon.report.inspection.findings import ClassCount, Inspection, Twins
+from maskcon.report.inspection.scan import Read
+from maskcon.report.inspection.sheet import Strips, as_data_uri, strips_of
+from maskcon.report.inspection.text import lines
+
+GROUPS_SHOWN = 60
+PICTURES_SHOWN = 6
+FILES_SHOWN = 500
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2126; --ground: #fff; --line: #d5d9de; --loud: #a4161a; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e8ea; --ground: #15181b; --line: #3a4046; --loud: #ff8a80; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto;
+  max-width: 75rem; padding: 1rem; overflow-wrap: anywhere; }
+table { border-collapse: collapse; width: 100%; }
+td:first-child, th:first-child { min-width: 8rem; } /* else a phone would break names after every letter */
+.wide { overflow-x: auto; }
+th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+img { display: block; height: 3rem; width: auto; max-width: none; background: #fff; }
+li.loud, .loud { color: var(--loud); font-weight: 600; }
+summary { cursor: pointer; }
+"""
+
+
+def page(found: Inspection, read: Read, strips: Strips) -> str:
+    """The whole page."""
+    summary = lines(found)
+    parts = [
+        f"<h1>{escape(found.name)}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in summary[:3]),
+        _warnings(found),
+        _choices(found),
+        "<h2>Coarse classes</h2>",
+        _class_table(found.coarse, strips),
+        f"<p>The largest has {found.imbalance:.1f} times the training pictures of the smallest.</p>",
+        _fine(found),
+        _twins("The same file twice", found.twins, read),
+        _twins("Nearly the same picture twice", found.near_twins, read),
+        _failures(found),
+        _list("Notes", found.notes),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(found.name)}: inspection</title><style>{STYLE}</style></head>\n<body>"
+        + "\n".join(part for part in parts if part)
+        + "</body></html>\n"
+    )
+
+
+def _warnings(found: Inspection) -> str:
+    if not found.warnings:
+        return "<p>Nothing to warn of.</p>"
+    return _list("Warnings", found.warnings, "loud")
+
+
+def _choices(found: Inspection) -> str:
+    return _list("What maskcon train would choose", [choice.line for choice in found.choices])
+
+
+def _list(title: str, items: Sequence[str], kind: str = "") -> str:
+    if not items:
+        return ""
+    mark = f' class="{kind}"' if kind else ""
+    return (
+        f"<h2>{escape(title)}</h2><ul>"
+        + "".join(f"<li{mark}>{escape(item)}</li>" for item in items)
+        + "</ul>"
+    )
+
+
+def _class_table(counts: Sequence[ClassCount], strips: Strips) -> str:
+    rows = []
+    for label, count in enumerate(counts):
+        shown = ""
+        if label in strips:
+            shown = f'<img src="{as_data_uri(strips[label])}" alt="some pictures of {escape(count.name)}">'
+        rows.append(
+            f'<tr><td>{escape(count.name)}</td><td class="n">{count.train:,}</td>'
+            f'<td class="n">{count.test:,}</td><td>{shown}</td></tr>'
+        )
+    head = '<tr><th>class</th><th class="n">train</th><th class="n">test</th><th>pictures</th></tr>'
+    return _wide("coarse classes", head + "".join(rows))
+
+
+def _wide(label: str, rows: str) -> str:
+    """A table that scrolls in a box of its own where it is too wide, by keyboard too."""
+    return f'<div class="wide" role="region" aria-label="{escape(label)}" tabindex="0"><table>{rows}</table></div>'
+
+
+def _fine(found: Inspection) -> str:
+    if not found.fine:
+        return ""
+    rows = "".join(
+        f'<tr><td>{escape(count.name)}</td><td>{escape(count.coarse)}</td><td class="n">{count.train:,}</td>'
+        f'<td class="n">{count.test:,}</td></tr>'
+        for count in found.fine
+    )
+    head = '<tr><th>class</th><th>coarse</th><th class="n">train</th><th class="n">test</th></tr>'
+    return (
+        f"<h2>Fine classes</h2><details><summary>{counted(len(found.fine), 'class', 'classes')}</summary>"
+        f"{_wide('fine classes', head + rows)}</details>"
+    )
+
+
+def _twins(title: str, groups: Sequence[Twins], read: Read) -> str:
+    if not groups:
+        return f"<h2>{escape(title)}</h2><p>None.</p>"
+    shown = groups[:GROUPS_SHOWN]
+    strips = strips_of(read, {place: group.rows[:PICTURES_SHOWN] for place, group in enumerate(shown)})
+    rows = "".join(_twin_row(group, strips[place]) for place, group in enumerate(shown))
+    more = (
+        f"<p>And {len(groups) - GROUPS_SHOWN:,} more groups; --json lists all.</p>"
+        if len(groups) > GROUPS_SHOWN
+        else ""
+    )
+    return f"<h2>{escape(title)}</h2>{_wide(title.lower(), rows)}{more}"
+
+
+def _twin_row(group: Twins, pictures: NDArray[np.uint8]) -> str:
+    marks = [
+        *(["different labels"] if group.across_labels else []),
+        *(["train and test"] if group.across_parts else []),
+    ]
+    names = [
+        f"{escape(name)} ({escape(label)}, {'test' if test else 'train'})"
+        for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
+    ]
+    shown = "<br>".join(names[:PICTURES_SHOWN])
+    if len(names) > PICTURES_SHOWN:
+        shown += f"<br>and {len(names) - PICTURES_SHOWN} more"
+    return (
+        f'<tr><td class="loud">{", ".join(marks)}</td><td><img src="{as_data_uri(pictures)}" alt=""></td>'
+        f"<td>{shown}</td></tr>"
+    )
+
+
+def _failures(found: Inspection) -> str:
+    items = [f"{path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
+    if len(found.failures) > FILES_SHOWN:
+        items.append(f"and {len(found.failures) - FILES_SHOWN:,} more")
+    return _list("Files that cannot be read", items)

@@ -1,0 +1,72 @@
+"""From a source, by name or path, to all that is found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from maskcon.config.choices import Choice
+from maskcon.config.settings import Machine
+from maskcon.data import Dataset, load, picture_plan
+from maskcon.data.packing import Progress
+from maskcon.report.inspection.findings import Inspection, findings
+from maskcon.report.inspection.scan import Read, read_arrays, read_plan
+
+
+def inspect_source(
+    source: str | Dataset,
+    *,
+    method: str = "maskcon",
+    machine: Machine | None = None,
+    progress: Progress | None = None,
+    fetching: Progress | None = None,
+    looking: Progress | None = None,
+    message: Callable[[str], None] | None = None,
+) -> tuple[Inspection, Read]:
+    """Read every picture of a source once and say what there is; see `Inspection`.
+
+    source: a folder, a manifest, a data set by name, or a `Dataset` of arrays
+    method: the one that choices are told for
+    progress: called as progress(pictures read, pictures in all)
+    fetching: called as fetching(bytes, bytes in all) while a data set is downloaded
+    looking: called as looking(pictures looked at, pictures in all) before, where they are many
+    message: told before the weights that would be chosen are fetched, where that is allowed
+
+    >>> found, _ = inspect_source("embedded")  # doctest: +SKIP
+    >>> found.train, len(found.coarse), found.modes  # doctest: +SKIP
+    (6000, 4, {'L': 8000})
+    """
+    machine = machine or Machine()
+    # first: a wrong name is told before minutes of reading
+    choices = _choices(source, method, machine, looking, message)
+    if isinstance(source, Dataset):
+        read = read_arrays(source, progress)
+        return findings(source.name, read, choices), read
+    root = None if machine.data_root is None else Path(machine.data_root)
+    plan = picture_plan(source, root=root, download=machine.download, progress=fetching)
+    if plan is None:
+        read = read_arrays(load(source, root=root, download=machine.download, progress=fetching), progress)
+    else:
+        read = read_plan(plan, progress)
+    return findings(source, read, choices), read
+
+
+def _choices(
+    source: str | Dataset,
+    method: str,
+    machine: Machine,
+    looking: Progress | None,
+    message: Callable[[str], None] | None,
+) -> list[Choice]:
+    """What training would choose; nothing for a data set that has settings of its own."""
+    from maskcon.config.presets import TRAIN_PRESET
+    from maskcon.methods.registry import method_named
+    from maskcon.training.automatic import choose_all, find_out, is_known  # loads torch
+    from maskcon.training.distributed import usable_device
+
+    method_named(method)  # refuses one that there is not
+    usable_device(machine.device)
+    if is_known(source):
+        return []
+    facts = find_out(source, method, TRAIN_PRESET, {}, machine, looking, message)
+    return choose_all(facts, source, method, TRAIN_PRESET, {}, with_epochs=True)

@@ -1,0 +1,150 @@
+"""Every picture of a source, read once: size, mode, checksum, hash; labels and parts by the rules of training."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.decoding import Shape, UndecodableError, decode, examine
+from maskcon.data.folder_layout import show
+from maskcon.data.packing import PicturePlan, Progress, map_files, opened
+from maskcon.data.preview import labels_only
+from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, picture_hash
+
+EXAMINED_SIDE = 64  # a JPEG is decoded at a reduced size, which is all that a hash needs
+PICTURE_MODES = {1: "L", 3: "RGB"}
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One picture: its shape, the sha256 of its content, its hash (None for a plain surface), tiny colours."""
+
+    shape: Shape
+    size_bytes: int
+    checksum: bytes
+    hash: int | None
+    tiny: NDArray[np.uint8]  # [3, 16, 16]
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """A source, read: the N pictures of train, then of test.
+
+    labels: the data set; of its images only labels, paths and notes are meant to be used
+    failures: path -> why a picture is left out
+    thumbnails: rows, side -> of each [3, h, w] with h, w <= side, or None where it can no longer be read
+    """
+
+    labels: Dataset
+    pictures: list[Examined]
+    failures: dict[str, str]
+    thumbnails: Callable[[Sequence[int], int], list[NDArray[np.uint8] | None]]
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each picture: its path, or its part and number."""
+        return [*_names("train", self.labels.train), *_names("test", self.labels.test)]
+
+    @property
+    def coarse(self) -> NDArray[np.int64]:
+        return np.concatenate([self.labels.train.coarse, self.labels.test.coarse])
+
+    @property
+    def is_test(self) -> NDArray[np.bool_]:
+        return np.arange(len(self.pictures)) >= len(self.labels.train)
+
+
+def read_plan(plan: PicturePlan, progress: Progress | None = None) -> Read:
+    """All pictures of a plan, each file read once."""
+    job = plan.job
+
+    def work(row: int) -> Examined | str:
+        try:
+            path = job.paths[row]
+            content = (job.root / path).read_bytes() if job.contents is None else job.contents.read(path)
+            shape, pixels = examine(BytesIO(content), EXAMINED_SIDE)
+            return _seen(shape, len(content), hashlib.sha256(content).digest(), pixels)
+        except UndecodableError as error:
+            return str(error)
+        except OSError as error:
+            return error.strerror or str(error)
+
+    outcome = map_files(work, len(job.paths), progress)
+    broken = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
+    kept = [row for row in range(len(outcome)) if row not in broken]
+
+    def thumbnails(places: Sequence[int], side: int) -> list[NDArray[np.uint8] | None]:
+        def decoded(number: int) -> NDArray[np.uint8] | None:
+            try:
+                return decode(opened(job.root, job.paths[kept[places[number]]], job.contents), side, 3)
+            except UndecodableError:
+                return None
+
+        return map_files(decoded, len(places))
+
+    return Read(
+        labels=labels_only(plan, broken),
+        pictures=[found for found in outcome if not isinstance(found, str)],
+        failures={show(path): why for path, why in plan.failures.items()}
+        | {show(job.paths[row]): why for row, why in broken.items()},
+        thumbnails=thumbnails,
+    )
+
+
+def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
+    """All pictures of a data set that comes as arrays."""
+    parts = (data.train, data.test)
+
+    def pixels(row: int) -> NDArray[np.uint8]:
+        part, inside = (parts[0], row) if row < len(parts[0]) else (parts[1], row - len(parts[0]))
+        image = np.asarray(part.images[inside])
+        if part.sizes is not None:
+            height, width = part.sizes[inside]
+            image = image[:, :height, :width]
+        return image
+
+    def work(row: int) -> Examined:
+        image = pixels(row)
+        channels, height, width = image.shape
+        content = np.ascontiguousarray(image).tobytes()
+        checksum = hashlib.sha256(f"{image.shape};".encode() + content).digest()
+        shape = Shape(width, height, PICTURE_MODES[channels], "array")
+        return _seen(shape, len(content), checksum, image)
+
+    def thumbnail(row: int, side: int) -> NDArray[np.uint8]:
+        image = _as_picture(pixels(row))
+        image.thumbnail((side, side))
+        return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+
+    def thumbnails(rows: Sequence[int], side: int) -> list[NDArray[np.uint8] | None]:
+        return [thumbnail(row, side) for row in rows]
+
+    total = sum(len(part) for part in parts)
+    return Read(data, map_files(work, total, progress), {}, thumbnails)
+
+
+def _seen(shape: Shape, size: int, checksum: bytes, pixels: NDArray[np.uint8]) -> Examined:
+    picture = _as_picture(pixels)
+    grey = np.asarray(picture.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
+    tiny = np.asarray(picture.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
+    hashed = picture_hash(grey) if has_contrast(grey) else None
+    return Examined(shape, size, checksum, hashed, np.ascontiguousarray(tiny.transpose(2, 0, 1)))
+
+
+def _as_picture(pixels: NDArray[np.uint8]) -> Image.Image:
+    """[C, H, W] as a colour picture of Pillow's."""
+    colours = np.repeat(pixels, 3, axis=0) if pixels.shape[0] == 1 else pixels
+    return Image.fromarray(np.ascontiguousarray(colours.transpose(1, 2, 0)))
+
+
+def _names(part_name: str, part: ImageSet) -> list[str]:
+    if part.paths is not None:
+        return [show(path) for path in part.paths]
+    return [f"{part_name}/{number}" for number in range(len(part))]

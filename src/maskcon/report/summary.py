@@ -1,0 +1,260 @@
+"""From finished runs to a report: reads their folders, embeds a sample of test images, writes the page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.text import counted
+from maskcon.api import Run
+from maskcon.config.settings import Machine
+from maskcon.data import Dataset, ImageSet, absolute
+from maskcon.report.provenance import about, fit_call, provenance, train_command
+from maskcon.report.run_settings import curve_names
+from maskcon.report.tables import shown_name
+from maskcon.report.write import ReportInputs, Sample, write_report
+from maskcon.training.callbacks import Announcer
+from maskcon.training.distributed import usable_device
+from maskcon.training.journal import read_journal
+from maskcon.training.preparation import load_dataset
+from maskcon.training.run_folder import JOURNAL, check_place, short_name
+
+Progress = Callable[[int, int], None]  # done, in all
+
+MAP_IMAGES = 5000  # points of all maps together; more would crowd a map and slow the page
+FEWEST_IMAGES = 1000  # points of a map, however many encoders are shown
+QUERIES = 10
+CHANGED = (
+    "The pictures are not those that the run was trained on any more. The map and the neighbours show them as they are "
+    "now; recall and curves are of the pictures of then."
+)
+
+
+def _unheard(done: int, total: int) -> None:
+    """Progress that nobody asked for."""
+
+
+class _Reader(Announcer):
+    """Tells how far the reading of pictures is."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def loading(self, done: int, total: int) -> None:
+        self.progress(done, total)
+
+
+def write_summary(
+    folders: Sequence[Path],
+    target: Path,
+    *,
+    machine: Machine | None = None,
+    command: str = "",
+    title: str = "",
+    images: int | None = None,
+    data: Dataset | None = None,
+    message: Callable[[str], None] = lambda text: None,  # noqa: ARG005
+    reading: Progress = _unheard,
+    embedding: Progress = _unheard,
+) -> Path:
+    """Write the report of these runs into `target`; the page's path. Of runs that differ in their seed alone, the
+    first is pictured.
+
+    machine: where data sets live, and the device to embed on
+    command: what trains all of them and writes the page; if not given, each run's own command is told
+    images: at most so many test images on the map; by default 5000, fewer where several encoders are shown
+    data: for runs on arrays of your own, the `Dataset` that they were fitted on
+    message: told of what is worth knowing while it is written
+    reading, embedding: called as progress(done, in all) while pictures are decoded, and while they are embedded
+    """
+    machine = machine or Machine()
+    runs = _labelled([Run.open(folder) for folder in folders])
+    first = next(iter(runs.values()))
+    usable_device(machine.device)  # before anything slow
+    check_place(target, None if data else first.source)
+    journals = {label: read_journal(run.folder / JOURNAL) for label, run in runs.items()}
+    kinds = curve_names(journals)
+    pictured: dict[str, Run] = {}
+    for label, run in runs.items():
+        pictured.setdefault(kinds[label], run)
+    known = _data_of(list(runs.values()), machine, data, reading)
+    found = known[first.result["data"]]
+    changed = found.fingerprint() != first.result["data"]
+    seen = {
+        label: (run, own)
+        for label, run in pictured.items()
+        if (own := known.get(run.result["data"])) is not None and _same_pictures(own.test, found.test)
+    }
+    notes = _notes(changed, [label for label in pictured if label not in seen])
+    for note in notes:
+        message(note)
+    origins = {label: provenance(run, known.get(run.result["data"])) for label, run in runs.items()}
+    rerun = [("This trains the runs that are not finished, and writes the page:", command)] if command else []
+    for label, run in runs.items() if not command else ():
+        words = label if len(runs) > 1 else "Train it again" + ("" if changed else ", with the same result")
+        rerun.append(_again(words, run, origins[label].given, machine, on_arrays=data is not None))
+    if not command and data is None:
+        rerun.append(("Write this page again:", _page_command(folders, target, images, machine)))
+    source = short_name(first.config.source)
+    inputs = ReportInputs(
+        title=title or f"{source}: {', '.join(dict.fromkeys(_title(run) for run in runs.values()))}",
+        results=[{**run.result, "settings": run.config.model_dump()} for run in runs.values()],
+        journals=journals,
+        sample=_sample(seen, notes, images, machine.device, message, embedding),
+        about=about([run for run in runs.values() if run.result["data"] in known], found),
+        reasons={label: origin.reasons for label, origin in origins.items()},
+        rerun=rerun,
+    )
+    try:
+        return write_report(inputs, target)
+    except OSError as error:
+        raise MaskconError(
+            f"could not write the report into {target}: {error.strerror or error}; make room, or choose another --out"
+        ) from error
+
+
+def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
+    """Runs by the shortest names that tell them apart."""
+    if len({run.folder.resolve() for run in runs}) < len(runs):
+        raise UsageError("the same run folder was given twice; name each once")
+    ways: Sequence[Callable[[Run], str]] = (
+        lambda run: f"{run.config.method}-seed{run.config.seed}",
+        lambda run: run.folder.name,  # the same method with other settings
+    )
+    for name in ways:
+        labelled = {name(run): run for run in runs}
+        if len(labelled) == len(runs):
+            return labelled
+    return {str(run.folder): run for run in runs}  # in folders of the same name
+
+
+def _again(
+    words: str, run: Run, given: Mapping[str, Any], machine: Machine, *, on_arrays: bool
+) -> tuple[str, str]:
+    """How to train a run again: words, and the command or call they speak of."""
+    if on_arrays:
+        return f"{words}:", fit_call(run, given)
+    elsewhere = _began_elsewhere(run)
+    words += ", in the directory where it was trained first" if elsewhere else ""
+    return f"{words}:", train_command(run, given, machine, elsewhere=elsewhere)
+
+
+def _began_elsewhere(run: Run) -> bool:
+    """Whether its source, as it was typed, leads from this directory to other pictures or to none."""
+    try:
+        return absolute(run.source) != absolute(run.config.source)
+    except UsageError:  # the pictures are gone
+        return True
+
+
+def _page_command(folders: Sequence[Path], target: Path, images: int | None, machine: Machine) -> str:
+    words = ["maskcon", "report", *map(str, folders)]
+    words += [] if target == folders[0] else ["--out", str(target)]
+    words += [] if images is None else ["--images", str(images)]
+    words += [] if machine.data_root is None else ["--data-root", machine.data_root]
+    words += [] if machine.device == Machine().device else ["--device", machine.device]
+    return shlex.join(words)
+
+
+def _title(run: Run) -> str:
+    name = shown_name(run.config.method, run.config.coarse_weight)
+    return f"{name} on a frozen backbone" if run.config.freeze else name
+
+
+def _data_of(
+    runs: Sequence[Run], machine: Machine, given: Dataset | None, reading: Progress
+) -> dict[str, Dataset]:
+    """The data of the runs by their fingerprint: of the first as they are now, of others from the same source if
+    they are still what they were. Runs may have kept the same pictures in different sizes.
+    """
+    announce = _Reader(reading)
+    first = runs[0]
+    known = {first.result["data"]: load_dataset(given or first.source, first.config, machine, announce)}
+    for run in runs[1:]:
+        key = run.result["data"]
+        if key in known or (given is None and _recorded_source(run) != _recorded_source(first)):
+            continue
+        with suppress(MaskconError):  # then it has a row in the table, and no map
+            data = load_dataset(given or run.source, run.config, machine, announce)
+            if data.fingerprint() == key:
+                known[key] = data
+    return known
+
+
+def _recorded_source(run: Run) -> str:
+    return str(run.result.get("source_path", run.config.source))
+
+
+def _same_pictures(part: ImageSet, other: ImageSet) -> bool:
+    """Whether two test parts hold the same pictures in the same order, in whatever size."""
+    return (
+        part.paths == other.paths
+        and np.array_equal(part.index, other.index)
+        and np.array_equal(part.finest, other.finest)
+    )
+
+
+def _notes(changed: bool, left_out: Sequence[str]) -> list[str]:
+    notes = [CHANGED] if changed else []
+    if left_out:
+        notes.append(f"Not on the map, for their pictures are others or not at hand: {', '.join(left_out)}.")
+    return notes
+
+
+def _sample(
+    seen: Mapping[str, tuple[Run, Dataset]],
+    notes: Sequence[str],
+    images: int | None,
+    device: str,
+    message: Callable[[str], None],
+    embedding: Progress,
+) -> Sample:
+    """Test images, and what each run makes of them in the size it knows; shown in the largest that a run has."""
+    most = images or max(FEWEST_IMAGES, MAP_IMAGES // len(seen))
+    parts = {label: data.limited(None, most).test for label, (_, data) in seen.items()}
+    test = max(parts.values(), key=lambda part: max(part.images.shape[2:]))
+    _, data = next(iter(seen.values()))
+    total = len(test) * len(seen)
+    message(f"embedding {counted(len(test), 'test image')} and laying out their map")
+    embeddings: dict[str, NDArray[Any]] = {}
+    for label, (run, _) in seen.items():
+        before = len(test) * len(embeddings)
+        tell = partial(_tell, embedding, before, total)
+        embeddings[label] = run.encode_set(parts[label], device=device, progress=tell).numpy()
+    return Sample(
+        images=test.images if test.sizes is None else [test.picture(row) for row in range(len(test))],
+        coarse=test.coarse,
+        coarse_names=data.coarse_names,
+        embeddings=embeddings,
+        queries=_spread_over_classes(test.finest, QUERIES),
+        fine=test.fine,
+        fine_names=data.fine_names,
+        ids=_names(test),
+        note=" ".join(notes),
+    )
+
+
+def _tell(progress: Progress, before: int, total: int, done: int, _: int) -> None:
+    progress(before + done, total)
+
+
+def _names(part: ImageSet) -> list[str]:
+    """What images are called: their paths, or their numbers."""
+    return list(part.paths) if part.paths is not None else [f"image {index}" for index in part.index.tolist()]
+
+
+def _spread_over_classes(labels: np.ndarray, count: int) -> np.ndarray:
+    """Rows of the first image of each class, then of each class's second, ... up to `count`."""
+    seen: dict[int, int] = {}
+    turn = np.empty(len(labels), dtype=np.int64)
+    for row, label in enumerate(labels.tolist()):
+        turn[row] = seen[label] = seen.get(label, -1) + 1
+    return np.lexsort((labels, turn))[:count]

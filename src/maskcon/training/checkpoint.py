@@ -1,0 +1,150 @@
+"""Checkpoints that survive: written under a temporary name, synced, renamed, checked before use.
+
+    checkpoints/step-00001234/state.safetensors   every tensor of the training state
+                              state.json          counters and plain values
+                              SHA256SUMS          of the two (`sha256sum -c` reads it)
+                step-00001234.old/                the one that a second save of the same step replaced
+
+At any moment of a save the older checkpoint is whole, so a kill costs the work since it and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from maskcon._utils.errors import CorruptFileError, MaskconError
+from maskcon._utils.failpoints import failpoint
+from maskcon._utils.files import sync_folder, write_synced
+
+TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
+_NAME = re.compile(r"step-(\d{8,})(\.old)?")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was saved: tensors by name, plain values, and the folder they came from."""
+
+    tensors: Mapping[str, Tensor]
+    values: Mapping[str, Any]
+    folder: Path
+
+
+def save_checkpoint(
+    root: Path, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any], *, keep: int = 2
+) -> Path:
+    """Save as ``root/step-<step>`` and then drop all but the newest `keep` checkpoints."""
+    final = root / f"step-{step:08d}"
+    replaced = root / f"{final.name}.old"
+    temporary = root / f".{final.name}.tmp"
+    payload = {
+        TENSORS: safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}),
+        VALUES: (json.dumps({**values, "step": step}, indent=1, allow_nan=False) + "\n").encode(),
+    }
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in payload.items())
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for left in root.glob(".step-*.tmp"):  # by saves that were killed
+            shutil.rmtree(left, ignore_errors=True)
+        temporary.mkdir()
+        for name, data in {**payload, SUMS: sums.encode()}.items():
+            failpoint(f"before-{name}")
+            write_synced(temporary / name, data)
+        sync_folder(temporary)
+        failpoint("before-rename")
+        if final.exists():  # the same step again: after a resume from it, or an evaluation
+            shutil.rmtree(replaced, ignore_errors=True)
+            final.rename(replaced)  # under this name, too, it can be loaded
+            failpoint("between-renames")
+        temporary.rename(final)
+        failpoint("after-rename")
+        sync_folder(root)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise MaskconError(
+            f"could not save the checkpoint of step {step} in {root}: {error.strerror or error}; "
+            "the one before it is intact. Make room and run the same command again"
+        ) from error
+    for old in _steps(root)[:-keep]:
+        failpoint("before-removing-old")
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and a line for each that was not."""
+    notes: list[str] = []
+    for folder in reversed(_steps(root)):
+        try:
+            return load_checkpoint(folder), notes
+        except CorruptFileError as error:
+            notes.append(f"{error}; falling back to the checkpoint before it")
+    return None, notes
+
+
+def newest_step(root: Path) -> int:
+    """Steps done at the newest checkpoint, 0 without one. Whether it is whole shows when it is loaded."""
+    numbers = [match.group(1) for path in _steps(root) if (match := _NAME.fullmatch(path.name))]
+    return int(numbers[-1]) if numbers else 0
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Read one checkpoint; anything that does not match its checksum is refused before it is parsed."""
+    try:
+        listed = _read_sums((folder / SUMS).read_text(encoding="ascii"))
+        data = {name: (folder / name).read_bytes() for name in (TENSORS, VALUES)}
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise CorruptFileError(f"checkpoint {folder.name} is incomplete ({error})") from None
+    for name, content in data.items():
+        if listed.get(name) != hashlib.sha256(content).hexdigest():
+            raise CorruptFileError(f"checkpoint {folder.name}: {name} does not match its checksum")
+    try:
+        tensors = safetensors.torch.load(data[TENSORS])
+        values = json.loads(data[VALUES])
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise CorruptFileError(f"checkpoint {folder.name} cannot be read ({error})") from None
+    return Checkpoint(tensors, values, folder)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file: a reader, or a kill, meets the old content or the new."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        write_synced(temporary, data)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise MaskconError(f"could not write {path}: {error.strerror or error}") from error
+    sync_folder(path.parent)
+
+
+def _steps(root: Path) -> list[Path]:
+    """Checkpoint folders, oldest first."""
+    if not root.is_dir():
+        return []
+    found = [
+        (int(m.group(1)), m.group(2) is None, path)
+        for path in root.iterdir()
+        if (m := _NAME.fullmatch(path.name))
+    ]
+    return [path for _, _, path in sorted(found)]
+
+
+def _read_sums(text: str) -> dict[str, str]:
+    sums = {}
+    for line in text.splitlines():
+        digest, separator, name = line.partition("  ")
+        if not separator or len(digest) != 64:
+            raise ValueError(f"bad line in {SUMS}")
+        sums[name] = digest
+    return sums

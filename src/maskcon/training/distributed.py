@@ -1,0 +1,172 @@
+"""Devices and processes: the only place that knows how many there are and of what kind.
+
+Several processes behave as one with the same global batch: each holds the same bank, keys are shared in the
+order of the batch, and no row is seen twice.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from maskcon._utils.errors import MaskconError, UsageError, unknown
+from maskcon.training.batches import share_bounds
+from maskcon.training.memory import give_back_memory, keep_freed_memory
+
+
+class FirstProcessError(MaskconError):
+    """The first process failed and says why; this one stops with it."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among its peers. `fabric` is a `lightning_fabric.Fabric`."""
+
+    fabric: Any
+
+    @property
+    def rank(self) -> int:
+        return int(self.fabric.global_rank)
+
+    @property
+    def count(self) -> int:
+        return int(self.fabric.world_size)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.fabric.device
+        return device
+
+    @property
+    def is_first(self) -> bool:
+        """True in the one process that writes files and speaks."""
+        return self.rank == 0
+
+    def share(self, count: int) -> slice:
+        """This process's stretch of a global batch of `count` rows."""
+        return slice(*share_bounds(count, self.count)[self.rank])
+
+    def gather(self, rows: Tensor, count: int) -> Tensor:
+        """All processes' shares of a global batch of `count` rows, in the order of the batch: ``[count, ...]``."""
+        if self.count == 1:
+            return rows
+        bounds = share_bounds(count, self.count)
+        longest = max(end - start for start, end in bounds)
+        padded = rows.new_zeros(longest, *rows.shape[1:])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in bounds]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[: end - start] for part, (start, end) in zip(parts, bounds, strict=True)])
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is up in any process, so that all of them turn at the same step."""
+        if self.count == 1:
+            return flag
+        votes = torch.tensor([float(flag)], device=self.device)
+        dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+        return bool(votes.item())
+
+    def mean(self, value: Tensor) -> Tensor:
+        """Mean of a number over the processes."""
+        if self.count == 1:
+            return value
+        total = value.detach().clone()
+        dist.all_reduce(total)
+        return total / self.count
+
+    def copy_first(self, value: Tensor) -> None:
+        """Overwrite a tensor with the one of the first process."""
+        if self.count > 1:
+            dist.broadcast(value, src=0)
+
+    def in_first(self, work: Callable[[], None]) -> None:
+        """Let the first process do what only one may. The others wait, and stop where it fails."""
+        failure: MaskconError | None = None
+        if self.is_first:
+            try:
+                work()
+            except MaskconError as error:
+                failure = error
+        if self.any(failure is not None):
+            raise failure or FirstProcessError(f"process {self.rank} stopped with the first one")
+
+    def close(self) -> None:
+        """Part from the peers, when nobody waits for this process any more and its wrapped nets have been let go.
+
+        A process that ends without it may be aborted: threads of the connection still hold the last tensors that were
+        sent. Here they are waited for. The nets go first, because one that outlived the connection would wait for
+        these threads itself, and keep Python's lock meanwhile, which they need to end. What memory training kept
+        for its steps goes back to the system.
+        """
+        if self.count > 1 and dist.is_initialized():
+            gc.collect()
+            dist.destroy_process_group()
+        if self.device.type == "cpu":
+            give_back_memory()
+
+
+def start(*, device: str, devices: int, precision: str, threads: int | None = None) -> Processes:
+    """Start this process, and its peers where there are several, on the wanted devices.
+
+    Under `torchrun` (or `fabric run`) the processes exist already and `devices` is theirs to say.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    accelerator = usable_device(device)
+    if accelerator == "cpu" and precision == "16-mixed":  # Fabric would take bfloat16 without a word
+        raise UsageError("precision=16-mixed needs a GPU; on a CPU use precision=bf16-mixed or 32-true")
+    if accelerator == "cpu":
+        keep_freed_memory()
+    # Lightning Fabric is imported here: it is slow to import and only training needs it.
+    from lightning_fabric import Fabric
+
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module="lightning_fabric")
+    local, nodes = devices, 1
+    if "LOCAL_WORLD_SIZE" in os.environ:
+        local = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // local
+    if accelerator == "cuda" and local > torch.cuda.device_count():
+        raise UsageError(f"{local} devices asked for, {torch.cuda.device_count()} found; lower --devices")
+    several = local * nodes > 1
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=local,
+        num_nodes=nodes,
+        strategy="ddp" if several else "auto",
+        precision=precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    return Processes(fabric)
+
+
+def several_processes(devices: int) -> bool:
+    """Whether a run on so many devices, or under the launcher of this process, is one of several processes."""
+    return devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def is_first_process() -> bool:
+    """The same as `Processes.is_first`, for those who hold none: launchers tell every process its number."""
+    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+
+
+def usable_device(name: str) -> str:
+    """The device asked for, the best one here for "auto"; one that is not here is refused."""
+    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return next(kind for kind, available in here.items() if available)
+    kind = name.partition(":")[0]  # cuda:1
+    if kind not in here:
+        raise unknown("device", name, ["auto", *here])
+    if not here[kind]:
+        raise UsageError(f"device {name!r} is not available here; use --device cpu")
+    return name

@@ -1,0 +1,163 @@
+"""Features on disk, filled chunk by chunk: a kill at any moment costs one chunk, a damaged chunk is made again.
+
+features/<key>/description.json   what the features were made of; the key is its hash
+               features.npy       [N, V, F], whole from the start, with gaps until it is done
+               done.txt           a line "chunk sha256" for each chunk that is in place
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.failpoints import failpoint
+from maskcon._utils.files import reserve, sync_file, sync_folder
+from maskcon._utils.paths import cache_root
+from maskcon.training.checkpoint import write_atomically
+
+FORMAT_VERSION = 1
+CHUNK_IMAGES = 64
+DESCRIPTION, FEATURES, DONE = "description.json", "features.npy", "done.txt"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def features_folder() -> Path:
+    """Where cached features are kept: `features` in our folder of the user's cache; it may be deleted any time."""
+    return cache_root() / "features"
+
+
+def key_of(description: Mapping[str, Any]) -> str:
+    """The name of a cache: other weights, views, sizes, seeds or pictures have another one."""
+    text = json.dumps({"format": FORMAT_VERSION, "chunk": CHUNK_IMAGES, **description}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+class FeatureFile:
+    """The array of one cache, [N images, V views, F], and which of its chunks are in place.
+
+    Args:
+        folder: made when it is not there.
+        shape: (N, V, F).
+        dtype: float16 for views that are trained on, float32 for those that are scored.
+        description: kept beside the array for people.
+    """
+
+    def __init__(
+        self, folder: Path, shape: tuple[int, int, int], dtype: str, description: Mapping[str, Any]
+    ) -> None:
+        self.folder, self.shape, self.dtype = folder, shape, np.dtype(dtype).newbyteorder("<")
+        self.chunks = -(-shape[0] // CHUNK_IMAGES)
+        header = BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        )
+        self._header = header.getvalue()
+        self._row_bytes = shape[1] * shape[2] * self.dtype.itemsize
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not self._is_ours():
+                self._create(description)
+        except OSError as error:
+            raise cannot_keep(folder, error) from error
+
+    @property
+    def path(self) -> Path:
+        return self.folder / FEATURES
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._header) + self.shape[0] * self._row_bytes
+
+    def rows(self, chunk: int) -> range:
+        """Row numbers of a chunk."""
+        return range(chunk * CHUNK_IMAGES, min((chunk + 1) * CHUNK_IMAGES, self.shape[0]))
+
+    def missing(self) -> list[int]:
+        """Chunks that are not in place, or whose bytes do not match their checksum."""
+        listed = self._listed()
+        missing = []
+        with self.path.open("rb") as file:
+            for chunk in range(self.chunks):
+                expected = listed.get(chunk)
+                if expected is None or hashlib.sha256(self._read(file, chunk)).hexdigest() != expected:
+                    missing.append(chunk)
+        return missing
+
+    def write(self, chunk: int, values: NDArray[np.floating[Any]]) -> None:
+        """Put a chunk in place: the bytes first, and when the disk has them, the line that says so."""
+        data = np.ascontiguousarray(values, dtype=self.dtype).tobytes()
+        if len(data) != len(self.rows(chunk)) * self._row_bytes:
+            raise ValueError(f"chunk {chunk} has {values.shape}, which does not fit {self.shape}")
+        try:
+            with self.path.open("r+b") as file:
+                file.seek(len(self._header) + self.rows(chunk).start * self._row_bytes)
+                file.write(data)
+                sync_file(file)
+            failpoint("between-features-and-line")
+            with (self.folder / DONE).open("ab") as file:
+                # a line that a kill cut off must not swallow this one
+                file.write(f"\n{chunk} {hashlib.sha256(data).hexdigest()}\n".encode())
+                sync_file(file)
+        except OSError as error:
+            raise cannot_keep(self.folder, error) from error
+
+    def array(self) -> np.memmap[Any, np.dtype[np.floating[Any]]]:
+        """All features, memory-mapped."""
+        return np.memmap(self.path, self.dtype, mode="r", offset=len(self._header), shape=self.shape)
+
+    def _is_ours(self) -> bool:
+        try:
+            with self.path.open("rb") as file:
+                same = file.read(len(self._header)) == self._header
+            return same and self.path.stat().st_size == self.size_bytes
+        except FileNotFoundError:
+            return False
+
+    def _create(self, description: Mapping[str, Any]) -> None:
+        (self.folder / DONE).unlink(missing_ok=True)
+        write_atomically(self.folder / DESCRIPTION, (json.dumps(description, indent=1) + "\n").encode())
+        partial = self.folder / f".{FEATURES}.tmp"
+        try:
+            with partial.open("wb") as file:
+                file.write(self._header)
+                file.truncate(self.size_bytes)
+                reserve(file, self.size_bytes)  # a full disk says so now, not after minutes of work
+            partial.replace(self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+        sync_folder(self.folder)
+
+    def _listed(self) -> dict[int, str]:
+        try:
+            lines = (self.folder / DONE).read_text(encoding="ascii", errors="replace").splitlines()
+        except FileNotFoundError:
+            return {}
+        parts = [line.split(" ") for line in lines]
+        return {int(p[0]): p[1] for p in parts if len(p) == 2 and p[0].isdecimal() and len(p[1]) == 64}
+
+    def _read(self, file: Any, chunk: int) -> bytes:
+        file.seek(len(self._header) + self.rows(chunk).start * self._row_bytes)
+        data: bytes = file.read(len(self.rows(chunk)) * self._row_bytes)
+        return data
+
+
+def cannot_keep(folder: Path, error: OSError) -> MaskconError:
+    """The error for a cache that cannot be written."""
+    what = f"cannot keep features in {folder}: {error.strerror or error}"
+    if error.errno in FULL:
+        return MaskconError(
+            f"{what}; make room and run the same command again, or set XDG_CACHE_HOME to a larger disk"
+        )
+    return UsageError(f"{what}; set XDG_CACHE_HOME to a folder that can be written")

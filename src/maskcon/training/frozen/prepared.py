@@ -1,0 +1,285 @@
+"""A data set as cached features: what the engine trains on, what is scored, and the finished encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from maskcon import transforms
+from maskcon._utils.errors import UsageError
+from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.text import counted
+from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
+from maskcon.data import Dataset, ImageSet
+from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
+from maskcon.models.encoder_file import EncoderFacts
+from maskcon.models.weights import load_weights, locate
+from maskcon.training.distributed import Processes
+from maskcon.training.feed import Feed
+from maskcon.training.frozen.axes import along, leading_axes, root_mean_square
+from maskcon.training.frozen.cache import FeatureFile, cannot_keep, features_folder, key_of
+from maskcon.training.frozen.extract import Extraction, Progress, extract
+from maskcon.training.learner import build_encoder
+from maskcon.training.signals import Interrupted, StopRequest
+from maskcon.training.step import TrainingData
+
+EMBED_ROWS = 4096
+
+Message = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class CachedView:
+    """A view policy over cached features: takes one of `count` columns from `first` on, by one uniform."""
+
+    name: str
+    first: int
+    count: int
+
+    @property
+    def draws(self) -> int:
+        return 1
+
+    def __call__(
+        self,
+        images: Tensor,
+        uniforms: Tensor,
+        *,
+        size: int,  # noqa: ARG002 - the engine's call for any policy
+        sizes: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
+        """images [B, V, F], uniforms [B, 1] -> float32 [B, F, 1, 1]: maps of one place."""
+        picked = self.first + (uniforms[:, 0] * self.count).long().clamp_max(self.count - 1)  # [B]
+        chosen = images[torch.arange(len(images), device=images.device), picked.to(images.device)]
+        return chosen.float()[:, :, None, None]
+
+
+@dataclass(frozen=True)
+class FrozenFeatures:
+    """Features of both parts of a data set, along the axes of a run (see `maskcon.training.frozen.axes`).
+
+    train: [N, V, D] float16, first the views of the query's policy, then those of the key's
+    query_views: how many of the V are the query's
+    test: [M, D] float32, of the plain test view
+    whole_test: [M, F] float32, features before axes and without earlier maps: the backbone alone
+    key: of the cache of `train`: another one for another backbone, other weights, views or pictures
+    earlier_weight: of the backbone's earlier maps beside its features, see `Backbone.levels`
+    """
+
+    backbone: Backbone
+    axes: Axes
+    train: NDArray[np.float16]
+    query_views: int
+    test: Tensor
+    whole_test: Tensor
+    key: str
+    earlier_weight: float
+
+    def training_data(
+        self, labels: Tensor, index: Tensor, config: RunConfig, device: torch.device
+    ) -> TrainingData:
+        """The same as for images, with cached features in their place."""
+        key_views = self.train.shape[1] - self.query_views
+        return TrainingData(
+            feed=Feed(self.train, None, device),
+            labels=labels,
+            index=index,
+            query_view=CachedView(str(config.query_view), 0, self.query_views),
+            key_view=CachedView(str(config.key_view), self.query_views, key_views),
+            normalise=lambda seen: seen,
+            image_size=1,
+        )
+
+    @torch.no_grad()
+    def embed_test(self, head: nn.Module, rows: Tensor) -> Tensor:
+        """Features [len(rows), H] of test images by the head in evaluation mode."""
+        before = head.training
+        head.eval()
+        try:
+            parts = torch.split(rows.to(self.test.device), EMBED_ROWS)
+            return torch.cat([head(self.test[part]).float() for part in parts])
+        finally:
+            head.train(before)
+
+    def encoder(self, head: Backbone) -> FrozenEncoder:
+        """Backbone and head as one model that embeds images."""
+        assert isinstance(head, FeatureHead)  # a frozen run has no other
+        return FrozenEncoder(self.backbone, head, self.axes, earlier_weight=self.earlier_weight)
+
+
+def require_weights(config: RunConfig, *, download: bool) -> None:
+    """Refuse a frozen run without pretrained weights, before anything slow; fetches them where that is allowed."""
+    if config.weights is None:
+        if config.backbone.startswith(HUGGING_FACE_PREFIX):
+            return
+        raise UsageError(
+            "freeze=yes needs a pretrained backbone, and weights=none is a random one; "
+            "use --set weights=imagenet, --set weights=FILE, or --set backbone=hf:NAME"
+        )
+    try:
+        locate(config.backbone, config.weights, download=download)
+    except UsageError as error:
+        if str(error).endswith("weights=none"):  # the way out for those who train the whole encoder
+            raise UsageError(f"{error}, without --freeze") from error
+        raise
+
+
+def frozen_backbone(config: RunConfig, *, in_channels: int, download: bool) -> tuple[Backbone, list[str]]:
+    """The pretrained backbone a config asks for, in evaluation mode, and notes for the log."""
+    require_weights(config, download=download)
+    with torch.random.fork_rng(devices=[]):
+        # what is drawn is overwritten, but for layers that the file of a Hugging Face model lacks: always the same ones
+        torch.manual_seed(0)
+        backbone = build_encoder(config, in_channels=in_channels, download=download)
+    notes: list[str] = []
+    if config.weights is not None:
+        notes = load_weights(backbone, config.weights, download=download, whole=True)
+    return backbone.eval().requires_grad_(False), notes
+
+
+def cached_views(config: RunConfig) -> tuple[list[transforms.Policy], list[transforms.Policy]]:
+    """The policies of the cached views, the query's and the key's; one without randomness is seen once."""
+    query, key = transforms.policy(str(config.query_view)), transforms.policy(str(config.key_view))
+    return (
+        [query] * (config.freeze_views if query.draws else 1),
+        [key] * (config.freeze_views if key.draws else 1),
+    )
+
+
+def prepare(
+    config: RunConfig,
+    backbone: Backbone,
+    data: Dataset,
+    facts: EncoderFacts,
+    processes: Processes,
+    *,
+    progress: Progress,
+    message: Message,
+) -> FrozenFeatures:
+    """Embed what is not cached yet, in the first process, and read the cache, in all."""
+    made: list[FrozenFeatures] = []
+
+    def read() -> None:
+        made.append(_read(config, backbone, data, facts, processes.device, progress, message))
+
+    stop = StopRequest()
+    with nullcontext() if processes.is_first else stop:  # a signal kills no process that waits for the first
+        processes.in_first(read)
+    if processes.any(stop.made):
+        raise Interrupted(
+            "stopped before training; what is embedded is kept, and the same command again goes on from here",
+            stop.signal_number or signal.SIGTERM,
+        )
+    if not made:
+        read()
+    return made[0]
+
+
+def _read(
+    config: RunConfig,
+    backbone: Backbone,
+    data: Dataset,
+    facts: EncoderFacts,
+    device: torch.device,
+    progress: Progress,
+    message: Message,
+) -> FrozenFeatures:
+    query, key = cached_views(config)
+    net = for_inference(backbone).to(device)
+    weights = weights_hash(backbone)
+    kept, keys = [], []
+    parts: list[tuple[ImageSet, list[transforms.Policy | None], str]] = [
+        (data.train, [*query, *key], "float16"),
+        (data.test, [None], "float32"),
+    ]
+    for part, seen, dtype in parts:
+        description = describe(part, facts, weights, seen, config.freeze_seed)
+        keys.append(key_of(description))
+        shape = (len(part), len(seen), backbone.level_features(facts.earlier_weight))
+        feed = Feed(part.images, part.sizes, device)
+        work = Extraction(net, feed, facts, seen, config.freeze_seed)
+        try:
+            kept.append(_filled(work, shape, dtype, description, progress, message))
+        finally:
+            feed.close()
+    train, test = kept
+    matrix = leading_axes(train, facts.head_features)
+    turned = along(train, matrix)
+    size = root_mean_square(turned)  # a size that suits a learning rate; the angles stay as they are
+    matrix /= size
+    turned /= size
+    return FrozenFeatures(
+        backbone,
+        Axes(len(matrix), facts.head_features, torch.from_numpy(matrix)).to(device),
+        turned.astype(np.float16),
+        len(query),
+        torch.from_numpy(along(test, matrix)[:, 0]).to(device),
+        torch.from_numpy(np.array(test[:, 0, : backbone.features])).to(device),
+        keys[0],
+        facts.earlier_weight,
+    )
+
+
+def _filled(
+    work: Extraction,
+    shape: tuple[int, int, int],
+    dtype: str,
+    description: Mapping[str, Any],
+    progress: Progress,
+    message: Message,
+) -> NDArray[Any]:
+    """The features of one part, from the cache, which is filled first where it has gaps."""
+    folder = features_folder() / key_of(description)
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            waiting = "another run is at work on the same features; waiting for it"
+            held.enter_context(one_at_a_time(folder, lambda: message(waiting)))
+        except OSError as error:
+            raise cannot_keep(folder, error) from error
+        file = FeatureFile(folder, shape, dtype, description)
+        made, seconds = extract(work, file, progress)
+    if made:
+        images = made // shape[1]
+        which = f"{images} images" if images == shape[0] else f"the missing {images} of {shape[0]} images"
+        message(
+            f"embedded {which}, {counted(shape[1], 'view')} each, in {seconds:.0f} s "
+            f"({made / seconds:,.0f} views/s); kept in {folder}"
+        )
+    return file.array()
+
+
+def describe(
+    part: ImageSet, facts: EncoderFacts, weights: str, seen: Sequence[transforms.Policy | None], seed: int
+) -> dict[str, Any]:
+    """All that the features of a part depend on, and nothing else: neither labels nor the seed of a run."""
+    random = any(policy is not None for policy in seen)
+    return {
+        "backbone": {k: v for k, v in asdict(facts).items() if k not in ("head_features", "test_resize")},
+        "weights": weights,
+        # a policy of ours by all its numbers: an edited one under the same name is another one
+        "views": [
+            f"test {facts.test_resize}" if p is None else repr(p) if is_dataclass(p) else p.name for p in seen
+        ],
+        "seed": seed if random else None,
+        "pictures": part.pictures_fingerprint(),
+    }
+
+
+def weights_hash(backbone: Backbone) -> str:
+    """sha256 over the names and values of all tensors."""
+    digest = hashlib.sha256()
+    for name, value in sorted(backbone.state_dict().items()):
+        array = value.detach().cpu().contiguous().numpy()
+        digest.update(f"{name};{array.dtype.str}{array.shape};".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,211 @@
+"""All that changes during training, in one object: encoders, bank, optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from maskcon._utils.errors import UsageError
+from maskcon.config.settings import RunConfig
+from maskcon.methods.memory_bank import MemoryBank
+from maskcon.methods.registry import Method
+from maskcon.models import (
+    Backbone,
+    Model,
+    MomentumPair,
+    build_backbone,
+    build_model,
+    freeze_batchnorm,
+    shape_of,
+    synchronize_batchnorm,
+)
+from maskcon.models.compiled_norm import compile_batchnorm
+from maskcon.models.hog import AXES
+from maskcon.models.key_means import KeyMeans
+from maskcon.models.weights import load_weights
+from maskcon.training.checkpoint import Checkpoint
+from maskcon.training.distributed import Processes
+from maskcon.training.muon import Muon
+from maskcon.training.randomness import generator
+
+
+@dataclass
+class Learner:
+    """What a step reads and writes.
+
+    `query` is the query model as the training loop calls it (wrapped for several processes), `model` the same
+    model bare. `pair` and `bank` are None for a method without contrast, `means` where keys are encoded.
+    """
+
+    method: Method
+    model: Model
+    query: nn.Module
+    pair: MomentumPair | None
+    bank: MemoryBank | None
+    means: KeyMeans | None
+    optimizer: Any  # torch.optim.Optimizer as Fabric wraps it
+    processes: Processes
+    notes: list[str]
+
+    @cached_property
+    def parameters(self) -> list[nn.Parameter]:
+        """Of the query model, in its order; listed once."""
+        return list(self.model.parameters())
+
+    def forget_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def encodes_keys(self, epoch: int) -> bool:
+        """Whether keys of this epoch come from the key encoder; in the first there are no means yet."""
+        return self.pair is not None and (self.means is None or epoch < 1)
+
+    def update_keys(self, momentum: float) -> None:
+        """Move the key encoder towards the query encoder, the same way in every process."""
+        if self.pair is None:
+            return
+        if self.pair.buffer_rule == "averaged":
+            self.share_statistics()
+        self.pair.update(momentum)
+
+    def share_statistics(self) -> None:
+        """Give every process the first one's BatchNorm statistics; each gathers those of its own rows."""
+        for buffer in self.model.buffers():
+            self.processes.copy_first(buffer)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values that, loaded into a fresh learner, make it this one."""
+        tensors = {f"query.{name}": value for name, value in self.model.state_dict().items()}
+        if self.pair is not None:
+            tensors |= {f"key.{name}": value for name, value in self.pair.key.state_dict().items()}
+        if self.bank is not None:
+            tensors |= {f"bank.{name}": value for name, value in self.bank.state_dict().items()}
+        if self.means is not None:
+            tensors |= {f"means.{name}": value for name, value in self.means.state_dict().items()}
+        for number, entry in self.optimizer.state_dict()["state"].items():
+            for name, value in entry.items():
+                tensors[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
+        scaler = self.processes.fabric.strategy.precision.state_dict()
+        return tensors, {"precision": scaler}
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take over a saved state, in place."""
+        tensors = checkpoint.tensors
+        self.model.load_state_dict(_under(tensors, "query."))
+        if self.pair is not None:
+            self.pair.key.load_state_dict(_under(tensors, "key."))
+        if self.bank is not None:
+            self.bank.load_state_dict(_under(tensors, "bank."))
+        if self.means is not None:
+            self.means.load_state_dict(_under(tensors, "means."))
+        entries: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under(tensors, "optimizer.").items():
+            number, _, field = name.partition(".")
+            entries.setdefault(int(number), {})[field] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        precision = checkpoint.values["learner"]["precision"]
+        if precision:
+            self.processes.fabric.strategy.precision.load_state_dict(precision)
+
+
+def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False) -> Backbone:
+    """The backbone a config describes, with fresh weights."""
+    if config.image_size is None or config.stem == "fast":
+        raise UsageError("image_size and stem are open; the data set settles them before an encoder is built")
+    return build_backbone(
+        config.backbone,
+        image_size=config.image_size,
+        in_channels=in_channels,
+        download=download,
+        **shape_of(config.backbone, width=config.width, norm=config.norm, stem=config.stem),
+    )
+
+
+def build_learner(
+    config: RunConfig,
+    method: Method,
+    processes: Processes,
+    *,
+    images: int,
+    in_channels: int,
+    classes: int,
+    download: bool = False,
+    backbone_of: Callable[[], Backbone] | None = None,
+) -> Learner:
+    """A learner at step 0, the same on every process and at every call with the same config.
+
+    images: how many there are to train on.
+    backbone_of: makes another backbone than the config's, which then starts as it is made: the head of a frozen run.
+    """
+    notes: list[str] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(generator(config.seed, "initial weights").initial_seed())
+        if backbone_of is None:
+            backbone = build_encoder(config, in_channels=in_channels, download=download)
+        else:
+            backbone = backbone_of()
+        model = build_model(
+            backbone,
+            projection=config.projection_dim if method.contrasts else None,
+            hidden=config.projector_hidden,
+            projector_norm=config.projector_norm,
+            coarse_classes=classes if method.classifies(config.w) or config.coarse_weight > 0 else None,
+        )
+    if config.weights is not None and backbone_of is None:
+        notes += load_weights(backbone, config.weights, download=download)
+    if config.batchnorm == "frozen":
+        freeze_batchnorm(model)
+    elif config.batchnorm == "sync":
+        model = cast(Model, synchronize_batchnorm(model))
+    elif config.view_engine == "compiled" and processes.device.type == "cpu":
+        compile_batchnorm(model)
+    model.train()
+    if config.channels_last:
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    pair = bank = means = None
+    if method.contrasts:
+        pair = MomentumPair(model, buffers=config.key_buffers, key_batchnorm=config.key_batchnorm)
+        pair.key.to(processes.device)
+        bank = MemoryBank(
+            config.bank_size,
+            config.projection_dim,
+            compared_dim={"projection": None, "features": model.features, "hog": AXES}[config.relation_space],
+            device=processes.device,
+        )
+        if config.keys == "means":
+            means = KeyMeans(images, config.projection_dim, kept=config.means_kept, device=processes.device)
+    query, optimizer = processes.fabric.setup(model, build_optimizer(model, config))
+    return Learner(method, model, query, pair, bank, means, optimizer, processes, notes)
+
+
+def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
+    """SGD, or Muon for every weight matrix but the classifier's, whose rows are classes and no hidden directions."""
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            weight_decay=config.weight_decay,
+            foreach=True,
+        )
+    output = set() if model.classifier is None else set(model.classifier.parameters())
+    learns = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in learns if parameter.ndim >= 2 and parameter not in output]
+    return Muon(
+        matrices,
+        [parameter for parameter in learns if parameter.ndim < 2 or parameter in output],
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

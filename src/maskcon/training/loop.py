@@ -1,0 +1,334 @@
+"""The training loop: priming, steps, evaluations, checkpoints, and stopping at any moment without loss."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from maskcon.config.settings import Machine, RunConfig
+from maskcon.methods.memory_bank import MemoryBank
+from maskcon.models.batchnorm import measure_statistics
+from maskcon.training.batches import epoch_batches, steps_in_epoch
+from maskcon.training.checkpoint import save_checkpoint
+from maskcon.training.finite_check import FiniteWatch
+from maskcon.training.learner import Learner
+from maskcon.training.randomness import generator
+from maskcon.training.schedule import learning_rate, ramped
+from maskcon.training.signals import Interrupted, StopRequest
+from maskcon.training.step import (
+    Place,
+    StepReport,
+    TrainingData,
+    encode_keys,
+    key_order,
+    make_views,
+    train_step,
+)
+
+COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
+STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
+PATIENCE_EPOCHS, PATIENCE_STEPS = 2, 40  # both must have passed before a run is called collapsed
+
+
+class Hooks(Protocol):
+    """What the loop tells the outside, and asks of it. Called in the first process, `evaluate` in all."""
+
+    def record(self, kind: str, values: Mapping[str, Any]) -> None: ...
+
+    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
+
+    def measuring(self, done: int, total: int) -> None: ...
+
+    def on_message(self, text: str) -> None: ...
+
+    def evaluate(self, should_stop: Callable[[], bool]) -> Mapping[str, Any] | None: ...
+
+    def position(self) -> int: ...
+
+
+@dataclass
+class Progress:
+    """Counters of a run; saved with every checkpoint."""
+
+    step: int = 0  # steps done
+    evaluated_step: int = -1
+    seconds: float = 0.0  # of training: priming and steps
+    cpu_seconds: float = 0.0
+    images: int = 0
+    warned: bool = False
+    contrast_sum: float = 0.0  # sum of the contrastive losses of this epoch's steps so far
+    contrast_steps: int = 0  # how many those are
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Training:
+    """A run in motion."""
+
+    learner: Learner
+    data: TrainingData
+    config: RunConfig
+    machine: Machine
+    hooks: Hooks
+    checkpoints: Path
+    identity: Mapping[str, Any]  # goes into each checkpoint: what it belongs to
+    progress: Progress = field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        config, processes = self.config, self.learner.processes
+        self.epoch_steps = steps_in_epoch(
+            len(self.data), config.batch_size, drop_last=config.drop_last, processes=processes.count
+        )
+        self.total_steps = self.epoch_steps * config.epochs
+        self._saved_at = time.monotonic()
+        self._contrast = torch.zeros((), device=processes.device)  # read only when it is needed: no waiting
+        self._watch = FiniteWatch(config, processes.device)
+
+    def run(self) -> Progress:
+        """Train from where `progress` stands to the end. Raises `Interrupted` when asked to stop, all saved."""
+        self._contrast.fill_(self.progress.contrast_sum)
+        with StopRequest() as stop:
+            bank = self.learner.bank
+            if bank is not None and self.config.prime_bank and len(bank) == 0:
+                self._timed(self._prime, bank)
+            batches: list[Tensor] = []
+            while True:
+                epoch, offset = divmod(self.progress.step, self.epoch_steps)
+                if self.progress.step >= self.total_steps and self.config.final_statistics > 0:
+                    self._timed(self._measure_statistics)
+                if self._evaluation_due(epoch, offset):
+                    self._evaluate(stop)
+                if self.progress.step >= self.total_steps:
+                    break
+                if offset == 0 or not batches:
+                    batches = self._batches(epoch)
+                self._prefetch(epoch, batches[offset : offset + 2])
+                self._timed(self._step, epoch, batches[offset])
+                if offset + 1 == len(batches) and self.learner.processes.is_first:
+                    self._watch_for_collapse(epoch)
+                self._checkpoint_if_due()
+                self._stop_if_asked(stop)
+            self.save()
+        return self.progress
+
+    def save(self) -> None:
+        """Write a checkpoint of this very moment (by the first process; the others hold the same)."""
+        self._watch.check()
+        self.learner.processes.in_first(self._write_checkpoint)
+        self._saved_at = time.monotonic()
+
+    def _write_checkpoint(self) -> None:
+        self.progress.contrast_sum = self._contrast.item()
+        tensors, plain = self.learner.state()
+        values = {
+            "progress": asdict(self.progress),
+            "learner": plain,
+            "journal_position": self.hooks.position(),
+            "epoch_steps": self.epoch_steps,
+            **self.identity,
+        }
+        save_checkpoint(
+            self.checkpoints, self.progress.step, tensors, values, keep=self.machine.keep_checkpoints
+        )
+
+    def _batches(self, epoch: int) -> list[Tensor]:
+        config = self.config
+        return epoch_batches(
+            len(self.data),
+            config.batch_size,
+            seed=config.seed,
+            epoch=epoch,
+            drop_last=config.drop_last,
+            processes=self.learner.processes.count,
+        )
+
+    def _prefetch(self, epoch: int, batches: list[Tensor]) -> None:
+        """Begin to read what this process needs for the coming steps, so that the next is read during this one."""
+        if not self.data.feed.reads_ahead:
+            return
+        processes = self.learner.processes
+        wanted = []
+        for ahead, rows in enumerate(batches):
+            share = processes.share(len(rows))
+            wanted.append(rows[share])
+            if self.learner.encodes_keys(epoch):
+                order = key_order(processes, self.config, epoch, self.progress.step + ahead, len(rows))
+                wanted.append(rows[order[share]])
+        self.data.feed.prefetch(*wanted)
+
+    def _prime(self, bank: MemoryBank) -> None:
+        """Fill the bank with keys of the starting encoder, so that step 1 contrasts with real ones."""
+        for number, rows in enumerate(self._batches(epoch=-1)):
+            if len(bank) >= min(bank.size, len(self.data)):
+                break
+            place = Place(epoch=-1, step=number, w=0.0, learning_rate=0.0)
+            keys = encode_keys(self.learner, self.data, self.config, place, rows)
+            on_device = rows.to(keys.projection.device)
+            labels, index = self.data.labels[on_device], self.data.index[on_device]
+            bank.enqueue(keys.projection, labels, index, keys.compared)
+
+    def _measure_statistics(self) -> None:
+        """Give the encoder the BatchNorm statistics of images such as it will be asked about, by its last weights.
+
+        From the weights and the seed alone: a run that is stopped hereafter does it again, with the same result.
+        """
+        rows = torch.randperm(len(self.data), generator=generator(self.config.seed, "statistics"))
+        rows = rows[: self.config.final_statistics]
+        # Each batch counts alike: a last one of a few images would count for many, and of one has no variance.
+        batches = rows.tensor_split(math.ceil(len(rows) / self.config.batch_size))
+
+        def seen() -> Iterator[Tensor]:
+            done = 0
+            for number, part in enumerate(batches):
+                if self.learner.processes.is_first:
+                    self.hooks.measuring(done, len(rows))
+                done += len(part)
+                place = Place(epoch=-2, step=number, w=0.0, learning_rate=0.0)
+                yield make_views(self.data, self.config, place, part, "key", slice(None))
+
+        with self.learner.processes.fabric.autocast():
+            measure_statistics(self.learner.model.backbone, seen())
+
+    def _step(self, epoch: int, rows: Tensor) -> None:
+        config, step = self.config, self.progress.step
+        place = Place(
+            epoch=epoch,
+            step=step,
+            w=ramped(
+                step,
+                value=config.w,
+                warmup_steps=self._ramp(config.relation_warmup_epochs, config.relation_warmup_share),
+            )
+            if self.learner.method.ramps_w
+            else config.w,
+            learning_rate=learning_rate(
+                step,
+                peak=config.learning_rate,
+                total_steps=self.total_steps,
+                warmup_steps=self._ramp(config.warmup_epochs, config.warmup_share),
+                schedule=config.schedule,
+            ),
+        )
+        report = train_step(self.learner, self.data, config, place, rows)
+        self.progress.step += 1
+        self.progress.images += len(rows)
+        if report.contrast is not None:
+            self._contrast += report.contrast
+            self.progress.contrast_steps += 1
+        self._watch.see(place, report)
+        self._tell(report, place, len(rows))
+
+    def _ramp(self, epochs: float, share: float) -> int:
+        """Steps of a rise that takes so many epochs, or this share of the run if that is longer."""
+        return max(round(epochs * self.epoch_steps), round(share * self.total_steps))
+
+    def _tell(self, report: StepReport, place: Place, images: int) -> None:
+        done = self.progress.step
+        journaled = done % self.machine.journal_every_steps == 0 or done == self.total_steps
+        if journaled:
+            self._watch.check()
+        if not self.learner.processes.is_first:
+            return
+        if not journaled:
+            self.hooks.on_step(done, self.total_steps, images, math.nan, self.progress.seconds)
+            return
+        loss = report.loss.item()
+        values = {
+            "step": done,
+            "epoch": place.epoch + 1,
+            "loss": loss,
+            "contrast": None if report.contrast is None else report.contrast.item(),
+            "cross_entropy": None if report.cross_entropy is None else report.cross_entropy.item(),
+            "gradient_norm": report.gradient_norm.item(),
+            "learning_rate": place.learning_rate,
+            "w": place.w,
+            "seconds": round(self.progress.seconds, 3),
+        }
+        self.hooks.record("step", values)
+        self.hooks.on_step(done, self.total_steps, images, loss, self.progress.seconds)
+
+    def _evaluation_due(self, epoch: int, offset: int) -> bool:
+        if self.progress.evaluated_step == self.progress.step or offset != 0:
+            return False
+        if self.progress.step >= self.total_steps:
+            return True  # DEVIATES: the published code never evaluates its last model
+        every = self.config.eval_every_epochs
+        if every == 0 or epoch % every:
+            return False
+        return epoch > 0 or self.config.eval_when == "before"
+
+    def _evaluate(self, stop: StopRequest) -> None:
+        self._watch.check()
+        alone = self.learner.processes.count == 1  # several processes must all finish what they started
+        self.learner.share_statistics()  # one encoder is scored, and saved, not one a process
+        values = self.hooks.evaluate(lambda: alone and stop.made)
+        if values is None:
+            self._stop_if_asked(stop)
+            return
+        self.progress.evaluated_step = self.progress.step
+        entry = {
+            "step": self.progress.step,
+            "epoch": self.progress.step // self.epoch_steps,
+            "seconds": round(self.progress.seconds, 3),
+            "cpu_seconds": round(self.progress.cpu_seconds, 3),
+            **values,
+        }
+        self.progress.evaluations.append(entry)
+        if self.learner.processes.is_first:
+            self.hooks.record("evaluation", entry)
+
+    def _watch_for_collapse(self, epoch: int) -> None:
+        """Warn once when the keys are nearly one vector and the loss has not left log(1+K)."""
+        steps, self.progress.contrast_steps = self.progress.contrast_steps, 0
+        bank = self.learner.bank
+        if bank is None:
+            return
+        mean = self._contrast.item() / max(1, steps)
+        self._contrast.zero_()
+        early = epoch + 1 < PATIENCE_EPOCHS or self.progress.step < PATIENCE_STEPS
+        if self.progress.warned or early:
+            return
+        ceiling = math.log(1 + len(bank))
+        if mean < STUCK_SHARE * ceiling:
+            return
+        cosine = bank.keys.mean(dim=0).square().sum().item()  # mean over all pairs of keys
+        if cosine < COLLAPSED_COSINE:
+            return
+        self.progress.warned = True
+        text = (
+            f"collapse: after {epoch + 1} epochs the loss is {mean:.3f} of log(1+K) = {ceiling:.3f} and the keys "
+            f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
+            f"(w rises over {self.config.relation_rise:g} now), start from pretrained --set weights, or lower --w"
+        )
+        self.hooks.record("warning", {"step": self.progress.step, "message": text})
+        self.hooks.on_message(text)
+
+    def _checkpoint_if_due(self) -> None:
+        due = time.monotonic() - self._saved_at >= self.machine.checkpoint_every_seconds
+        if self.learner.processes.count > 1:
+            due = self.learner.processes.any(due)
+        if due:
+            self.save()
+
+    def _stop_if_asked(self, stop: StopRequest) -> None:
+        if self.learner.processes.any(stop.made):
+            self.save()
+            number = stop.signal_number or 15
+            raise Interrupted(
+                f"stopped at step {self.progress.step} of {self.total_steps}, everything saved; "
+                "the same command again goes on from here",
+                number,
+            )
+
+    def _timed(self, work: Callable[..., None], *arguments: Any) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        work(*arguments)
+        self.progress.seconds += time.perf_counter() - wall
+        self.progress.cpu_seconds += time.process_time() - cpu

@@ -1,0 +1,163 @@
+"""How fast this machine trains on these very pictures: a few steps of the run to come, timed and thrown away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle, islice
+from statistics import fmean
+
+import numpy as np
+import torch
+
+from maskcon.config.settings import Machine, RunConfig
+from maskcon.data import Dataset, ImageSet
+from maskcon.methods.registry import method_named
+from maskcon.models.encoder_file import EncoderFacts
+from maskcon.training.batches import epoch_batches
+from maskcon.training.callbacks import Announcer, Observer
+from maskcon.training.distributed import start
+from maskcon.training.frozen import FrozenFeatures
+from maskcon.training.learner import Learner
+from maskcon.training.setup import assemble, load_views
+from maskcon.training.step import Place, TrainingData, encode_keys, train_step
+
+WARM_STEPS = 2  # left out: caches fill, memory is taken
+MOST_STEPS = 12
+MOST_SECONDS = 4.0  # of steps, and of keys; a slow machine does fewer
+KEY_BATCHES = 3
+SCORED_IMAGES = 128
+END_SECONDS = 1.0  # checkpoints, files, exit; the raw-pixel floor costs about a scoring
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds on this machine, with as many processes side by side as will be running."""
+
+    start: float  # from the start of a process to its first step: imports, data, net
+    key: float  # to prime the bank, an image
+    contrast: float  # a training step with contrast, an image
+    classify: float  # a training step without, an image
+    evaluation: float  # one scoring of the test images
+    end: float  # after the last scoring: the raw-pixel floor, files, exit
+
+
+def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -> float:
+    """Expected seconds of one run over `images` training images of which the share `done` is trained already.
+
+    >>> pace = Pace(start=4, key=0.0, contrast=0.001, classify=0.0005, evaluation=1, end=1)
+    >>> from maskcon.config.resolution import resolve
+    >>> config = resolve("embedded", method="selfcon", preset="cpu", overrides={"epochs": 2}).config
+    >>> run_seconds(pace, config, 1000)
+    8.0
+    """
+    contrasts = method_named(config.method).contrasts
+    each = pace.contrast if contrasts else pace.classify
+    primed = min(config.bank_size, images) if contrasts and config.prime_bank and done == 0 else 0
+    training = (1 - done) * config.epochs * images * each
+    every = config.eval_every_epochs
+    first = config.eval_when == "before"  # a scoring ahead of the first epoch
+    between = (config.epochs - 1) // every + first if every else 0
+    scorings = 1 + (1 - done) * between
+    return pace.start + primed * pace.key + training + scorings * pace.evaluation + pace.end
+
+
+def measure_pace(
+    config: RunConfig,
+    data: Dataset,
+    machine: Machine,
+    announce: Announcer,
+    extracting: Callable[[int, int, float], None],
+) -> Pace:
+    """Seconds of the parts of this run, by doing a little of each; nothing of it is kept.
+
+    A frozen run is embedded first, which is kept (see `maskcon.training.frozen`): what is left to measure is its head.
+    extracting: told of the progress of that; may raise.
+    """
+    processes = start(device=machine.device, devices=1, precision=config.precision, threads=machine.threads)
+    load_views(config, processes.device, announce.on_message)
+    begun = time.perf_counter()
+    assembly = assemble(config, data, processes, download=machine.download)
+    before = time.perf_counter()
+    cached = assembly.embedded(extracting, announce.on_message)
+    embedding = time.perf_counter() - before
+    learner, training_data = assembly.learner, assembly.training_data(cached, announce.outlining)
+    ready = time.perf_counter() - begun - embedding  # the run does all this once more
+    announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
+    try:
+        key = _key_seconds(learner, training_data, config)
+        step = _step_seconds(learner, training_data, config)
+    finally:
+        training_data.feed.close()
+    scoring = _scoring_seconds(learner, data.test, assembly.facts, machine, cached)
+    measured = min(config.final_statistics, len(training_data))  # images; each is a forward pass, as a key is
+    end = END_SECONDS + scoring + key * measured
+    return Pace(start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
+
+
+def _batches(data: TrainingData, config: RunConfig, count: int) -> list[torch.Tensor]:
+    batches = epoch_batches(
+        len(data), config.batch_size, seed=config.seed, epoch=0, drop_last=config.drop_last, processes=1
+    )
+    return list(islice(cycle(batches), count))
+
+
+def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
+    """To encode the key of an image. Fills the bank, with the same keys again and again."""
+    bank = learner.bank
+    if bank is None:
+        return 0.0
+    place = Place(epoch=0, step=0, w=0.0, learning_rate=0.0)
+    spent: list[float] = []
+    begun = time.perf_counter()
+    for rows in _batches(data, config, KEY_BATCHES):
+        before = time.perf_counter()
+        keys = encode_keys(learner, data, config, place, rows)
+        on_device = rows.to(keys.projection.device)
+        keys.projection.sum().item()  # waits for a GPU
+        spent.append((time.perf_counter() - before) / len(rows))
+        if time.perf_counter() - begun > MOST_SECONDS:
+            break
+    while len(bank) < bank.size:
+        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
+    return _typical(spent, 1)
+
+
+def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
+    """To train on an image, after the first epoch: there, keys may have to be encoded that means then replace."""
+    place = Place(epoch=1, step=0, w=config.w, learning_rate=0.0)
+    spent: list[float] = []
+    begun = time.perf_counter()
+    for rows in _batches(data, config, WARM_STEPS + MOST_STEPS):
+        before = time.perf_counter()
+        train_step(learner, data, config, place, rows).loss.item()
+        spent.append((time.perf_counter() - before) / len(rows))
+        if len(spent) > 1 and time.perf_counter() - begun > MOST_SECONDS:
+            break
+    return _typical(spent, WARM_STEPS)
+
+
+def _typical(spent: list[float], warm: int) -> float:
+    """The mean without the first few, which warm up; the last alone where there are no others.
+
+    >>> _typical([9.0, 5.0, 1.0, 3.0], 2), _typical([9.0, 5.0], 2)
+    (2.0, 5.0)
+    """
+    return fmean(spent[warm:] or spent[-1:])
+
+
+def _scoring_seconds(
+    learner: Learner, test: ImageSet, facts: EncoderFacts, machine: Machine, cached: FrozenFeatures | None
+) -> float:
+    """One scoring of the test images; of many images that are to be embedded, by a part of them."""
+    part = test
+    if cached is None and len(test) > SCORED_IMAGES:
+        part = test.subset(np.linspace(0, len(test) - 1, SCORED_IMAGES).astype(np.int64))
+    silent = machine.model_copy(update={"tensorboard": False})
+    observer = Observer(learner, part, facts, Announcer(), None, silent, None, cached)
+    begun = time.perf_counter()
+    observer.evaluate(lambda: False)
+    spent = time.perf_counter() - begun
+    observer.close()
+    return spent * len(test) / max(1, len(part))

@@ -1,0 +1,165 @@
+"""The folder of a run: what may be in it, and who may write to it.
+
+runs/<name>/config.yaml           settings, complete
+            choices.json          what was chosen for these pictures and why, where anything was
+            environment.json      versions, device, threads
+            journal.jsonl         what happened, a line an event
+            checkpoints/          to go on from
+            encoder.safetensors   the query encoder, under the usual parameter names
+            result.json           recall@K, the raw-pixel floor, times; its presence means finished
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon.config.settings import RunConfig
+from maskcon.data import absolute, is_path, is_there
+from maskcon.data.huggingface import PREFIX, Address
+from maskcon.data.manifest import is_manifest
+
+CONFIG, ENVIRONMENT, JOURNAL = "config.yaml", "environment.json", "journal.jsonl"
+CHECKPOINTS, ENCODER, RESULT = "checkpoints", "encoder.safetensors", "result.json"
+CHOICES = "choices.json"
+
+
+def short_name(source: str) -> str:
+    """A data set's name, or the last part of the path of own pictures, without the ending of a manifest.
+
+    >>> short_name("cifar100"), short_name("lists/photos.csv"), short_name("hf:user/birds,coarse=family")
+    ('cifar100', 'photos', 'birds')
+    """
+    if source.startswith(PREFIX):
+        return Address.parse(source).short_name
+    if not is_path(source):
+        return source
+    path = Path(absolute(source))
+    return Path(source).stem if is_manifest(path) and not path.is_dir() else path.name or source
+
+
+def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
+    """Where the data of a finished run are now: where they were, or else under the same path from here."""
+    recorded = str(result.get("source_path", source))
+    for place in dict.fromkeys((recorded, source)):
+        if is_there(place):
+            return place
+    if recorded != source:
+        raise UsageError(
+            f"the pictures of the run in {folder} are no longer at {recorded}; put them back, or give the command "
+            f"in a directory from which {source} leads to them"
+        )
+    raise UsageError(
+        f"the run in {folder} was trained on {source!r}, which is no data set by name and not found from here: "
+        "if it is a path, give the command where it was trained; a Dataset from Python has to be passed again"
+    )
+
+
+def default_folder(config: RunConfig) -> Path:
+    """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images.
+
+    Runs of a frozen backbone have ``-frozen`` behind the method: both kinds may be tried on the same pictures.
+    """
+    method = f"{config.method}-frozen" if config.freeze else config.method
+    return Path("runs") / f"{short_name(config.source)}-{method}-seed{config.seed}"
+
+
+def is_new(folder: Path) -> bool:
+    """Whether no run was begun in the folder yet. A file, or a folder of other things, is refused."""
+    try:
+        if (folder / CONFIG).is_file():
+            return False
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file; choose another --out")
+        inside = [path.name for path in folder.iterdir()] if folder.exists() else []
+    except OSError as error:  # too long a name, a folder that may not be entered
+        raise UsageError(f"cannot use {folder}: {error.strerror}; choose another --out") from None
+    # choices are written just before the settings: a kill between the two leaves them alone
+    if any(not name.startswith(".") and name != CHOICES for name in inside):
+        raise UsageError(f"{folder} is not empty and not a run folder; choose another --out")
+    return True
+
+
+def check_place(folder: Path, source: str | None) -> None:
+    """Fail before anything slow where a folder cannot be written. Makes nothing.
+
+    source: pictures that it must not lie among: figures drawn there would be taken for some of them.
+    """
+    try:
+        pictures = Path(absolute(source)) if source is not None and is_path(source) else None
+        if pictures is not None and pictures.is_dir() and folder.resolve().is_relative_to(pictures):
+            inside = folder.resolve().relative_to(pictures)
+            if not any(part.startswith(".") for part in inside.parts):  # hidden ones are never read
+                raise UsageError(
+                    f"{folder} would lie among the pictures of {source}; choose an --out outside of them"
+                )
+        place = folder
+        while not place.exists():
+            place = place.parent
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+
+
+def is_finished(folder: Path, config: RunConfig) -> bool:
+    """Whether the folder holds this very run, done. Another run's folder, or a folder of other things, is refused."""
+    if is_new(folder):
+        return False
+    differences = RunConfig.from_yaml(folder / CONFIG).differences(config)
+    if differences:
+        raise UsageError(
+            f"{folder} holds a run with other settings ({'; '.join(differences)}); choose another --out"
+        )
+    return _has_result(folder)
+
+
+def as_begun(config: RunConfig, folder: Path) -> RunConfig:
+    """The config with what `auto` was settled to when the run in the folder was begun, to go on bit by bit the same.
+
+    What makes the views depends on what is installed, and that may have changed since.
+    """
+    if config.view_engine != "auto" or is_new(folder):
+        return config
+    return config.changed(view_engine=RunConfig.from_yaml(folder / CONFIG).view_engine)
+
+
+def make_writable(folder: Path) -> None:
+    """Fail now, not at the first checkpoint, when nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """result.json of a finished run."""
+    if not (folder / CONFIG).is_file():
+        raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
+    if not _has_result(folder):
+        raise UsageError(f"the run in {folder} is not finished; give its command again, it goes on by itself")
+    try:
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CorruptFileError(
+            f"{folder / RESULT} is damaged ({error}); delete it and give the command again"
+        ) from None
+    if not isinstance(result, dict) or not isinstance(result.get("recall"), dict):
+        raise CorruptFileError(f"{folder / RESULT} is not a result; delete it and give the command again")
+    return result
+
+
+def _has_result(folder: Path) -> bool:
+    return (folder / RESULT).is_file() and (folder / ENCODER).is_file()
+
+
+def json_bytes(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, allow_nan=False) + "\n").encode()

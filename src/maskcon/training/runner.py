@@ -1,0 +1,280 @@
+"""Puts the parts together for one run: data, views, learner, loop, observer."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from traceback import clear_frames
+from typing import Any
+
+import torch
+
+from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.run_lock import FolderLock
+from maskcon.config.settings import Machine, RunConfig
+from maskcon.data import Dataset
+from maskcon.methods.bound import Recipe, SampleLabels, bank_distances
+from maskcon.methods.registry import method_named
+from maskcon.training.batches import SMALLEST_SHARE
+from maskcon.training.callbacks import Announcer, Observer, check_tensorboard
+from maskcon.training.checkpoint import load_latest, write_atomically
+from maskcon.training.compilation import compiled_passes
+from maskcon.training.distributed import Processes, start
+from maskcon.training.frozen import FrozenFeatures
+from maskcon.training.learner import Learner
+from maskcon.training.loop import Progress, Training
+from maskcon.training.run_folder import (
+    CHECKPOINTS,
+    CHOICES,
+    CONFIG,
+    ENVIRONMENT,
+    is_finished,
+    json_bytes,
+    make_writable,
+    read_result,
+)
+from maskcon.training.setup import Assembly, assemble, load_views
+
+CHECKPOINT_FORMAT = 3
+
+
+def train(
+    config: RunConfig,
+    data: Dataset,
+    folder: Path,
+    machine: Machine,
+    announce: Announcer,
+    choices: bytes | None = None,
+) -> None:
+    """Train to the end of the config, from the newest checkpoint in the folder if there is one.
+
+    choices: content of choices.json, kept beside the settings that they explain.
+    """
+    if is_finished(folder, config):
+        refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
+        announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
+        return
+    if machine.tensorboard:
+        check_tensorboard()
+    if machine.compile and config.freeze:
+        raise UsageError("--compile has nothing to compile: with --freeze only a small head is trained")
+    processes = start(
+        device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
+    )
+    # refuses what it cannot build before anything is written
+    load_views(
+        config, processes.device, announce.on_message if processes.is_first else Announcer().on_message
+    )
+    assembly = assemble(config, data, processes, download=machine.download)
+    failure: MaskconError | None = None
+    try:
+        _train_together(assembly, folder, machine, announce, choices)
+    except MaskconError as error:
+        clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
+        failure = error
+    del assembly
+    processes.close()  # not after another error: a peer may still wait for this process, and must be killed
+    if failure is not None:
+        if processes.is_first:
+            raise failure
+        # All stop together, and the first process says why. Its launcher would kill it if another one ended with a
+        # code that is not 0, perhaps before it could.
+        raise SystemExit(0)
+
+
+def _train_together(
+    assembly: Assembly, folder: Path, machine: Machine, announce: Announcer, choices: bytes | None
+) -> None:
+    config, processes = assembly.config, assembly.learner.processes
+    with ExitStack() as held:
+
+        def begin() -> None:
+            _check_shares(min(config.batch_size, len(assembly.data.train)), processes)
+            make_writable(folder)
+            held.enter_context(FolderLock(folder))
+            is_finished(folder, config)  # another run may have begun, and ended, while this one was loading
+            if choices is not None:
+                write_atomically(folder / CHOICES, choices)
+            write_atomically(folder / CONFIG, config.to_yaml().encode())
+            write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
+
+        heard = announce if processes.is_first else Announcer()
+        processes.in_first(begin)
+        cached = assembly.embedded(heard.extracting, heard.on_message)
+        _carry_out(assembly, cached, folder, machine, heard)
+
+
+def _check_shares(batch: int, processes: Processes) -> None:
+    if batch < SMALLEST_SHARE * processes.count > SMALLEST_SHARE:
+        raise UsageError(
+            f"a batch of {batch} images is too small for {processes.count} processes, {SMALLEST_SHARE} images each; "
+            "raise --set batch_size, or use fewer --devices"
+        )
+
+
+def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
+    """Stop where a folder's run saw other data: both are `Dataset.fingerprint`s."""
+    if trained_on != given:
+        raise UsageError(f"{folder} was trained on other data than given now; choose another --out")
+
+
+def _carry_out(
+    assembly: Assembly, cached: FrozenFeatures | None, folder: Path, machine: Machine, announce: Announcer
+) -> None:
+    learner, config, data = assembly.learner, assembly.config, assembly.data
+    begun = time.perf_counter(), time.process_time()
+    training_data = assembly.training_data(cached, announce.outlining)
+    made = time.perf_counter() - begun[0], time.process_time() - begun[1]
+    processes = learner.processes
+    features = None if cached is None else cached.key
+    identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint(), "features": features}
+    observer = Observer(
+        learner,
+        data.test,
+        assembly.facts,
+        announce,
+        folder if processes.is_first else None,
+        machine,
+        _bound(config, learner, data),
+        cached,
+    )
+    training = Training(learner, training_data, config, machine, observer, folder / CHECKPOINTS, identity)
+    try:
+        _resume(training, observer)
+        if training_data.outlines is not None:
+            _compare_by_outlines(training, *made)
+        for note in (*data.notes, *learner.notes):
+            announce.on_message(note)
+        if config.track_bound and learner.bank is None:
+            announce.on_message(
+                f"{learner.method.title} has no relations, so its journal holds no d_z (track_bound)"
+            )
+        with _compiled(training, observer):
+            announce.begin(config, data, training.progress.step, training.total_steps)
+            progress = training.run()
+        processes.in_first(lambda: observer.finish(config, data, progress))
+    finally:
+        announce.end()
+        observer.close()
+        training_data.feed.close()
+
+
+def _compare_by_outlines(training: Training, seconds: float, cpu_seconds: float) -> None:
+    """Count the price of the outlines as training's, and have a bank that was taken up again compare by these.
+
+    Their axes may point otherwise on another machine, device or number of threads than where the bank was filled.
+    """
+    training.progress.seconds += seconds
+    training.progress.cpu_seconds += cpu_seconds
+    bank, data = training.learner.bank, training.data
+    if bank is not None and data.outlines is not None and len(bank) > 0:
+        bank.compare_by(data.outlines.vectors[data.rows_of(bank.index)])
+
+
+@contextmanager
+def _compiled(training: Training, observer: Observer) -> Iterator[None]:
+    """Compile the nets where that was asked for and steps are left to be made; its time counts as training's."""
+    if not training.machine.compile or training.progress.step >= training.total_steps:
+        yield
+        return
+    learner, processes = training.learner, training.learner.processes
+    cpu = time.process_time()
+    with compiled_passes(learner, training.data, training.config, observer.on_message) as seconds:
+        training.progress.seconds += seconds
+        training.progress.cpu_seconds += time.process_time() - cpu
+        if processes.is_first:
+            observer.record("compiled", {"step": training.progress.step, "seconds": round(seconds, 3)})
+        yield
+
+
+def _bound(
+    config: RunConfig, learner: Learner, data: Dataset
+) -> Callable[[], dict[str, float | None] | None] | None:
+    """What gives d_z of the bank: of this run's method ("run"), and of others on the same keys to compare with.
+
+    w is the one set, also while the relation warm-up still holds it down. None for a bank that is still empty.
+    """
+    bank, device = learner.bank, learner.processes.device
+    if not config.track_bound or bank is None or data.train.fine is None:
+        return None
+    labels = SampleLabels(
+        *(
+            torch.from_numpy(part).to(device)
+            for part in (data.train.index, data.train.coarse, data.train.fine)
+        )
+    )
+    others = {name: method_named(name) for name in ("selfcon", "supcon", "grafit", "maskcon")}
+    compared = {"run": learner.method, **others}
+    recipes = {name: Recipe(method, config.w, config.tau) for name, method in compared.items()}
+
+    def distances() -> dict[str, float | None] | None:
+        if len(bank) == 0:
+            return None
+        found = bank_distances(
+            recipes, bank.compared, bank.index, labels, exclude_own_keys=config.exclude_own_keys
+        )
+        # JSON has no NaN, and keys that are NaN must not keep a checkpoint from being written
+        return {name: round(d_z, 6) if math.isfinite(d_z) else None for name, d_z in found.items()}
+
+    return distances
+
+
+def _resume(training: Training, observer: Observer) -> None:
+    """Take up the newest whole checkpoint, if any; the same one in every process."""
+    folder, processes = training.checkpoints.parent, training.learner.processes
+    checkpoint, notes = load_latest(training.checkpoints)
+    for note in notes:
+        observer.on_message(note)
+    step = -1 if checkpoint is None else checkpoint.values["step"]
+    # Here all wait for each other: nobody goes on, and writes, before all have read.
+    found = processes.gather(torch.tensor([step], device=processes.device), processes.count).tolist()
+    if len(set(found)) > 1:
+        raise MaskconError(
+            f"the processes do not share {folder}: they find checkpoints of steps {found} there"
+        )
+    if checkpoint is None:
+        observer.rewind(0)
+        observer.record(
+            "start",
+            {"step": 0, "total_steps": training.total_steps, "settings": training.config.model_dump()},
+        )
+        return
+    values = checkpoint.values
+    if values.get("format") != training.identity["format"]:
+        raise UsageError(f"{folder} was begun by another version of maskcon; choose another --out")
+    refuse_other_data(folder, values.get("data"), training.identity["data"])
+    if values.get("features") != training.identity["features"]:
+        raise UsageError(
+            f"{folder} was begun on other features of the same pictures: the weights of the frozen backbone or its "
+            "views have changed since; put them back, or choose another --out"
+        )
+    if values["epoch_steps"] != training.epoch_steps:
+        raise UsageError(
+            f"{folder} was begun with {values['epoch_steps']} steps an epoch, and {processes.count} processes make it "
+            f"{training.epoch_steps}; use as many --devices as before, or choose another --out"
+        )
+    training.learner.load(checkpoint)
+    training.progress = Progress(**values["progress"])
+    observer.rewind(values["journal_position"])
+    observer.on_message(f"going on from step {training.progress.step} of {training.total_steps}")
+
+
+def environment(processes: Processes) -> dict[str, Any]:
+    """Versions and machine facts, kept with a run."""
+    packages = ("maskcon", "torch", "lightning-fabric", "numpy", "pillow", "safetensors")
+    device = processes.device
+    return {
+        "packages": {name: version(name) for name in packages},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processes": processes.count,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+    }

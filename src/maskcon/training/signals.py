@@ -1,0 +1,62 @@
+"""SIGTERM and Ctrl-C as a request that the loop honours at its next step, with everything saved."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from maskcon._utils.errors import MaskconError
+
+
+class Interrupted(MaskconError):  # noqa: N818 - it is not an error
+    """Stopped on request; the state was saved. Exit codes as shells expect: 130 for Ctrl-C, 143 for SIGTERM."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number
+
+
+class StopRequest:
+    """Listens while active; a second Ctrl-C no longer waits. Outside the main thread it listens to nothing."""
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+        self._before: dict[int, Any] = {}
+
+    @property
+    def made(self) -> bool:
+        return self.signal_number is not None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.made and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal_number = number
+
+
+def stop_with_parent() -> None:
+    """Ask this process to stop once its standard input ends: a pipe whose other end a parent holds until it dies.
+
+    The kernel closes that end also for a parent that was killed, so none of its runs goes on without it.
+    """
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="stop-with-parent", daemon=True).start()

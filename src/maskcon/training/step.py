@@ -1,0 +1,287 @@
+"""One training step, to be read beside section 3 of the paper.
+
+Letters in shapes: G rows of the global batch, B rows of this process's share of it, K bank, D projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from maskcon._utils.errors import TrainingError
+from maskcon.config.settings import RunConfig
+from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.neighbour_lists import Neighbourhood
+from maskcon.methods.registry import RelationInputs
+from maskcon.models.hog import Outlines
+from maskcon.training.distributed import Processes
+from maskcon.training.feed import Feed
+from maskcon.training.learner import Learner
+from maskcon.training.randomness import generator, uniforms
+
+# Devices whose results can be looked at without waiting. On others the NaN of a step is noticed some steps later
+# (`engine.watch`), before anything of it reaches a file.
+READ_AT_ONCE = ("cpu",)
+
+WEAK_QUERY = "weak query"  # what a query in the key's view is drawn for: not the numbers of its key
+
+
+class ViewPolicy(Protocol):
+    """An augmentation that draws nothing itself: it reads one row of uniforms a sample (maskcon.transforms)."""
+
+    @property
+    def draws(self) -> int: ...
+
+    def __call__(
+        self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Training images and what may be known about them, all on the device but `feed`'s larger sets."""
+
+    feed: Feed
+    labels: Tensor  # [N] coarse labels; the fine ones for a method that sees those
+    index: Tensor  # [N] sample numbers
+    query_view: ViewPolicy
+    key_view: ViewPolicy
+    normalise: Callable[[Tensor], Tensor]
+    image_size: int
+    outlines: Outlines | None = None  # where relations compare those
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def rows_of(self, index: Tensor) -> Tensor:
+        """Row numbers of samples ``[K]`` by their sample numbers."""
+        return self._by_number[1][torch.searchsorted(self._by_number[0], index)]
+
+    @cached_property
+    def _by_number(self) -> tuple[Tensor, Tensor]:
+        numbers, rows = self.index.sort()
+        return numbers, rows
+
+
+class Keys(NamedTuple):
+    """Keys of a global batch, and what relations compare them by where that is not the keys themselves."""
+
+    projection: Tensor  # [G, D], unit rows
+    compared: Tensor | None  # [G, F], unit rows
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the run a step is; with the seed it decides every random draw."""
+
+    epoch: int
+    step: int  # global, from 0
+    w: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Numbers of a step, left on the device until someone reads them."""
+
+    loss: Tensor
+    contrast: Tensor | None  # mean contrastive loss; log(1+K) when nothing is learnt
+    cross_entropy: Tensor | None
+    gradient_norm: Tensor
+    finite: (
+        Tensor  # whether loss and gradient were; on a CPU a step that was not has raised before its update
+    )
+
+
+def train_step(
+    learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor
+) -> StepReport:
+    """Learn from one global batch, given by its row numbers ``[G]``."""
+    method, bank, means = learner.method, learner.bank, learner.means
+    share = learner.processes.share(len(rows))
+    device = learner.processes.device
+    here = rows.to(device)  # [G]
+    labels = data.labels[here]  # [G]
+    index = data.index[here]  # [G]
+    for group in learner.optimizer.param_groups:
+        group["lr"] = place.learning_rate
+
+    encoded = learner.encodes_keys(place.epoch)
+    if config.key_update == "before" and encoded:
+        learner.update_keys(config.key_momentum)
+    output = learner.query(make_views(data, config, place, rows, "query", share))
+    losses = torch.zeros(len(output.features), device=device)  # [B]
+    contrast = cross_entropy = None
+
+    if bank is not None and method.relation is not None:
+        # Keys are of G rows, the same on every process.
+        if means is None or encoded:
+            keys = encode_keys(learner, data, config, place, rows)
+            fresh = keys.projection
+        else:
+            fresh = learner.processes.gather(output.projection.detach(), len(rows))  # [G, D]
+            keys = Keys(means.of(here, fresh), outlines_of(data, rows))
+        own = keys.projection[share]  # [B, D]
+        inputs = RelationInputs(
+            keys=own if keys.compared is None else keys.compared[share],
+            coarse=labels[share],
+            index=index[share] if config.exclude_own_keys else None,
+            bank_keys=bank.compared,
+            bank_coarse=bank.coarse,
+            bank_index=bank.index if config.exclude_own_keys else None,
+            w=place.w,
+            tau=config.tau,
+            neighbours=neighbours_of(data, here[share], bank.index),
+        )
+        contrast = relation_loss_by_rows(
+            output.projection, own, bank.keys, method.relation_of(inputs), config.contrast_temperature
+        )
+        losses = losses + method.contrast_weight(place.w) * contrast
+    if output.logits is not None:
+        cross_entropy = torch.nn.functional.cross_entropy(
+            output.logits.float(), labels[share], reduction="none"
+        )
+        losses = losses + (method.cross_entropy_weight(place.w) + config.coarse_weight) * cross_entropy
+
+    # Gradients are averaged over processes; shares may differ by a row, so each row is weighed exactly.
+    scale = learner.processes.count / len(rows)
+    loss = losses.sum() * scale
+    learner.forget_gradients()
+    learner.processes.fabric.backward(loss)
+    gradient_norm, finite = _gradient_norm(learner, config, loss)
+    if device.type in READ_AT_ONCE and not bool(finite):
+        raise not_finite(config, place, loss.item())
+    learner.optimizer.step()
+
+    if config.key_update == "after" and encoded:
+        learner.update_keys(config.key_momentum)
+    if bank is not None:
+        entering = keys.projection
+        if means is not None:
+            means.take_in(here, fresh)
+            entering = means.of(here, fresh)
+        bank.enqueue(entering, labels, index, keys.compared)
+
+    def mean(share_of_rows: Tensor | None) -> Tensor | None:
+        return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
+
+    return StepReport(
+        learner.processes.mean(loss.detach()), mean(contrast), mean(cross_entropy), gradient_norm, finite
+    )
+
+
+def make_views(
+    data: TrainingData, config: RunConfig, place: Place, rows: Tensor, purpose: str, part: slice | Tensor
+) -> Tensor:
+    """Normalised views of `rows[part]`: drawn as for the whole global batch, made for this part only."""
+    images, sizes = data.feed.take(rows[part])  # [b, ...], read at once for views of either kind
+
+    def seen(policy: ViewPolicy, drawn_for: str, some: Tensor | None = None) -> Tensor:
+        """Of all of the part, or of some ``[n]`` of its rows."""
+        table = uniforms(len(rows), policy.draws, config.seed, drawn_for, place.epoch, place.step)[part]
+        chosen, of_these = images, sizes
+        if some is not None:
+            here = some.to(images.device)
+            table, chosen = table[some], images[here]
+            of_these = None if sizes is None else sizes[here]
+        table = table.to(images.device, non_blocking=True)
+        return data.normalise(policy(chosen, table, size=data.image_size, sizes=of_these))
+
+    if purpose == "key":
+        views = seen(data.key_view, purpose)
+    elif config.weak_queries == 0:
+        views = seen(data.query_view, purpose)
+    else:
+        mild = _weak_places(torch.arange(len(rows))[part], config.weak_queries)
+        weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
+        both = torch.cat([seen(data.key_view, WEAK_QUERY, weak), seen(data.query_view, purpose, strong)])
+        views = both[torch.cat([weak, strong]).argsort().to(both.device)]
+    return views.contiguous(memory_format=torch.channels_last) if config.channels_last else views
+
+
+def _weak_places(places: Tensor, share: float) -> Tensor:
+    """Which places ``[b]`` of a global batch have their query in the key's view: bool ``[b]``.
+
+    This share of them, evenly spread, so that every process has it; what image comes to a place is drawn every epoch.
+
+    >>> [_weak_places(torch.arange(6), share).int().tolist() for share in (0.5, 0.34)]
+    [[0, 1, 0, 1, 0, 1], [0, 0, 1, 0, 0, 1]]
+    """
+    exact = places.double()
+    return ((exact + 1) * share).floor() > (exact * share).floor()
+
+
+def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, count: int) -> Tensor:
+    """The order ``[G]`` in which the rows of a global batch are dealt out to be encoded as keys."""
+    if processes.count > 1 and config.batchnorm == "local" and config.norm == "batch":
+        return torch.randperm(count, generator=generator(config.seed, "shuffle", epoch, step))
+    return torch.arange(count)
+
+
+@torch.no_grad()
+def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor) -> Keys:
+    """Keys of the whole global batch, G rows, in its order.
+
+    With several processes and local BatchNorm, a process encodes the keys of a shuffled part, as MoCo does:
+    a query and its key must not share batch statistics that give the match away. Since views follow from
+    the seed alone, each process makes the views of its part itself and no image travels.
+    """
+    processes = learner.processes
+    order = key_order(processes, config, place.epoch, place.step, len(rows))
+    views = make_views(data, config, place, rows, "key", order[processes.share(len(rows))])
+    assert learner.pair is not None  # only contrastive methods get here
+
+    def in_order(part: Tensor) -> Tensor:
+        gathered = processes.gather(part, len(rows))
+        restored = torch.empty_like(gathered)
+        restored[order.to(gathered.device)] = gathered
+        return restored
+
+    with processes.fabric.autocast():
+        if config.relation_space != "features":
+            return Keys(in_order(learner.pair.encode_keys(views)), outlines_of(data, rows))
+        keys, features = learner.pair.encode_keys_and_features(views)
+        return Keys(in_order(keys), in_order(features))
+
+
+def outlines_of(data: TrainingData, rows: Tensor) -> Tensor | None:
+    """Outlines of some images as they are, ``[G, A]``, where relations compare those."""
+    if data.outlines is None:
+        return None
+    vectors = data.outlines.vectors
+    return vectors[rows.to(vectors.device)].float()
+
+
+def neighbours_of(data: TrainingData, rows: Tensor, bank_index: Tensor) -> Neighbourhood | None:
+    """The neighbours of some images ``[B]`` among a bank's samples ``[K]``, where they are known by outlines."""
+    if data.outlines is None:
+        return None
+    return data.outlines.neighbours.among(rows, data.rows_of(bank_index))
+
+
+def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Norm of the gradient, and whether the step may be made: that there is no NaN or Inf in it.
+
+    The gradients are the same on every process, so all of them stop together. Under float16 the loss scaler
+    expects an overflow now and then and skips that update itself; there only the loss is looked at.
+    """
+    learner.processes.fabric.strategy.precision.unscale_gradients(learner.optimizer.optimizer)
+    gradients = [p.grad for p in learner.parameters if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
+    watched = learner.processes.mean(loss.detach()) if config.precision == "16-mixed" else norm
+    return norm.detach(), torch.isfinite(watched)
+
+
+def not_finite(config: RunConfig, place: Place, loss: float) -> TrainingError:
+    """What to say of a step whose loss or gradient was NaN or Inf."""
+    return TrainingError(
+        f"the loss or its gradient became NaN or Inf at step {place.step + 1}, in epoch {place.epoch + 1} "
+        f"(loss {loss:.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. "
+        f"Lower --set learning_rate (now {config.learning_rate:g}), raise --set warmup_epochs, "
+        "or use --set precision=32-true"
+    )

@@ -1,0 +1,157 @@
+"""Training that leaves nothing on disk: for estimators, which keep their encoder in memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import UsageError
+from maskcon.config.choices import SMALLEST_VIEW, Facts, batch_choice, epoch_settings
+from maskcon.config.resolution import resolve
+from maskcon.config.settings import Machine, RunConfig
+from maskcon.data import Dataset, ImageSet
+from maskcon.models import Backbone
+from maskcon.models.encoder_file import EncoderFacts, read_encoder
+from maskcon.training.callbacks import Announcer
+from maskcon.training.journal import read_journal
+from maskcon.training.preparation import settle
+from maskcon.training.run_folder import ENCODER, JOURNAL
+from maskcon.training.runner import train
+from maskcon.training.signals import Interrupted
+
+# Runs in several threads wait for each other: torch has one random state a process, which new weights are drawn from.
+_ONE_RUN = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run leaves behind: the query encoder on the CPU, and what was heard of its training."""
+
+    encoder: Backbone
+    facts: EncoderFacts
+    epoch_losses: list[float]  # mean over the steps of each epoch
+    warnings: list[str]
+
+
+def dataset_of(
+    images: NDArray[np.uint8],
+    sizes: NDArray[np.int32] | None,
+    labels: NDArray[np.int64],
+    names: tuple[str, ...],
+    family: str,
+    *,
+    fine: bool,
+) -> Dataset:
+    """All of these images to train on, uint8 ``[N, C, H, W]``; fine: the labels ``[N]`` are the finest there are."""
+    part = ImageSet(images, labels, labels if fine else None, np.arange(len(images)), sizes)
+    return Dataset(
+        name="arrays",
+        train=part,
+        # nobody reads the score: scikit-learn's users split and score by themselves
+        test=part.subset([0, 1]),
+        coarse_names=names,
+        fine_names=names if fine else None,
+        family=family,
+        coarse_of_fine=tuple(range(len(names))) if fine else None,
+    )
+
+
+def fitted_config(
+    data: Dataset, given: Mapping[str, Any], *, method: str, preset: str, seed: int
+) -> RunConfig:
+    """The preset with what is given, and where nothing is, sizes that suit few and small images."""
+    # stretched, not cut: what lies at the sides of a wide array is seen when embedded, as it is in training
+    usual: dict[str, Any] = {"test_resize": "both", "eval_every_epochs": 0}
+    if max(data.train.images.shape[2:]) < SMALLEST_VIEW and not given.get("freeze"):
+        usual["image_size"] = SMALLEST_VIEW  # below, the encoder's halvings would leave nothing
+    overrides = {**usual, **given, "seed": seed}
+    config = resolve(data.name, method=method, preset=preset, overrides=overrides).config
+    facts = Facts(train=len(data.train), side=config.image_size or 0)
+    smaller = batch_choice(facts, given, usual=config.batch_size, learning_rate=config.learning_rate).settings
+    if "batch_size" not in given and smaller["batch_size"] < config.batch_size:
+        config = config.changed(**smaller)
+    if "bank_size" not in given:  # with more than half of the images in it, most of its keys would be stale
+        config = config.changed(bank_size=max(config.batch_size, min(config.bank_size, len(data.train) // 2)))
+    ramps = {key: getattr(config, key) for key in ("warmup_epochs", "relation_warmup_epochs")}
+    shorter = epoch_settings(config.epochs, {**usual, **given}, ramps)
+    return settle(config.changed(**shorter), data)
+
+
+def train_in_passing(
+    config: RunConfig,
+    data: Dataset,
+    *,
+    device: str,
+    threads: int | None = None,
+    download: bool = False,
+    announce: Announcer | None = None,
+) -> Trained:
+    """Train as `maskcon.fit` does, to the same weights, in a folder that is gone afterwards.
+
+    Args:
+        config: settled on the data, see `maskcon.training.preparation.settle`.
+        device: cpu, cuda or mps.
+        threads: of torch, while it trains; None leaves them as they are.
+        download: whether pretrained weights may be fetched.
+        announce: told about progress; silent by default.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # each would train for itself, in a folder of its own
+        raise UsageError(
+            "an estimator trains in one process, and a launcher started several here; use maskcon.fit to share the work"
+        )
+    # every step is heard; no checkpoint before the last one, for nobody goes on from it
+    machine = Machine(device=device, journal_every_steps=1, checkpoint_every_seconds=1e9, download=download)
+    with (
+        _ONE_RUN,
+        threads_of_torch(threads),
+        tempfile.TemporaryDirectory(prefix="maskcon-") as parent,
+        _interrupts_as_usual(),
+    ):
+        folder = Path(parent) / "run"
+        train(config, data, folder, machine, announce or Announcer())
+        encoder, facts = read_encoder(folder / ENCODER)
+        journal = read_journal(folder / JOURNAL)
+    losses: dict[int, list[float]] = {}
+    for event in journal:
+        if event["kind"] == "step":
+            losses.setdefault(event["epoch"], []).append(event["loss"])
+    return Trained(
+        encoder=encoder,
+        facts=facts,
+        epoch_losses=[float(np.mean(values)) for values in losses.values()],
+        warnings=[event["message"] for event in journal if event["kind"] == "warning"],
+    )
+
+
+@contextmanager
+def threads_of_torch(count: int | None) -> Iterator[None]:
+    """So many threads of torch inside, as many as before outside; None changes nothing."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(before)
+
+
+@contextmanager
+def _interrupts_as_usual() -> Iterator[None]:
+    """Ctrl-C and SIGTERM as Python raises them: there is no run to go on with."""
+    try:
+        yield
+    except Interrupted as stop:
+        if stop.exit_code == 130:
+            raise KeyboardInterrupt from None
+        raise SystemExit(stop.exit_code) from None

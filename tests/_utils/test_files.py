@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import errno
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskcon._utils.files import reserve, sync_folder, write_all, write_synced
+
+
+def test_file_is_complete_when_the_disk_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "file", []
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
+    write_synced(path, b"content")
+    assert synced == [b"content"]
+
+
+def test_all_is_written_where_the_system_takes_only_parts(tmp_path: Path) -> None:
+    class Reluctant(io.FileIO):
+        def write(self, data: Any, /) -> int:
+            return super().write(data[:3])
+
+    with Reluctant(tmp_path / "file", "wb") as file:
+        write_all(file, b"ten bytes.")
+    assert (tmp_path / "file").read_bytes() == b"ten bytes."
+
+
+def test_system_that_cannot_sync_folders_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    sync_folder(tmp_path)
+
+
+def test_room_is_claimed_and_a_file_system_that_cannot_do_that_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        reserve(file, 4096)
+        assert path.stat().st_size == (4096 if hasattr(os, "posix_fallocate") else 0)
+        for number, fails in ((errno.EOPNOTSUPP, False), (errno.EINVAL, False), (errno.ENOSPC, True)):
+
+            def refuse(*_: int, number: int = number) -> None:
+                raise OSError(number, os.strerror(number))
+
+            monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+            if fails:
+                with pytest.raises(OSError, match="No space left"):
+                    reserve(file, 8192)
+            else:
+                reserve(file, 8192)

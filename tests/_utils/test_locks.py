@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maskcon._utils import locks
+from maskcon._utils.locks import one_at_a_time
+
+pytestmark = pytest.mark.skipif(locks.fcntl is None, reason="folders are not locked there")
+
+
+def test_turn_of_a_killed_process_ends(tmp_path: Path) -> None:
+    code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(1, flush=True)"
+    command = [sys.executable, "-c", code + "; sys.stdin.read()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        other.kill()
+        with one_at_a_time(tmp_path) as certain:
+            assert certain
+
+
+def test_folder_that_cannot_be_locked_is_entered_without_certainty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    with one_at_a_time(tmp_path) as certain:
+        assert not certain
+
+
+def test_error_inside_ends_the_turn(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), one_at_a_time(tmp_path):
+        raise KeyError
+    with one_at_a_time(tmp_path) as certain:
+        assert certain
+
+
+def test_who_has_to_wait_is_told_once_and_nobody_else(tmp_path: Path) -> None:
+    told: list[str] = []
+    other = os.open(tmp_path, os.O_RDONLY)
+
+    def waiting() -> None:
+        told.append("waits")
+        os.close(other)  # the other one ends
+
+    locks.fcntl.flock(other, locks.fcntl.LOCK_EX)
+    with one_at_a_time(tmp_path, waiting) as certain:
+        assert certain
+    with one_at_a_time(tmp_path, waiting) as certain:
+        assert certain
+    assert told == ["waits"]

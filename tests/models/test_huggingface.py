@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from maskcon._utils.errors import UsageError
+from maskcon.config.resolution import resolve
+from maskcon.models.backbones import Shape, build_backbone, shape_of
+from maskcon.models.huggingface import HuggingFaceBackbone
+from maskcon.training.learner import build_encoder
+
+
+class StandIn(nn.Module):
+    """Answers like a vision model: remembers its input and returns the given kind of output."""
+
+    def __init__(self, kind: str, **config: Any) -> None:
+        super().__init__()
+        self.kind = kind
+        self.config = SimpleNamespace(**config)
+        self.seen: list[torch.Size] = []
+
+    def forward(self, pixel_values: Tensor) -> SimpleNamespace:
+        self.seen.append(pixel_values.shape)
+        maps = pixel_values.repeat(1, 2, 1, 1)  # [B, 2C, H, W]
+        if self.kind == "pooled":
+            return SimpleNamespace(pooler_output=maps.mean((2, 3), keepdim=True), last_hidden_state=maps)
+        if self.kind == "maps":
+            return SimpleNamespace(pooler_output=None, last_hidden_state=maps)
+        return SimpleNamespace(last_hidden_state=maps.flatten(2).transpose(1, 2))
+
+
+@pytest.mark.parametrize("kind", ["pooled", "maps", "tokens"])
+def test_every_kind_of_output_becomes_one_row_an_image(kind: str) -> None:
+    backbone = HuggingFaceBackbone("hf:x", StandIn(kind), image_size=8)
+    images = torch.rand(2, 3, 8, 8)
+    assert backbone.features == 6
+    torch.testing.assert_close(backbone(images), images.mean((2, 3)).repeat(1, 2))
+
+
+def test_fixed_size_models_get_resized_and_grey_gets_repeated() -> None:
+    model = StandIn("pooled", image_size=16, patch_size=4)
+    backbone = HuggingFaceBackbone("hf:x", model, image_size=8, in_channels=1)
+    assert backbone(torch.rand(2, 1, 8, 8)).shape == (2, 6)
+    assert model.seen[-1] == (2, 3, 16, 16)
+
+
+def test_channels_that_the_model_cannot_take_are_named() -> None:
+    with pytest.raises(UsageError, match="takes 3 channels, the images have 4"):
+        HuggingFaceBackbone("hf:x", StandIn("pooled"), image_size=8, in_channels=4)
+
+
+def test_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    genuine = builtins.__import__
+
+    def without(name: str, *arguments: Any, **keywords: Any) -> Any:
+        if name == "transformers":
+            raise ImportError(name)
+        return genuine(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UsageError, match=r"pip install maskcon\[hf\]"):
+        build_backbone("hf:facebook/dinov2-small", image_size=32)
+
+
+def test_resnet_settings_do_not_apply() -> None:
+    with pytest.raises(UsageError, match="width=16"):
+        build_backbone("hf:x", image_size=32, width=16)
+
+
+def tiny(kind: str, folder: Path) -> str:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    if kind == "vit":
+        config = transformers.ViTConfig(
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            image_size=16,
+            patch_size=8,
+        )
+    elif kind == "dinov2":
+        config = transformers.Dinov2Config(
+            hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
+        )
+    else:
+        config = transformers.ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic"
+        )
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    return f"hf:{folder}"
+
+
+@pytest.mark.parametrize("kind", ["vit", "dinov2", "resnet"])
+@pytest.mark.parametrize("in_channels", [1, 3])
+def test_tiny_model_loads_from_a_folder_and_trains(tmp_path: Path, kind: str, in_channels: int) -> None:
+    backbone = build_backbone(tiny(kind, tmp_path), image_size=32, in_channels=in_channels)
+    features = backbone(torch.rand(2, in_channels, 32, 32))
+    assert features.shape == (2, backbone.features) == (2, 8)
+    features.square().sum().backward()
+    assert any(value.grad is not None for value in backbone.parameters())
+
+
+def test_image_half_of_a_text_and_image_model_is_taken(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    config = transformers.CLIPConfig(
+        text_config={**sizes, "vocab_size": 20},
+        vision_config={**sizes, "image_size": 16, "patch_size": 8},
+        projection_dim=4,
+    )
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    assert build_backbone(f"hf:{tmp_path}", image_size=32).features == 8
+
+
+def test_absent_model_is_not_fetched_unless_asked(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(UsageError, match="--download"):
+        build_backbone(f"hf:{tmp_path / 'absent'}", image_size=32)
+    with pytest.raises(UsageError, match="lacks a model name"):
+        build_backbone("hf:", image_size=32)
+
+
+def test_settings_of_a_resnet_are_left_out_for_a_model_with_its_own_shape() -> None:
+    preset: Shape = {"width": 16, "norm": "batch", "stem": "stride2"}
+    assert shape_of("resnet10", **preset) == preset
+    assert shape_of("hf:x", **preset) == {}
+
+
+class WithUnusedPart(StandIn):
+    def __init__(self) -> None:
+        super().__init__("pooled")
+        self.scale = nn.Parameter(torch.ones(1))
+        self.mask_token = nn.Parameter(torch.ones(1))
+
+    def forward(self, pixel_values: Tensor) -> SimpleNamespace:
+        return super().forward(pixel_values * self.scale)
+
+
+def test_parameters_that_features_do_not_depend_on_are_frozen_so_that_several_processes_do_not_wait() -> None:
+    backbone = HuggingFaceBackbone("hf:x", WithUnusedPart(), image_size=8)
+    trained = {name: value.requires_grad for name, value in backbone.named_parameters()}
+    assert trained == {"model.scale": True, "model.mask_token": False}
+    assert all(value.grad is None for value in backbone.parameters())
+
+
+def stand_in_library(monkeypatch: pytest.MonkeyPatch, from_pretrained: Callable[..., Any]) -> None:
+    library = types.ModuleType("transformers")
+    library.AutoModel = SimpleNamespace(from_pretrained=from_pretrained)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "transformers", library)
+
+
+def test_any_failure_to_load_a_model_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise SafetensorError("header too large\nat byte 8")
+
+    stand_in_library(monkeypatch, fail)
+    with pytest.raises(UsageError, match=r"cannot load 'hf:damaged': header too large; pass --download"):
+        build_backbone("hf:damaged", image_size=32)
+
+
+def test_a_model_that_takes_no_images_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Text(StandIn):
+        def forward(self, pixel_values: Tensor) -> SimpleNamespace:
+            raise TypeError("missing input_ids")
+
+    stand_in_library(monkeypatch, lambda *_, **__: Text("pooled"))
+    with pytest.raises(UsageError, match=r"'hf:text' does not take images.*missing input_ids"):
+        build_backbone("hf:text", image_size=32)
+    stand_in_library(monkeypatch, lambda *_, **__: StandIn("pooled"))
+    with pytest.raises(UsageError, match="takes 3 channels, the images have 4"):
+        build_backbone("hf:x", image_size=32, in_channels=4)
+
+
+def test_the_default_preset_trains_such_a_backbone_though_it_names_a_width_and_a_stem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stand_in_library(monkeypatch, lambda *_, **__: StandIn("pooled"))
+    overrides = {"backbone": "hf:x", "image_size": 32, "stem": "stride2"}  # as settled for the embedded set
+    config = resolve("embedded", method="maskcon", preset="cpu", overrides=overrides).config
+    assert config.width == 16
+    assert build_encoder(config, in_channels=1).features == 6

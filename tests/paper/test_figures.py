@@ -1,0 +1,209 @@
+"""Which runs a figure needs, and what is drawn from them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from maskcon._utils.errors import DataError, UsageError
+from maskcon.config.settings import Machine
+from maskcon.data.builtin import sop
+from maskcon.data.builtin.cars196 import cars_listing
+from maskcon.paper.facts import example_pictures, make_facts
+from maskcon.paper.figures import FIGURES, check_seeds, figure_named, trials_of
+from maskcon.paper.pictures import Setup, make, paper_grid, queries_from
+from maskcon.paper.plans import TABLES, Trial, trials_for
+from maskcon.paper.relations import as_square, small_batch
+from maskcon.paper.runs import runs_for
+from maskcon.paper.scales import ground_for
+from tests.data.miniature_photos import SIZES, colour_of, write_cars_pair, write_sop
+from tests.paper.test_table import finish
+
+
+@pytest.fixture(autouse=True)
+def no_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("MASKCON_DATA", str(tmp_path / "nothing"))
+
+
+def test_a_misspelt_figure_names_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'heatmap'"):
+        figure_named("heat-map")
+
+
+def test_the_heatmap_trains_w_0_once_and_grafit_for_tau_inf():
+    trials = trials_of(figure_named("heatmap"))
+    assert len(trials) == len(set(trials)) == 25
+    assert trials.count(Trial("selfcon")) == 1
+    assert {trial.w for trial in trials if trial.method == "grafit"} == {0.2, 0.5, 0.8, 1.0}
+    assert {trial.tau for trial in trials if trial.method == "maskcon"} == {0.0, 0.01, 0.05, 0.1, 0.5}
+    assert len(trials_of(figure_named("heatmap"), seeds=3)) == 75
+
+
+def test_figures_of_images_need_no_run_that_the_main_table_does_not():
+    for name, table in (("tsne", "cifartoy"), ("relations", "cifartoy"), ("retrieval", "cars196")):
+        figure = figure_named(name)
+        assert figure.source is not None
+        assert set(trials_of(figure)) <= set(trials_for(TABLES[table], figure.source))
+    assert set(trials_of(figure_named("bound"))) <= set(trials_of(figure_named("heatmap")))
+
+
+def test_seeds_are_refused_where_single_runs_are_shown():
+    for figure in FIGURES.values():
+        check_seeds(figure, 1)
+        if figure.takes_seeds:
+            check_seeds(figure, 3)
+        else:
+            reason = "needs no run" if figure.source is None else "images of single runs"
+            with pytest.raises(UsageError, match=f"--seeds 3 .*{figure.name} .*{reason}"):
+                check_seeds(figure, 3)
+
+
+def test_the_papers_grid_holds_its_appendix_and_nothing_else():
+    grid = paper_grid("cifar100")
+    assert grid[0].tolist() == [40.50] * 6  # w = 0 is SelfCon at every tau
+    assert grid[2, 1:].tolist() == [54.22, 58.89, 60.18, 57.46, 57.78]
+    assert np.isnan(grid[1, :5]).all()
+    assert grid[1, 5] == 47.80
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_the_heatmap_shows_the_mean_of_each_setting(tmp_path, seeds):
+    figure = figure_named("heatmap")
+    ground = ground_for("cifar100")
+    runs = runs_for(trials_of(figure, seeds), ground, out=tmp_path)
+    for trial, run in runs.items():
+        finish(run, 0.3 + 0.2 * float(trial.w or 0) + 0.02 * trial.seed + 0.1 * (trial.tau == 0.05))
+    files, said = make(Setup(figure, ground, runs, seeds, tmp_path / "figures", Machine()))
+    assert [path.name for path in files] == ["heatmap.png", "heatmap.svg", "heatmap.csv"]
+    rows = {(row["w"], row["tau"]): row for row in csv.DictReader(files[2].read_text().splitlines())}
+    assert len(rows) == 30
+    extra = 1.0 * (seeds - 1)
+    assert float(rows["1", "0.05"]["recall_at_1"]) == pytest.approx(60 + extra)
+    assert float(rows["0.5", "inf"]["recall_at_1"]) == pytest.approx(40 + extra)  # the run of Grafit
+    assert {row["recall_at_1"] for (w, _), row in rows.items() if w == "0"} == {f"{30 + extra:.2f}"}
+    assert rows["1", "0.05"]["sd"] == ("" if seeds == 1 else "1.41")
+    assert rows["1", "0.05"]["paper_recall_at_1"] == "65.52"
+    assert rows["0.2", "0.1"]["paper_recall_at_1"] == ""
+    assert rows["1", "0.05"]["data"] == "cifar100 (STAND-IN: embedded)"
+    assert "w = 1, tau = 0.05" in said
+    assert "oracle" in said
+
+
+def test_settings_say_which_methods_are_the_same_run():
+    """On Cars196 the paper's best Grafit and CoIns have w = 1."""
+    retrieval = figure_named("retrieval")
+    told = Setup(retrieval, ground_for("cars196"), {}, 1, Path(), Machine()).settings()
+    assert told == (
+        "Settings of the paper's table: Grafit w = 1 (that is SupCon); CoIns w = 1 (that is SupCE); "
+        "MaskCon w = 1, τ = 0.1."
+    )
+    tsne = Setup(figure_named("tsne"), ground_for("cifartoy-good"), {}, 1, Path(), Machine())
+    assert "that is" not in tsne.settings()
+
+
+@pytest.mark.parametrize("name", ["bound", "tsne"])
+def test_runs_on_other_data_than_the_rest_are_refused(tmp_path, name):
+    figure = figure_named(name)
+    assert figure.source is not None
+    ground = ground_for(figure.source)
+    runs = runs_for(trials_of(figure), ground, out=tmp_path)
+    for number, run in enumerate(runs.values()):
+        finish(run, 0.5)
+        file = run.folder / "result.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "data": f"print {number}"}))
+    with pytest.raises(DataError, match="was trained on other data than"):
+        make(Setup(figure, ground, runs, 1, tmp_path / "figures", Machine()))
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_small_batch_has_two_coarse_classes_three_kinds_and_three_images_of_each():
+    fine = np.tile(np.arange(12), 20)
+    coarse = np.array([0, 1, 1, 1, 2, 2, 2, 2, 0, 3, 3, 1])[fine]  # 2, 4, 4 and 2 kinds
+    index = np.arange(240) % 120 * 7  # every image is there twice
+    rows = small_batch(coarse, fine, index)
+    assert len(rows) == 18
+    assert len(set(index[rows].tolist())) == 18
+    assert set(coarse[rows].tolist()) == {1, 2}
+    assert np.bincount(fine[rows])[np.unique(fine[rows])].tolist() == [3] * 6
+    assert small_batch(coarse[:3], fine[:3], index[:3]).size <= 3  # less is no error
+
+
+def test_the_own_key_goes_to_the_diagonal():
+    relation = torch.tensor([[0.5, 0.0, 0.3, 0.2], [0.6, 0.4, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    expected = [[0.5, 0.3, 0.2], [0.4, 0.6, 0.0], [0.0, 0.0, 1.0]]
+    assert np.allclose(as_square(relation), expected)
+
+
+def test_queries_come_from_different_coarse_classes_and_can_be_answered():
+    coarse = np.array([0, 0, 0, 1, 1, 1, 2, 2])
+    fine = np.array([0, 0, 1, 2, 2, 3, 4, 5])  # kinds 1, 3, 4 and 5 have one image each
+    for seed in range(20):
+        rows = queries_from(coarse, fine, 3, seed)
+        assert sorted(coarse[rows].tolist()) == [0, 1]  # nobody of class 2 has a match
+        assert set(fine[rows].tolist()) == {0, 2}
+    assert len({tuple(queries_from(coarse, fine, 3, seed).tolist()) for seed in range(20)}) > 1
+
+
+def test_sop_statistics_counts_the_list_of_the_set(tmp_path):
+    write_sop(tmp_path, SIZES, pictures=False)
+    files, said = make_facts("sop-statistics", tmp_path, tmp_path / "figures", scale="full")
+    assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
+    rows = list(csv.DictReader(files[2].read_text().splitlines()))
+    assert {int(row["images_of_a_product"]): int(row["products"]) for row in rows} == {
+        2: 1, 3: 1, 7: 1, 8: 1, 9: 1, 12: 3,
+    }  # fmt: skip
+    assert "8 images or more: 5 products, 53 images; exactly 12: 3 products, 36 images" in said
+    assert "the paper says 5,035" in said
+
+
+@pytest.mark.parametrize("name", ["sop-statistics", "coarse-cars"])
+def test_without_the_set_the_small_scale_says_so_and_the_full_one_refuses(tmp_path, name):
+    files, said = make_facts(name, tmp_path / "nothing", tmp_path / "figures", scale="cpu")
+    assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
+    assert all(path.stat().st_size for path in files)
+    assert "not here" in said
+    with pytest.raises(DataError, match="missing") as refused:
+        make_facts(name, tmp_path / "nothing", tmp_path / "other", scale="full")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "other").exists()
+
+
+def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, monkeypatch):
+    fetched = []
+
+    def fetch(url, target, **_):
+        fetched.append(url)
+        raise DataError("no network")
+
+    monkeypatch.setattr(sop, "fetch", fetch)
+    with pytest.raises(DataError, match="no network"):
+        make_facts("sop-statistics", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+    assert fetched == [sop.URL]
+    with pytest.raises(DataError, match="cannot be downloaded"):
+        make_facts("coarse-cars", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+    assert not (tmp_path / "figures").exists()
+
+
+def test_the_table_of_cars_has_every_model_with_its_coarse_class(tmp_path):
+    files, _ = make_facts("coarse-cars", tmp_path / "nothing", tmp_path, scale="cpu")
+    rows = list(csv.DictReader(files[2].read_text().splitlines()))
+    counts = [sum(int(row["coarse"]) == coarse for row in rows) for coarse in range(8)]
+    assert counts == [18, 50, 36, 30, 29, 14, 7, 12]
+    assert (rows[0]["class"], rows[0]["model"]) == ("1", "AM General Hummer SUV 2000")
+
+
+def test_the_sheet_of_cars_takes_the_first_readable_training_picture(tmp_path):
+    write_cars_pair(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
+    (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no picture")
+    found = example_pictures(cars_listing(tmp_path), side=12)
+    assert sorted(found) == [2, 195]  # class 1 has a picture to test on only
+    assert found[2].shape == (3, 8, 12)
+    assert np.abs(found[2].mean(axis=(1, 2)) - colour_of("train00002.jpg")).max() < 4
+    files, said = make_facts("coarse-cars", tmp_path, tmp_path / "figures", scale="full")
+    assert "Wagon 7" in said
+    assert [path.suffix for path in files] == [".png", ".svg", ".csv"]

@@ -1,0 +1,210 @@
+"""Writing the file: stopped and gone on with, refreshed, and nothing foreign overwritten."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maskcon.retrieval.embeddings.writer as writing
+from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.run_lock import FolderLock
+from maskcon.api import Run
+from maskcon.retrieval.embeddings import read_embeddings, write_embeddings
+from tests.finished_run import finished_run, write_photo
+from tests.retrieval.embeddings.pictures_to_embed import close_to, photos
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing of ours catches it."""
+
+
+def test_a_stopped_command_goes_on_and_ends_with_the_same_bytes(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = photos(tmp_path / "photos", 11), tmp_path / "e.parquet"
+    (folder / "cat" / "broken.jpg").write_bytes(b"no picture")
+    write_embeddings(run, folder, tmp_path / "undisturbed.parquet", part_images=3)
+
+    def stop(done: int, total: int) -> None:
+        if done >= 7:
+            raise Killed
+
+    with pytest.raises(Killed):
+        write_embeddings(run, folder, out, part_images=3, progress=stop)
+    assert not out.exists()
+    seen: list[int] = []
+    embed = writing._Embedder.__call__
+
+    def counted(self: writing._Embedder, block: writing.Block) -> np.ndarray:
+        seen.extend(block.rows)
+        return embed(self, block)
+
+    monkeypatch.setattr(writing._Embedder, "__call__", counted)
+    outcome = write_embeddings(run, folder, out, part_images=3)
+    assert (outcome.embedded, outcome.taken_over, len(seen)) == (len(seen), 11 - len(seen), outcome.embedded)
+    assert 0 < len(seen) <= 5
+    assert out.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
+    assert not list(tmp_path.glob(".*"))
+
+
+KILLED_ITSELF = """
+import os, signal, sys
+from maskcon.retrieval.embeddings import write_embeddings
+from maskcon.api import Run
+
+def kill(done, total):
+    if done >= int(sys.argv[4]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+write_embeddings(Run.open(sys.argv[1]), sys.argv[2], sys.argv[3], part_images=2, progress=kill)
+"""
+
+
+@pytest.mark.slow
+def test_killed_three_times_for_real_it_goes_on_and_ends_with_the_same_bytes(
+    run: Run, tmp_path: Path
+) -> None:
+    folder, out = photos(tmp_path / "photos", 12), tmp_path / "e.parquet"
+    write_embeddings(run, folder, tmp_path / "undisturbed.parquet", part_images=2)
+    for done in (4, 6, 12):
+        arguments = [str(run.folder), str(folder), str(out), str(done)]
+        ended = subprocess.run([sys.executable, "-c", KILLED_ITSELF, *arguments], check=False)
+        assert ended.returncode == -signal.SIGKILL
+    outcome = write_embeddings(run, folder, out, part_images=2)
+    assert (outcome.embedded, outcome.taken_over) == (0, 12)
+    assert out.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
+
+
+def test_a_damaged_part_is_embedded_anew_and_said_so(run: Run, tmp_path: Path) -> None:
+    folder, out = photos(tmp_path / "photos"), tmp_path / "e.parquet"
+
+    def stop(done: int, total: int) -> None:
+        if done == 6:
+            raise Killed
+
+    with pytest.raises(Killed):
+        write_embeddings(run, folder, out, part_images=3, progress=stop)
+    part = min((tmp_path / ".e.parquet.parts").glob("part-*"))
+    content = part.read_bytes()
+    part.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+    outcome = write_embeddings(run, folder, out, part_images=3)
+    assert (outcome.embedded, outcome.taken_over) == (7, 3)
+    assert "does not match its checksum" in outcome.notes[0]
+    found = read_embeddings(out)
+    close_to(found.vectors, run.encode([found.file(row) for row in range(10)]).numpy())
+
+
+def test_only_what_is_new_or_changed_is_embedded_again(run: Run, tmp_path: Path) -> None:
+    folder, out = photos(tmp_path / "photos"), tmp_path / "e.parquet"
+    write_embeddings(run, folder, out, part_images=4)
+    before, written = out.read_bytes(), out.stat().st_mtime_ns
+    again = write_embeddings(run, folder, out, part_images=4)
+    assert (again.embedded, again.taken_over) == (0, 10)
+    assert (out.read_bytes(), out.stat().st_mtime_ns) == (before, written)  # not even written again
+
+    write_photo(folder / "cat" / "01.png", 99)  # changed
+    write_photo(folder / "cat" / "00_new.png", 98)  # added
+    (folder / "dog" / "02.png").unlink()  # removed
+    outcome = write_embeddings(run, folder, out, part_images=4)
+    assert (outcome.embedded, outcome.taken_over) == (2, 8)
+    found = read_embeddings(out)
+    assert list(found.paths) == sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
+    close_to(found.vectors, run.encode([found.file(row) for row in range(10)]).numpy())
+
+
+def test_another_encoder_takes_nothing_over(run: Run, tmp_path: Path) -> None:
+    folder, out = photos(tmp_path / "photos", 4), tmp_path / "e.parquet"
+    write_embeddings(run, folder, out)
+    other = finished_run(tmp_path / "other", seed=1)
+    before = out.read_bytes()
+    with pytest.raises(
+        UsageError, match=r"holds 4 embeddings of .*another encoder or source.* or give --replace"
+    ):
+        write_embeddings(other, folder, out)
+    assert out.read_bytes() == before
+    outcome = write_embeddings(other, folder, out, replace=True)
+    assert (outcome.embedded, outcome.taken_over) == (4, 0)
+    assert "held 4 embeddings of" in outcome.notes[0]
+    close_to(read_embeddings(out).vectors, other.encode(sorted(folder.glob("*/*"))).numpy())
+
+
+def test_a_foreign_file_is_not_overwritten(run: Run, tmp_path: Path) -> None:
+    folder, out = photos(tmp_path / "photos", 2), tmp_path / "thesis.parquet"
+    out.write_bytes(b"years of work")
+    with pytest.raises(UsageError, match="it is left as it is: delete it, or choose another --out"):
+        write_embeddings(run, folder, out)
+    assert out.read_bytes() == b"years of work"
+    assert {path.name for path in tmp_path.iterdir()} == {"photos", "thesis.parquet"}
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown device"):
+        write_embeddings(run, tmp_path / "not even there", tmp_path / "e.parquet", device="abacus")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_that_cannot_be_written_are_refused_before_anything_is_embedded(
+    run: Run, tmp_path: Path
+) -> None:
+    folder = photos(tmp_path / "photos", 2)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write to"):
+        write_embeddings(run, folder, tmp_path / "file" / "e.parquet")
+    with pytest.raises(UsageError, match="is a folder; give a file to write"):
+        write_embeddings(run, folder, folder)
+    for name in ("e.csv", "e.NPY"):
+        with pytest.raises(UsageError, match=r"are written as Parquet, and .* name it e.parquet"):
+            write_embeddings(run, folder, tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+def test_two_commands_do_not_write_one_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / ".e.parquet.parts").mkdir()
+    with (
+        FolderLock(tmp_path / ".e.parquet.parts"),
+        pytest.raises(UsageError, match=r"another run is writing to .* choose another --out"),
+    ):
+        write_embeddings(run, photos(tmp_path / "photos", 2), tmp_path / "e.parquet")
+
+
+def test_memory_does_not_grow_with_the_pictures(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never more than two blocks of pixels, and a part of vectors, at a time."""
+    monkeypatch.setattr("maskcon.retrieval.embeddings.writer.BLOCK_IMAGES", 2)
+    sizes: list[int] = []
+    embed = writing._Embedder.__call__
+
+    def counted(self: writing._Embedder, block: writing.Block) -> np.ndarray:
+        sizes.append(len(block.images))
+        return embed(self, block)
+
+    monkeypatch.setattr(writing._Embedder, "__call__", counted)
+    write_embeddings(run, photos(tmp_path / "photos", 9), tmp_path / "e.parquet", part_images=3)
+    assert sizes == [2, 1, 2, 1, 2, 1]
+
+
+def test_progress_is_told_block_by_block_within_a_part(run: Run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("maskcon.retrieval.embeddings.writer.BLOCK_IMAGES", 2)
+    told: list[tuple[int, int]] = []
+    write_embeddings(
+        run,
+        photos(tmp_path / "photos", 5),
+        tmp_path / "e.parquet",
+        progress=lambda *counts: told.append(counts),
+    )
+    assert told == [(0, 5), (2, 5), (4, 5), (5, 5)]
+
+
+def test_an_encoder_that_gives_no_numbers_is_an_error(run: Run, tmp_path: Path, monkeypatch) -> None:
+    import torch
+
+    monkeypatch.setattr(writing, "features_of", lambda *_: torch.full((2, 16), torch.nan))
+    with pytest.raises(MaskconError, match="NaN or Inf"):
+        write_embeddings(run, photos(tmp_path / "photos", 2), tmp_path / "e.parquet")
+    assert not (tmp_path / "e.parquet").exists()

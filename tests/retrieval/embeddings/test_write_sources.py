@@ -1,0 +1,252 @@
+"""From pictures to the file: every kind of source, and files of it that cannot be read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maskcon._utils.errors import DataError, UsageError
+from maskcon.api import Run
+from maskcon.data import Dataset
+from maskcon.data.builtin.registry import SOURCES
+from maskcon.data.image_list import Listed, Listing
+from maskcon.retrieval.embeddings import read_embeddings, write_embeddings
+from tests.finished_run import write_photo
+from tests.miniature import miniature
+from tests.retrieval.embeddings.pictures_to_embed import close_to, photos
+
+
+def test_a_folder_is_embedded_as_the_run_encodes_it(run: Run, tmp_path: Path) -> None:
+    folder, out = photos(tmp_path / "photos"), tmp_path / "e.parquet"
+    outcome = write_embeddings(run, folder, out, part_images=3)
+    found = read_embeddings(out)
+    assert (outcome.embedded, outcome.taken_over, outcome.count, dict(outcome.left_out)) == (10, 0, 10, {})
+    assert list(found.paths) == sorted(found.paths)
+    assert all(path.startswith(f"{label}/") for path, label in zip(found.paths, found.coarse, strict=True))
+    files = [found.file(row) for row in range(10)]
+    close_to(found.vectors, run.encode(files).numpy())
+    assert np.abs(found.vectors[0] - found.vectors[1]).max() > 1e-3
+    facts = found.facts
+    assert (facts.image_size, facts.backbone, facts.run, facts.in_channels) == (16, "resnet6", "run", 1)
+    assert len(facts.encoder_sha256) == 64
+    assert {path.name for path in tmp_path.iterdir()} == {"photos", "e.parquet"}
+
+
+def test_new_pictures_need_no_labels_and_any_name_works(run: Run, tmp_path: Path) -> None:
+    names = ["plain.jpg", 'it\'s "quoted".png', "кот.png", "🐈 cat.webp", "two words/猫.png", "new\nline.png"]
+    for seed, name in enumerate(names):
+        write_photo(tmp_path / "in" / name, seed)
+    write_embeddings(run, tmp_path / "in", tmp_path / "e.parquet")
+    found = read_embeddings(tmp_path / "e.parquet")
+    labels = dict(zip(found.paths, found.coarse, strict=True))
+    assert labels == {name: "two words" if "/" in name else None for name in names}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are text there")
+def test_a_name_that_is_no_text_is_embedded_under_an_escaped_one(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    write_photo(folder / "a.png", 0)
+    (folder / "a.png").rename(Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.png")))
+    write_embeddings(run, folder, tmp_path / "e.parquet")
+    assert read_embeddings(tmp_path / "e.parquet").paths == ("caf\\xe9.png",)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are text there")
+def test_of_two_names_that_are_the_same_text_one_is_left_out_and_named(run: Run, tmp_path: Path) -> None:
+    """Else the rows of one path would be taken for each other's."""
+    folder = tmp_path / "in"
+    for seed, name in enumerate((b"caf\xe9.png", b"caf\\xe9.png")):
+        write_photo(folder / "a.png", seed, (20 + seed, 14))
+        (folder / "a.png").rename(Path(os.fsdecode(os.fsencode(folder) + b"/" + name)))
+    outcome = write_embeddings(run, folder, tmp_path / "e.parquet")
+    found = read_embeddings(tmp_path / "e.parquet")
+    assert found.paths == ("caf\\xe9.png",)
+    assert "another file has this name" in outcome.left_out["caf\\xe9.png"]
+    close_to(found.vectors, run.encode([folder / "caf\\xe9.png"]).numpy())
+
+
+def test_the_label_of_a_folder_with_parts_is_below_the_part(run: Run, tmp_path: Path) -> None:
+    for name in ("train/cat/1.png", "test/dog/small/2.png", "train/3.png"):
+        write_photo(tmp_path / "in" / name, 0)
+    write_embeddings(run, tmp_path / "in", tmp_path / "e.parquet")
+    found = read_embeddings(tmp_path / "e.parquet")
+    assert dict(zip(found.paths, found.coarse, strict=True)) == {
+        "train/cat/1.png": "cat",
+        "test/dog/small/2.png": "dog",
+        "train/3.png": None,
+    }
+
+
+def test_a_list_of_files_starts_from_where_the_list_lies(run: Run, tmp_path: Path) -> None:
+    photos(tmp_path / "lists" / "in", 4)
+    chosen = ["in/cat/03.png", "in/dog/00.png", "in/cat/03.png"]
+    (tmp_path / "lists" / "some.txt").write_text("\r\n".join([*chosen, "", "in/none.png"]), encoding="utf-8")
+    outcome = write_embeddings(run, tmp_path / "lists" / "some.txt", tmp_path / "e.parquet")
+    found = read_embeddings(tmp_path / "e.parquet")
+    assert found.paths == ("in/cat/03.png", "in/dog/00.png")
+    assert found.file(0).is_file()
+    assert outcome.left_out == {"in/none.png": "No such file or directory"}
+
+
+def test_a_list_may_begin_with_a_byte_order_mark(run: Run, tmp_path: Path) -> None:
+    write_photo(tmp_path / "кот.png", 0)
+    (tmp_path / "some.txt").write_text("кот.png\n", encoding="utf-8-sig")
+    write_embeddings(run, tmp_path / "some.txt", tmp_path / "e.parquet")
+    assert read_embeddings(tmp_path / "e.parquet").paths == ("кот.png",)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("none.jpg", r"none\.jpg does not exist; give a folder of pictures"),
+        ("none.txt", r"none\.txt does not exist; give a folder of pictures"),
+        ("iphone.heic", r"iphone\.heic is no picture of a known kind \(\.heic\); give"),
+        (["one.png", "folder"], "folder is a folder; give one folder alone, or several pictures"),
+    ],
+)
+def test_what_cannot_be_embedded_is_said_in_words_about_it(
+    run, tmp_path, monkeypatch, source, message
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_photo(tmp_path / "folder" / "one.png", 0)
+    for name in ("one.png", "iphone.heic"):
+        (tmp_path / name).write_bytes((tmp_path / "folder" / "one.png").read_bytes())
+    with pytest.raises(UsageError, match=message):
+        write_embeddings(run, source, "e.parquet")
+
+
+def test_pictures_given_one_by_one(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(tmp_path / "in", 4)
+    monkeypatch.chdir(tmp_path)
+    write_embeddings(run, ["in/cat/01.png", str(tmp_path / "in/dog/02.png")], "two.parquet")
+    write_embeddings(run, "in/cat/01.png", "one.parquet")
+    two, one = read_embeddings("two.parquet"), read_embeddings("one.parquet")
+    assert two.file(1).samefile("in/dog/02.png")
+    close_to(one.vectors, two.vectors[:1])
+
+
+def test_a_data_set_gives_its_labels_and_ids(run: Run, tmp_path: Path) -> None:
+    data = miniature()
+    write_embeddings(run, data, tmp_path / "e.parquet", part_images=50)
+    found = read_embeddings(tmp_path / "e.parquet")
+    assert len(found) == len(data.train) + len(data.test)
+    assert found.paths[0] == "train/0"
+    assert found.paths[-1] == f"test/{data.test.index[-1]}"
+    assert found.coarse[:4] == ("stripes", "stripes", "checks", "checks")
+    close_to(found.vectors[: len(data.train)], run.encode_set(data.train).numpy())
+    close_to(found.vectors[len(data.train) :], run.encode_set(data.test).numpy())
+    with pytest.raises(UsageError, match="is not a file of its own"):
+        found.file(0)
+
+
+def test_a_data_set_decoded_as_a_whole_says_what_it_left_out(run, tmp_path, monkeypatch) -> None:
+    asked: dict[str, object] = {}
+
+    def load(name: str, **options: object) -> Dataset:
+        asked.update(options)
+        return replace(miniature(train=8, test=4), notes=("1 image could not be read",))
+
+    monkeypatch.setattr("maskcon.data.collection.opening.load", load)
+    outcome = write_embeddings(run, "hf:user/set", tmp_path / "e.parquet", strict=True, reading=print)
+    assert (asked["strict"], asked["progress"]) == (True, print)
+    assert outcome.notes == ("1 image could not be read",)
+
+
+def test_a_named_set_of_pictures_is_read_from_its_files(run, tmp_path, monkeypatch) -> None:
+    for number in range(3):
+        write_photo(tmp_path / "sets" / f"{number}.png", number)
+    listing = Listing(
+        name="cars196",
+        title="cars",
+        folder=tmp_path / "sets",
+        family="photos",
+        coarse_names=("sedan", "van"),
+        fine_names=("a", "b"),
+        coarse_of_fine=(1, 0),
+        train=(Listed("0.png", 0, 0), Listed("1.png", 1, 1)),
+        test=(Listed("2.png", 0, 2), Listed("3.png", 0, 3)),
+    )
+    source = replace(SOURCES["cars196"], listing=lambda root, **_: listing)
+    monkeypatch.setitem(SOURCES, "cars196", source)
+    outcome = write_embeddings(run, "cars196", tmp_path / "e.parquet")
+    found = read_embeddings(tmp_path / "e.parquet")
+    assert (found.paths, found.coarse) == (("0.png", "1.png", "2.png"), ("van", "sedan", "van"))
+    assert found.file(2).samefile(tmp_path / "sets" / "2.png")
+    assert list(outcome.left_out) == ["3.png"]
+
+
+def test_a_part_that_says_its_sizes_keeps_them_beside_one_that_does_not(run: Run, tmp_path: Path) -> None:
+    data = miniature()
+    sizes = np.full((len(data.test), 2), (16, 9), dtype=np.int32)
+    mixed = sized(data, sizes)
+    assert mixed.train.sizes is None
+    write_embeddings(run, mixed, tmp_path / "e.parquet")
+    found = read_embeddings(tmp_path / "e.parquet")
+    close_to(found.vectors[: len(data.train)], run.encode_set(data.train).numpy())
+    close_to(found.vectors[len(data.train) :], run.encode_set(mixed.test).numpy())
+
+
+def test_an_image_whose_valid_size_changed_is_embedded_anew(run: Run, tmp_path: Path) -> None:
+    data = miniature(train=8, test=4)
+    write_embeddings(run, data, tmp_path / "e.parquet")
+    sizes = np.full((4, 2), 16, dtype=np.int32)
+    assert write_embeddings(run, sized(data, sizes), tmp_path / "e.parquet").embedded == 0  # says the same
+    sizes[2] = 16, 9
+    assert write_embeddings(run, sized(data, sizes), tmp_path / "e.parquet").embedded == 1
+
+
+def sized(data: Dataset, sizes: np.ndarray) -> Dataset:
+    """The data set with valid sizes of its test images."""
+    return replace(data, test=replace(data.test, sizes=sizes.copy()))
+
+
+def test_a_named_data_set_of_other_size_can_be_embedded(run: Run, tmp_path: Path) -> None:
+    from maskcon.data import load
+
+    outcome = write_embeddings(run, load("embedded").limited(20, 10), tmp_path / "e.parquet")
+    assert outcome.count == 30
+    assert set(read_embeddings(tmp_path / "e.parquet").coarse) == set(load("embedded").coarse_names)
+
+
+def test_unreadable_files_are_left_out_and_named(run: Run, tmp_path: Path) -> None:
+    folder, out = photos(tmp_path / "photos", 3), tmp_path / "e.parquet"
+    (folder / "cat" / "text.jpg").write_text("no picture")
+    cut = write_photo(folder / "cat" / "cut.png", 1, (64, 64))
+    cut.write_bytes(cut.read_bytes()[:2000])
+    (folder / "cat" / "nowhere.png").symlink_to(folder / "gone.png")
+    os.mkfifo(folder / "cat" / "pipe.png")
+    outcome = write_embeddings(run, folder, out)
+    assert outcome.count == len(read_embeddings(out)) == 3
+    assert set(outcome.left_out) == {
+        f"cat/{name}" for name in ("text.jpg", "cut.png", "nowhere.png", "pipe.png")
+    }
+    with pytest.raises(DataError, match=r"cannot be read .* leave --strict off"):
+        write_embeddings(run, folder, tmp_path / "strict.parquet", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder.mkdir(), "no image found in"),
+        (
+            lambda folder: write_photo(folder / "a.txt.png", 0).write_bytes(b"x"),
+            "the one picture of .* cannot be read: a.txt.png",
+        ),
+        (lambda folder: folder.parent.joinpath("in.txt").write_text("\n"), "names no file"),
+        (
+            lambda folder: folder.parent.joinpath("in.txt").write_text("none.png\n"),
+            "the one picture of .* cannot be read: none.png",
+        ),
+        (lambda folder: None, "in does not exist; give a folder of pictures, a manifest"),
+    ],
+)
+def test_a_source_without_pictures_is_one_clear_line(run, tmp_path, make, message) -> None:
+    make(tmp_path / "in")
+    source = tmp_path / ("in.txt" if (tmp_path / "in.txt").exists() else "in")
+    with pytest.raises(UsageError, match=message):
+        write_embeddings(run, str(source), tmp_path / "e.parquet")
+    assert not (tmp_path / "e.parquet").exists()

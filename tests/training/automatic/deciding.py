@@ -1,0 +1,36 @@
+"""One call that decides for a source, a small net, and one who hears what was chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from maskcon.config.settings import Machine
+from maskcon.training.automatic import Decided, decide
+from maskcon.training.callbacks import Announcer
+from tests.miniature import TINY
+
+SMALL_NET = {key: TINY[key] for key in ("backbone", "width", "stem", "projector_hidden", "projection_dim")}
+
+
+class Heard(Announcer):
+    def __init__(self) -> None:
+        self.choices: list[str] = []
+        self.messages: list[str] = []
+
+    def on_choice(self, line: str) -> None:
+        self.choices.append(line)
+
+    def on_message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+def decided(source: object, machine: Machine, folder: Path, **changes) -> Decided:
+    values = {
+        "method": "maskcon",
+        "preset": "cpu",
+        "overrides": {},
+        "choose": True,
+        "budget": None,
+        **changes,
+    }
+    return decide(source, folder=folder, machine=machine, **values)

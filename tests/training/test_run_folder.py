@@ -1,0 +1,258 @@
+"""What may happen to a run and its folder: stops, other settings, other data, a second run, a full disk, NaN."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from maskcon._utils.errors import MaskconError, TrainingError, UsageError
+from maskcon._utils.run_lock import FolderLock
+from maskcon.config.settings import Machine
+from maskcon.training import finite_check, loop, runner, step
+from maskcon.training.journal import Journal, read_journal
+from maskcon.training.signals import Interrupted
+from tests.miniature import miniature
+from tests.training.runs import OFTEN, Told, fit, weights
+
+
+@pytest.mark.parametrize("method", ["maskcon", "coins", "supce"])
+def test_a_run_broken_off_at_every_step_ends_with_the_same_bytes(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(loop, "PATIENCE_STEPS", 0)  # so that a warning, too, must come out the same
+    fit(tmp_path / "whole", method=method)
+
+    class BrokenError(Exception):
+        pass
+
+    real = loop.train_step
+    for stop_after in range(1, 10):  # one more step each time, then the power goes
+        done = []
+
+        def step_or_die(*arguments, stop_after=stop_after, done=done):
+            if len(done) == 1:
+                raise BrokenError
+            done.append(1)
+            return real(*arguments)
+
+        monkeypatch.setattr(loop, "train_step", step_or_die)
+        try:
+            fit(tmp_path / "broken", method=method)
+            break
+        except BrokenError:
+            continue
+    monkeypatch.setattr(loop, "train_step", real)
+    fit(tmp_path / "broken", method=method)
+    assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
+    whole, broken = (
+        [
+            {k: v for k, v in event.items() if not k.endswith("seconds")}
+            for event in read_journal(tmp_path / name / "journal.jsonl")
+        ]
+        for name in ("whole", "broken")
+    )
+    assert whole == broken
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    fit(tmp_path / "run")
+    told = Told()
+    before = (tmp_path / "run" / "result.json").stat().st_mtime_ns
+    fit(tmp_path / "run", announce=told)
+    assert "finished" in told.messages[0]
+    assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
+
+
+def test_other_settings_in_the_same_folder_are_refused_with_the_difference(tmp_path):
+    fit(tmp_path / "run")
+    for change in ({"tau": 0.3}, {"epochs": 3}, {"width": 4}, {"seed": 9}, {"learning_rate": 0.01}):
+        key = next(iter(change))
+        with pytest.raises(UsageError, match=f"other settings.*{key}"):
+            fit(tmp_path / "run", **change)
+
+
+def test_other_data_in_the_same_folder_is_refused(tmp_path, monkeypatch):
+    def stop(*_):
+        raise RuntimeError("stopped")
+
+    monkeypatch.setattr(runner.Training, "_evaluate", stop)
+    with pytest.raises(RuntimeError, match="stopped"):
+        fit(tmp_path / "run")
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="other data"):
+        fit(tmp_path / "run", data=miniature(seed=5))
+    fit(tmp_path / "run")
+    with pytest.raises(UsageError, match="other data"):  # nor is a finished run taken for one on these data
+        fit(tmp_path / "run", data=miniature(seed=5))
+
+
+def break_off(folder, monkeypatch, **changes) -> None:
+    """Leave a run after its first step."""
+    real = loop.train_step
+    done = []
+
+    def once(*arguments):
+        if done:
+            raise RuntimeError("broken off")
+        done.append(1)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", once)
+        with pytest.raises(RuntimeError, match="broken off"):
+            fit(folder, **changes)
+
+
+def test_a_checkpoint_of_another_version_or_another_number_of_steps_is_refused(tmp_path, monkeypatch):
+    break_off(tmp_path / "run", monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "CHECKPOINT_FORMAT", 0)
+        with pytest.raises(UsageError, match="another version"):
+            fit(tmp_path / "run")
+    with monkeypatch.context() as patch:  # as another number of processes can make it
+        patch.setattr(loop, "steps_in_epoch", lambda *_, **__: 4)
+        with pytest.raises(UsageError, match=r"5 steps an epoch.* 4; .*--devices"):
+            fit(tmp_path / "run")
+    fit(tmp_path / "run")
+
+
+def test_a_run_that_began_elsewhere_while_this_one_was_loading_is_not_taken_over(tmp_path, monkeypatch):
+    fit(tmp_path / "other", tau=0.3)
+    config = (tmp_path / "other" / "config.yaml").read_text()
+
+    def make_and_fill(folder):
+        folder.mkdir()
+        (folder / "config.yaml").write_text(config)
+
+    monkeypatch.setattr(runner, "make_writable", make_and_fill)
+    with pytest.raises(UsageError, match=r"other settings.*tau"):
+        fit(tmp_path / "run")
+    assert (tmp_path / "run" / "config.yaml").read_text() == config
+
+
+def test_a_run_stopped_before_its_first_step_keeps_its_primed_bank(tmp_path, monkeypatch):
+    # 70 images in batches of 16, the last 6 left out: the primed bank holds less than the set
+    changes = {"data": miniature(70), "drop_last": True, "bank_size": 200, "eval_when": "before"}
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.StopRequest, "made", True)
+        with pytest.raises(Interrupted, match="step 0 of"):
+            fit(tmp_path / "stopped", **changes)
+    fit(tmp_path / "stopped", **changes)
+    fit(tmp_path / "whole", **changes)
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+
+
+def test_a_lost_encoder_of_a_finished_run_is_written_again(tmp_path):
+    fit(tmp_path / "run")
+    before = weights(tmp_path / "run")
+    (tmp_path / "run" / "encoder.safetensors").unlink()
+    fit(tmp_path / "run")
+    assert weights(tmp_path / "run") == before
+
+
+def test_a_full_disk_at_the_journal_says_what_to_do_and_loses_nothing(tmp_path, monkeypatch):
+    real = Journal.write
+
+    def full(self, kind, **values):
+        if kind == "step" and values["step"] == 3:
+            raise OSError(28, "No space left on device")
+        real(self, kind, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write", full)
+        with pytest.raises(MaskconError, match=r"journal.*No space left.*checkpoint is intact"):
+            fit(tmp_path / "run")
+    fit(tmp_path / "run")
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="not empty"):
+        fit(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_lives(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with FolderLock(folder), pytest.raises(UsageError, match="another run"):
+        fit(folder)
+    fit(folder)  # the lock went with its holder
+
+
+def test_a_folder_that_cannot_be_locked_is_not_called_busy(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("maskcon._utils.run_lock.fcntl.flock", unsupported)
+    with pytest.raises(UsageError, match=r"cannot be locked \(Operation not supported\)"):
+        fit(tmp_path / "run")
+
+
+def test_an_output_folder_that_cannot_be_made_fails_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="choose another --out"):
+        fit(tmp_path / "file" / "run")
+
+
+def poison(monkeypatch, at: int) -> list[int]:
+    """Make the loss of the so-maniest step NaN; the list grows by one at every step."""
+    real = step.relation_loss_by_rows
+    calls: list[int] = []
+
+    def poisoned(*arguments):
+        calls.append(1)
+        loss = real(*arguments)
+        return loss * math.nan if len(calls) == at else loss
+
+    monkeypatch.setattr(step, "relation_loss_by_rows", poisoned)
+    return calls
+
+
+def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
+    calls = poison(monkeypatch, at=4)
+    with pytest.raises(TrainingError, match=r"NaN or Inf at step 4, .*\(loss nan.*learning_rate"):
+        fit(tmp_path / "run")
+    assert len(calls) == 4
+    monkeypatch.undo()
+    fit(tmp_path / "run")  # goes on from the last good state
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("machine", "noticed"),
+    [
+        (OFTEN, 3),
+        (Machine(checkpoint_every_seconds=0, journal_every_steps=1000, device="cpu"), 3),
+        (Machine(checkpoint_every_seconds=1e9, journal_every_steps=4, device="cpu"), 4),
+        (Machine(checkpoint_every_seconds=1e9, journal_every_steps=1000, device="cpu"), 5),
+    ],
+)
+def test_where_looking_would_wait_nan_stops_before_anything_is_read_saved_or_scored(
+    tmp_path, monkeypatch, machine, noticed
+):
+    for module in (step, finite_check):  # as if the CPU were a device that works ahead
+        monkeypatch.setattr(module, "READ_AT_ONCE", ())
+    calls = poison(monkeypatch, at=3)
+    with pytest.raises(TrainingError, match=r"NaN or Inf at step 3, .*\(loss nan.*learning_rate"):
+        fit(tmp_path / "run", machine=machine)  # an evaluation comes after 5 steps
+    assert len(calls) == noticed
+    monkeypatch.undo()
+    for event in read_journal(tmp_path / "run" / "journal.jsonl"):
+        assert event.get("step", 0) < 3
+    fit(tmp_path / "run")
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_device_that_works_ahead_is_asked_after_a_hundred_steps_at_the_latest(tmp_path, monkeypatch):
+    for module in (step, finite_check):
+        monkeypatch.setattr(module, "READ_AT_ONCE", ())
+    monkeypatch.setattr(finite_check, "LONGEST_WAIT_STEPS", 3)
+    seldom = Machine(checkpoint_every_seconds=1e9, journal_every_steps=1000, device="cpu")
+    calls = poison(monkeypatch, at=2)
+    with pytest.raises(TrainingError, match="at step 2,"):
+        fit(tmp_path / "run", machine=seldom)
+    assert len(calls) == 3
