@@ -27,10 +27,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from maskcon._utils.threads import usable_cores
 from maskcon.sources.canvas import canvas_for
 from maskcon.sources.decode import DRAFT_MARGIN, fitted
 from maskcon.sources.own import plan_path
-from maskcon.sources.pack import make_pack, usable_cores
+from maskcon.sources.pack import make_pack
 
 CHUNK = 32
 

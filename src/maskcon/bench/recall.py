@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from maskcon._utils.threads import usable_cores
 from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import BY_THE_CLOCK, ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
 from maskcon.evaluate import recall, recall_at_k
-from maskcon.sources.pack import usable_cores
 
 SMALL, MIDDLE, LARGE = 8_000, 25_000, 60_000
 QUICK_SHARE = 10  # of each size

@@ -23,6 +23,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon._utils.threads import usable_cores
 from maskcon.durable import reserve, sync_folder
 from maskcon.errors import DataError, UsageError
 from maskcon.locations import cache_root, has_folder
@@ -185,13 +186,6 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
     finally:
         pool.shutdown(cancel_futures=True)  # whoever stops does not wait for what has only been lined up
     return results
-
-
-def usable_cores() -> int:
-    """Those that this process may run on: a container or a batch system often gives fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:

@@ -1,0 +1,1 @@
+"""Small parts that need neither torch nor the rest of the package."""
