@@ -23,8 +23,9 @@ from maskcon.engine.distributed import usable_device
 from maskcon.errors import DataError, UsageError, unknown
 from maskcon.frozen.size import SIZES
 from maskcon.methods import Method, method_named
-from maskcon.passing_run import dataset_of, fitted_config, threads_of_torch, train_in_passing
+from maskcon.passing_run import dataset_of, fitted_config, train_in_passing
 from maskcon.run import features_of
+from maskcon.run_threads import threads_of_torch
 from maskcon.sources import read_images
 from maskcon.sources.arrays import (
     Channels,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from maskcon.choices import SMALLEST_VIEW, Facts, batch_choice, epoch_settings
@@ -25,6 +24,7 @@ from maskcon.observer import Announcer
 from maskcon.report.journal import read_journal
 from maskcon.resolving import resolve
 from maskcon.run_folder import ENCODER, JOURNAL
+from maskcon.run_threads import threads_of_torch
 from maskcon.settling import settle
 from maskcon.sources import Dataset, ImageSet
 from maskcon.training import train
@@ -131,19 +131,6 @@ def train_in_passing(
         epoch_losses=[float(np.mean(values)) for values in losses.values()],
         warnings=[event["message"] for event in journal if event["kind"] == "warning"],
     )
-
-
-@contextmanager
-def threads_of_torch(count: int | None) -> Iterator[None]:
-    """So many threads of torch inside, as many as before outside; None changes nothing."""
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if count is not None:
-            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from maskcon.run_folder import (
     read_result,
     source_of,
 )
+from maskcon.run_threads import threads_of_torch, with_threads
 from maskcon.settling import load_dataset, settle
 from maskcon.sources import Dataset, ImageSet, takes_image_size
 from maskcon.training import train
@@ -151,6 +152,7 @@ def fit(
     folder = Path(out) if out is not None else usual
     if is_new(folder):
         check_place(folder, None if isinstance(source, Dataset) else name)
+    machine = with_threads(machine, folder, announce.on_message)
     decided = Decided()
     if choose is not False or budget is not None:
         decided = decide(
@@ -168,16 +170,17 @@ def fit(
         announce_choices(decided, announce)
     resolved = resolve(name, method=method, preset=preset, overrides=overrides, chosen=decided.settings)
     config = resolved.config
-    try:
-        if config.freeze:
-            config = _ready_to_freeze(config, source, folder, machine)
-        data = load_dataset(source, config, machine, announce)
-        config = settle(as_begun(config, folder), data)
-        if decided.needs_measuring(overrides):
-            decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
-        train(config, data, folder, machine, announce, decided.record())
-    finally:
-        announce.end()  # also where reading or embedding was broken off
+    with threads_of_torch(machine.threads):
+        try:
+            if config.freeze:
+                config = _ready_to_freeze(config, source, folder, machine)
+            data = load_dataset(source, config, machine, announce)
+            config = settle(as_begun(config, folder), data)
+            if decided.needs_measuring(overrides):
+                decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
+            train(config, data, folder, machine, announce, decided.record())
+        finally:
+            announce.end()  # also where reading or embedding was broken off
     return Run.open(folder)
 
 
