@@ -27,10 +27,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from maskcon._utils.threads import usable_cores
 from maskcon.data.canvas import canvas_for
 from maskcon.data.decoding import DRAFT_MARGIN, fitted
 from maskcon.data.local import plan_path
-from maskcon.data.packing import make_pack, usable_cores
+from maskcon.data.packing import make_pack
 
 CHUNK = 32
 

@@ -42,6 +42,7 @@ from maskcon.training.run_folder import (
     source_of,
 )
 from maskcon.training.runner import train
+from maskcon.training.threads import threads_of_torch, with_threads
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ def fit(
     folder = Path(out) if out is not None else usual
     if is_new(folder):
         check_place(folder, None if isinstance(source, Dataset) else name)
+    machine = with_threads(machine, folder, announce.on_message)
     decided = Decided()
     if choose is not False or budget is not None:
         decided = decide(
@@ -169,16 +171,17 @@ def fit(
         announce_choices(decided, announce)
     resolved = resolve(name, method=method, preset=preset, overrides=overrides, chosen=decided.settings)
     config = resolved.config
-    try:
-        if config.freeze:
-            config = _ready_to_freeze(config, source, folder, machine)
-        data = load_dataset(source, config, machine, announce)
-        config = settle(as_begun(config, folder), data)
-        if decided.needs_measuring(overrides):
-            decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
-        train(config, data, folder, machine, announce, decided.record())
-    finally:
-        announce.end()  # also where reading or embedding was broken off
+    with threads_of_torch(machine.threads):
+        try:
+            if config.freeze:
+                config = _ready_to_freeze(config, source, folder, machine)
+            data = load_dataset(source, config, machine, announce)
+            config = settle(as_begun(config, folder), data)
+            if decided.needs_measuring(overrides):
+                decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
+            train(config, data, folder, machine, announce, decided.record())
+        finally:
+            announce.end()  # also where reading or embedding was broken off
     return Run.open(folder)
 
 

@@ -24,6 +24,7 @@ NAMES = (
     "pack_read.ratio_to_jpeg",
     "startup.help_seconds",
     "startup.import_ratio_to_torch",
+    "busy_core.ratio",
     "scaling.efficiency_2",
 )
 
@@ -50,6 +51,7 @@ def test_bounds_are_the_asked_ones_and_look_the_right_way():
         ("loss_memory.ratio_b1024_k65536", 0.333, 0.34),
         ("recall_eval.ratio_to_faiss_25k", 1.0, 1.01),
         ("recall_eval.extra_mb", 256.0, 257.0),
+        ("busy_core.ratio", 2.5, 2.6),
     ]:
         assert bound[path].is_met(passing)
         assert bound[path].is_met(failing) is False

@@ -1,1 +1,1 @@
-"""Shared helpers: errors, files, locks, paths, downloads."""
+"""Shared helpers: errors, files, locks, paths, downloads, threads."""

@@ -66,6 +66,7 @@ ASKED: tuple[Asked, ...] = (
     Asked("pack_read", "ratio_to_jpeg", "high", None, "images a second from a pack / decoded from JPEG"),
     Asked("startup", "help_seconds", "low", None, "`maskcon --help`"),
     Asked("startup", "import_ratio_to_torch", "low", 0.2, "`import maskcon` / `import torch`"),
+    Asked("busy_core", "ratio", "low", 2.5, "training seconds beside one busy process / alone"),
     Asked("scaling", "efficiency_2", "high", None, "images a second of 2 processes / twice those of 1"),
 )
 

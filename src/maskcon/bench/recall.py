@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from maskcon._utils.threads import usable_cores
 from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import BY_THE_CLOCK, ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
-from maskcon.data.packing import usable_cores
 from maskcon.retrieval import recall
 from maskcon.retrieval.recall import recall_at_k
 

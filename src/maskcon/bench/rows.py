@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from maskcon._utils.errors import unknown
+from maskcon.bench.busy_core import busy_core
 from maskcon.bench.figures import Row
 from maskcon.bench.loss_memory import loss_memory
 from maskcon.bench.measure import Effort
@@ -19,6 +20,7 @@ ROWS: Mapping[str, Callable[[Effort], Row]] = {
     "startup": startup,
     "views_per_core": views_per_core,
     "pack_read": pack_read,
+    "busy_core": busy_core,
     "loss_memory": loss_memory,
     "scaling": scaling,
     "recall_eval": recall_eval,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 import time
 
+from maskcon._utils.threads import usable_cores
 from maskcon.bench import subjects
 from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import Effort
-from maskcon.data.packing import usable_cores
 
 BATCH_A_PROCESS = (
     128  # kept: a larger machine is given more images a step, not the same ones in smaller parts

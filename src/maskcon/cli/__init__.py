@@ -13,6 +13,7 @@ from typing import NoReturn
 import typer
 
 from maskcon._utils.errors import MaskconError
+from maskcon._utils.threads import spin_briefly
 from maskcon.cli.bench import bench
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
@@ -68,6 +69,7 @@ def main() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    spin_briefly()  # before a command imports torch; its children inherit it
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # not every name of a file can be encoded
     try:

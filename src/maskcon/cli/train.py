@@ -57,7 +57,12 @@ def train(
     strict: options.Strict = False,
     device: options.Device = "auto",
     devices: Annotated[int, typer.Option(help="Processes to train with, one a device.")] = 1,
-    threads: Annotated[int | None, typer.Option(help="CPU threads a process.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="CPU threads a process; by default as many as cores are free, and on going on as many as before."
+        ),
+    ] = None,
     compile_nets: Annotated[
         bool,
         typer.Option(

@@ -253,6 +253,9 @@ class Machine(BaseModel):
 
     It does not change what is learnt, but for this: devices, threads and compiled nets round differently, and each of
     several processes has BatchNorm statistics of its own rows (see `RunConfig.batchnorm`).
+
+    threads: of torch, in each process. None: on a CPU `fit` takes as many as cores are free, or for a run that goes on
+    as many as it had.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -27,6 +27,7 @@ from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import reserve, sync_folder
 from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.paths import cache_root, has_folder
+from maskcon._utils.threads import usable_cores
 from maskcon.data.cache_folder import files_key, place_key
 from maskcon.data.dataset import Dataset
 from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
@@ -185,13 +186,6 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
     finally:
         pool.shutdown(cancel_futures=True)  # whoever stops does not wait for what has only been lined up
     return results
-
-
-def usable_cores() -> int:
-    """Those that this process may run on: a container or a batch system often gives fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
@@ -28,6 +27,7 @@ from maskcon.training.preparation import settle
 from maskcon.training.run_folder import ENCODER, JOURNAL
 from maskcon.training.runner import train
 from maskcon.training.signals import Interrupted
+from maskcon.training.threads import threads_of_torch
 
 # Runs in several threads wait for each other: torch has one random state a process, which new weights are drawn from.
 _ONE_RUN = threading.Lock()
@@ -131,19 +131,6 @@ def train_in_passing(
         epoch_losses=[float(np.mean(values)) for values in losses.values()],
         warnings=[event["message"] for event in journal if event["kind"] == "warning"],
     )
-
-
-@contextmanager
-def threads_of_torch(count: int | None) -> Iterator[None]:
-    """So many threads of torch inside, as many as before outside; None changes nothing."""
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if count is not None:
-            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -1,0 +1,68 @@
+"""How many threads a run has: as given, as it was begun, or as many as cores are free."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import torch
+
+from maskcon._utils.text import counted
+from maskcon._utils.threads import free_cores
+from maskcon.config.settings import Machine
+from maskcon.training.distributed import several_processes, usable_device
+from maskcon.training.run_folder import ENVIRONMENT, RESULT
+
+
+def with_threads(machine: Machine, folder: Path, message: Callable[[str], None]) -> Machine:
+    """The machine with a number of threads for the run in the folder, where none is given and a CPU trains it.
+
+    A run goes on with as many as before, since rounding depends on it. A new one has as many as cores are free, but no
+    more than torch has, and as many as torch has where OMP_NUM_THREADS is set. Several processes share the cores by
+    themselves.
+    """
+    if machine.threads is not None or several_processes(machine.devices) or (folder / RESULT).is_file():
+        return machine
+    if usable_device(machine.device) != "cpu":
+        return machine
+    threads, begun = _threads_now(), _recorded(folder)
+    if begun is not None and begun != threads:
+        message(
+            f"going on with {counted(begun, 'thread')} as before, for the same bits; a new run would have {threads} now"
+        )
+    elif begun is None and threads < torch.get_num_threads():
+        message(
+            f"other programs keep cores busy: training with {counted(threads, 'thread')} "
+            f"of {torch.get_num_threads()}; --threads gives another number"
+        )
+    return machine.model_copy(update={"threads": begun or threads})
+
+
+@contextmanager
+def threads_of_torch(count: int | None) -> Iterator[None]:
+    """So many threads of torch inside, as many as before outside; None changes nothing."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(before)
+
+
+def _threads_now() -> int:
+    most = torch.get_num_threads()
+    if most == 1 or "OMP_NUM_THREADS" in os.environ:
+        return most
+    return min(most, free_cores())
+
+
+def _recorded(folder: Path) -> int | None:
+    """Threads of the last start of the run; None for a new one, or where that cannot be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return max(1, int(json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["threads"]))
+    return None
