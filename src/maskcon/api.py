@@ -16,7 +16,7 @@ from torch import Tensor
 
 from maskcon._utils.errors import UsageError
 from maskcon.config.choices import Facts
-from maskcon.config.presets import TRAIN_PRESET
+from maskcon.config.presets import DEFAULT_METHOD, DEFAULT_PRESET
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, takes_image_size
@@ -104,8 +104,8 @@ class Run:
 def fit(
     source: str | Path | Dataset,
     *,
-    method: str = "maskcon",
-    preset: str = TRAIN_PRESET,
+    method: str = DEFAULT_METHOD,
+    preset: str = DEFAULT_PRESET,
     choose: bool | Facts = False,
     budget: float | None = None,
     begun: float | None = None,
@@ -123,9 +123,8 @@ def fit(
     Args:
         source: a data set by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
             or a `Dataset`, which `maskcon.data.from_arrays` makes of images in memory.
-        method: see `maskcon.methods.registry`.
-        preset: ``"paper"``, ``"reference"``, ``"cpu"``, or ``"fast"``: the last is `cpu` but for MaskCon, which gets
-            cross-entropy on the coarse labels beside it and Muon, ours and not the paper's.
+        method: ``"teachcon"`` is ours, ``"maskcon"`` the paper's; see `maskcon methods` for all.
+        preset: ``"paper"``, ``"reference"``, ``"cpu"`` or ``"fast"``: optimiser, schedule and sizes.
         choose: fit image size, encoder, batch, bank and epochs to these pictures and this machine, as
             ``maskcon train FOLDER`` does; what is given here by name stays as it is. Sources by name keep theirs.
             `Facts` instead of True: by what was found out before, for several runs that are to be alike.

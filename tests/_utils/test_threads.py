@@ -37,7 +37,7 @@ def test_what_the_user_has_set_stays(name):
         assert not SHORT_WAITS.keys() & os.environ.keys()
 
 
-@pytest.mark.parametrize(("given", "told"), [({}, "1000 1"), ({"GOMP_SPINCOUNT": "7"}, "7 1")])
+@pytest.mark.parametrize(("given", "told"), [({}, "3000 1"), ({"GOMP_SPINCOUNT": "7"}, "7 1")])
 def test_a_command_sets_it_before_torch_is_imported(tmp_path, given, told):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(TELLING)

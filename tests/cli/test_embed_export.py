@@ -12,7 +12,7 @@ from maskcon.retrieval.embeddings import read_embeddings
 from tests.cli.commands import QUICK, maskcon
 from tests.finished_run import write_photo
 
-RUN = "runs/in-maskcon-seed0"
+RUN = "runs/in-teachcon-seed0"
 
 
 @pytest.fixture(scope="module")

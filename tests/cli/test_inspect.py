@@ -172,8 +172,10 @@ def test_train_says_its_choices_before_it_reads_pictures_and_keeps_them(photos):
     lines = first.stderr.splitlines()
     chosen = [line for line in lines if line.startswith("chosen  ")]
     assert [line.split()[1] for line in chosen] == ["batch:", "bank:"]
-    assert lines.index(chosen[-1]) < next(row for row, line in enumerate(lines) if line.startswith("MaskCon"))
-    folder = Path("runs/photos-maskcon-seed0")
+    assert lines.index(chosen[-1]) < next(
+        row for row, line in enumerate(lines) if line.startswith("TeachCon")
+    )
+    folder = Path("runs/photos-teachcon-seed0")
     before = [(folder / name).read_bytes() for name in (CONFIG, CHOICES)]
     second = CliRunner().invoke(app, command)
     assert second.exit_code == 0, second.output

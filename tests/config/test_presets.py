@@ -32,27 +32,33 @@ def test_paper_preset_has_the_values_of_the_text():
     assert (config.backbone, config.relation_warmup_epochs) == ("resnet18", 0)
 
 
-def test_fast_is_the_cpu_preset_with_outlines_cross_entropy_and_muon_for_maskcon_alone():
-    def changed(method):
-        cpu, fast = (
-            resolve("embedded", method=method, preset=p, overrides={}).config for p in ("cpu", "fast")
-        )
-        return {line.split(":")[0] for line in cpu.differences(fast)}
+OPTIMISER = ("optimizer", "schedule", "warmup_share", "momentum", "weight_decay")
 
-    assert changed("maskcon") == {
-        "preset",
-        "coarse_weight",
-        "optimizer",
-        "schedule",
-        "warmup_share",
-        "tau",
-        "relation_space",
-        "keys",
-        "final_statistics",
-        "weak_queries",
-        "relation_warmup_epochs",
-    }
-    assert changed("coins") == {"preset"}
+
+def test_fast_gives_every_method_the_same_optimiser_schedule_and_sizes():
+    sizes = ("epochs", "batch_size", "bank_size", "backbone", "width", "stem", "projection_dim", "image_size")
+
+    def shared(method):
+        config = resolve("embedded", method=method, preset="fast", overrides={}).config
+        return [getattr(config, key) for key in (*OPTIMISER, *sizes)]
+
+    assert shared("teachcon")[:3] == ["muon", "linear", 0.3]
+    assert all(shared(method.name) == shared("teachcon") for method in all_methods())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_changes_nothing_of_the_methods_of_the_paper(preset):
+    for method in ("selfcon", "supcon", "grafit", "coins", "maskcon"):
+        config = resolve("embedded", method=method, preset=preset, overrides={}).config
+        assert (config.coarse_weight, config.weak_queries, config.final_statistics) == (0, 0, 0)
+        assert (config.relation_space, config.keys) == ("projection", "encoder")
+
+
+def test_teachcon_is_a_fixed_teacher_with_cross_entropy_under_every_preset():
+    for preset in PRESETS:
+        config = resolve("embedded", method="teachcon", preset=preset, overrides={}).config
+        teacher = "hog" if config.weights is None else "features"
+        assert (config.relation_space, config.coarse_weight) == (teacher, 1.0)
 
 
 def test_a_frozen_run_is_the_same_from_either_preset():
@@ -71,7 +77,8 @@ def test_every_preset_resolves_for_every_method_with_a_reason_for_each_value(pre
         assert resolved.reasons["epochs"] == "given"
         assert set(RunConfig.known_keys()) == set(resolved.reasons)
         assert all(
-            re.match(r"paper|published code|ours|for |given|the ", r) for r in resolved.reasons.values()
+            re.match(r"paper|published code|ours|for |given|the |neighbours|pretrained|without", r)
+            for r in resolved.reasons.values()
         )
 
 
@@ -113,18 +120,18 @@ def test_the_cpu_preset_keeps_what_validation_chose_on_every_data_set():
         assert (config.w, config.tau, config.learning_rate, config.epochs) == (1.0, 0.05, 0.2, 30)
 
 
-def test_fast_has_means_for_keys_where_neighbours_are_not_looked_for_by_keys():
+def test_teachcon_has_means_for_keys_where_neighbours_are_not_found_by_keys():
     def keys(**overrides):
-        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config.keys
+        return resolve("photos", method="teachcon", preset="fast", overrides=overrides).config.keys
 
     assert keys() == keys(relation_space="hog") == "means"
     assert keys(weights="imagenet") == keys(relation_space="projection") == keys(freeze=True) == "encoder"
     assert keys(relation_space="projection", keys="means") == "means"
 
 
-def test_fast_has_weak_queries_where_outlines_relate_them_to_others():
+def test_teachcon_has_weak_queries_where_hog_finds_neighbours():
     def share(**overrides):
-        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config.weak_queries
+        return resolve("photos", method="teachcon", preset="fast", overrides=overrides).config.weak_queries
 
     assert share() == share(relation_space="hog") == 0.5
     assert share(weights="imagenet") == share(relation_space="projection") == share(freeze=True) == 0
@@ -132,9 +139,9 @@ def test_fast_has_weak_queries_where_outlines_relate_them_to_others():
     assert share(weak_queries=0) == 0
 
 
-def test_fast_looks_for_neighbours_by_outlines_where_it_starts_from_nothing():
+def test_teachcon_finds_neighbours_by_hog_from_random_weights():
     def space(**overrides):
-        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config.relation_space
+        return resolve("photos", method="teachcon", preset="fast", overrides=overrides).config.relation_space
 
     assert space() == space(weights=None) == "hog"
     assert space(weights="imagenet") == space(freeze=True) == "features"

@@ -156,7 +156,7 @@ def test_the_command_trains_the_run_again_to_the_same_bytes(
     command = train_command(first, found.given, Machine())
     ended = CliRunner().invoke(app, [*shlex.split(command)[1:], "--device", "cpu", "--threads", "1"])
     assert ended.exit_code == 0, ended.output
-    again = Path("runs/photos-maskcon-seed0-again")
+    again = Path("runs/photos-teachcon-seed0-again")
     assert (again / ENCODER).read_bytes() == (first.folder / ENCODER).read_bytes()
     assert Run.open(again).config.differences(first.config) == []
 

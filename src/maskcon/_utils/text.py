@@ -13,9 +13,9 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def full_title(title: str, coarse_weight: float) -> str:
-    """A method's title; with cross-entropy on the coarse labels beside its loss it is no longer the paper's.
+    """Return a method's title, with "+ CE" where cross-entropy is added to a method that has none of its own.
 
-    >>> full_title("MaskCon", coarse_weight=1.0)
-    'MaskCon + CE'
+    >>> full_title("MaskCon", coarse_weight=1.0), full_title("TeachCon", coarse_weight=1.0)
+    ('MaskCon + CE', 'TeachCon')
     """
-    return f"{title} + CE" if coarse_weight > 0 else title
+    return f"{title} + CE" if coarse_weight > 0 and title != "TeachCon" else title

@@ -49,12 +49,12 @@ def compare(
     Example: `maskcon compare ./photos`, `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
     """
     from maskcon.cli.terminal import Terminal
-    from maskcon.config.presets import COMPARE_PRESET
+    from maskcon.config.presets import DEFAULT_PRESET
     from maskcon.methods.registry import all_methods, method_named
     from maskcon.training.automatic import is_known
     from maskcon.training.run_folder import short_name
 
-    start = preset or COMPARE_PRESET
+    start = preset or DEFAULT_PRESET
     every = methods == "all"
     given = [m.name for m in all_methods()] if every else [m.strip() for m in methods.split(",")]
     overrides = options.parse_settings(settings)

@@ -11,6 +11,7 @@ import typer
 
 from maskcon._utils.errors import UsageError
 from maskcon.cli import options
+from maskcon.config.presets import DEFAULT_METHOD, DEFAULT_PRESET
 
 if TYPE_CHECKING:
     from maskcon.config.choices import Facts
@@ -27,7 +28,7 @@ OPEN = {"image_size": "(the data's)", "query_view": "(the data's)", "key_view": 
 
 def train(
     source: options.Source,
-    method: Annotated[str, typer.Option(help="Training method, see `maskcon methods`.")] = "maskcon",
+    method: Annotated[str, typer.Option(help="Training method, see `maskcon methods`.")] = DEFAULT_METHOD,
     w: Annotated[float | None, typer.Option(help="Weight of the label term, 0 to 1.")] = None,
     tau: Annotated[
         float | None, typer.Option(help="Temperature of the soft relation; 0 and inf allowed.")
@@ -81,19 +82,16 @@ def train(
 ) -> None:
     """Train an encoder on coarse labels.
 
-    For a folder of your own, image size, encoder, batch, bank and epochs are chosen to fit it, each with a line that
-    says why; what you give yourself stays. The same command again goes on where it was stopped, with the same choices,
-    or says that it is finished.
+    For your own images, the image size, encoder, batch, bank and epochs are chosen to fit, and a line says why. What
+    you set stays. Rerun the same command to resume a stopped run; it keeps its settings.
 
-    By default (preset fast) MaskCon has neighbours by outlines, means of queries for keys, weak views for half of
-    these, cross-entropy on the coarse labels beside it, Muon, and BatchNorm statistics measured at the end, ours and
-    not the paper's; `--preset cpu` is the paper's method, sized for a CPU.
+    The default method is TeachCon, which is ours: MaskCon's relation with neighbours from a fixed teacher (HOG
+    features, or a pretrained backbone) and cross-entropy on the coarse labels. `--method maskcon` is the paper's.
 
     Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """
     begun = time.monotonic()  # to the user, loading torch is a part of it
     from maskcon.config.choices import parse_budget
-    from maskcon.config.presets import TRAIN_PRESET
 
     if stop_with_parent:  # before anything that takes time
         from maskcon.training import signals
@@ -106,7 +104,7 @@ def train(
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
     if freeze:
         overrides["freeze"] = True
-    start = preset or TRAIN_PRESET
+    start = preset or DEFAULT_PRESET
     place = options.machine(
         data_root=data_root,
         device=device,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,35 @@ class Resolved:
 
     config: RunConfig
     reasons: Mapping[str, str]
+
+
+# setting, its value, when it applies (in this order, never to a setting that is given), and why
+_RULES: tuple[tuple[str, Any, Callable[[Mapping[str, Any]], bool], str], ...] = (
+    (
+        "relation_space",
+        "features",
+        lambda s: s["relation_space"] == "hog" and s["weights"] is not None,
+        "pretrained features find better neighbours than HOG",
+    ),
+    (
+        "keys",
+        "encoder",
+        lambda s: s["keys"] == "means" and s["relation_space"] != "hog",
+        "neighbours are found by comparing keys, and a mean says little about a single image",
+    ),
+    (
+        "weak_queries",
+        0.0,
+        lambda s: s["weak_queries"] > 0 and s["relation_space"] != "hog",
+        "without HOG neighbours the strong views have to teach",
+    ),
+    (
+        "weights",
+        None,
+        lambda s: s["freeze"] is True and str(s["backbone"]).startswith(HUGGING_FACE_PREFIX),
+        "the backbone brings its own",
+    ),
+)
 
 
 def resolve(
@@ -64,39 +93,12 @@ def resolve(
     for epochs, share in RISES.items():  # who says how many epochs means those
         if epochs in overrides and share not in overrides:
             settled[share] = (0.0, f"{epochs} was given")
-    if _outlines_are_outdone(settled, overrides):
-        settled["relation_space"] = ("features", "weights that have learnt see more than outlines show")
-    if _means_would_mislead(settled, overrides):
-        settled["keys"] = ("encoder", "neighbours are looked for by keys")
-    if _weak_queries_would_teach_little(settled, overrides):
-        settled["weak_queries"] = (0.0, "the strong views have to teach what outlines would have told")
-    if (
-        freeze is True
-        and "weights" not in overrides
-        and str(settled["backbone"][0]).startswith(HUGGING_FACE_PREFIX)
-    ):
-        settled["weights"] = (None, "the backbone brings its own")
+    for key, value, applies, reason in _RULES:
+        if key not in overrides and applies({name: pair[0] for name, pair in settled.items()}):
+            settled[key] = (value, reason)
     values = {key: value for key, (value, _) in settled.items()}
     reasons = {key: reason for key, (_, reason) in settled.items()}
     return Resolved(RunConfig.build(values), reasons)
-
-
-def _outlines_are_outdone(settled: Settings, overrides: Mapping[str, Any]) -> bool:
-    """Whether a run of the preset starts from weights that find better neighbours than it would without any."""
-    by_outlines = settled["relation_space"][0] == "hog" and "relation_space" not in overrides
-    return by_outlines and settled["weights"][0] is not None
-
-
-def _means_would_mislead(settled: Settings, overrides: Mapping[str, Any]) -> bool:
-    """Whether relations of a run of the preset would compare keys: means say little of an image, one by one."""
-    by_means = settled["keys"][0] == "means" and "keys" not in overrides
-    return by_means and settled["relation_space"][0] != "hog"
-
-
-def _weak_queries_would_teach_little(settled: Settings, overrides: Mapping[str, Any]) -> bool:
-    """Whether a run of the preset would have weak queries and no outlines, by which they are related to others."""
-    by_preset = settled["weak_queries"][0] > 0 and "weak_queries" not in overrides
-    return by_preset and settled["relation_space"][0] != "hog"
 
 
 def frozen_settings(method: str) -> Settings:
@@ -116,7 +118,8 @@ def method_settings(source: str, *, method: str, preset: str) -> Settings:
     {'w': (0.2, 'for coins: paper, appendix A, table of hyperparameters')}
     """
     own = METHOD_SETTINGS[preset].get(method, {})
-    found: Settings = {key: (value, f"for {method}: {METHOD_REASONS[preset]}") for key, value in own.items()}
+    where = METHOD_REASONS["cpu" if method == "teachcon" else preset]  # the paper has no TeachCon
+    found: Settings = {key: (value, f"for {method}: {where}") for key, value in own.items()}
     if preset in ("cpu", "fast"):
         return found
     w, tau = PAPER_W_TAU.get(source, {}).get(method, (None, None))

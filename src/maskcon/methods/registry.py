@@ -11,6 +11,7 @@
     Grafit    w * coarse + (1-w) * self                      0               coarse
     CoIns     (1-w) * self                                   w               coarse
     MaskCon   w * masked(tau) + (1-w) * self                 0               coarse
+    TeachCon  masked(tau), neighbours by a fixed teacher     1               coarse (ours, not the paper's)
     SupFINE   (no contrast)                                  1               fine: the upper bound
 
 To add one, write a function from `RelationInputs` to a relation and `register` a `Method` (docs/extending.md).
@@ -299,7 +300,7 @@ register(
         uses_w=True,
     )
 )
-register(
+_MASKCON = register(
     Method(
         name="maskcon",
         title="MaskCon",
@@ -320,5 +321,14 @@ register(
         relation=None,
         cross_entropy_weight=lambda w: 1,  # noqa: ARG005
         labels="fine",
+    )
+)
+# The teacher (relation_space) and the cross-entropy beside it (coarse_weight) are settings: config/presets.py.
+register(
+    replace(
+        _MASKCON,
+        name="teachcon",
+        title="TeachCon",
+        summary="ours: MaskCon with neighbours from a fixed teacher (HOG, pretrained features) and cross-entropy",
     )
 )

@@ -28,6 +28,7 @@ METHOD_NAMES = {
     "grafit": "Grafit",
     "coins": "CoIns",
     "maskcon": "MaskCon",
+    "teachcon": "TeachCon",
     "supfine": "SupFINE",
 }
 MISSING = "–"  # noqa: RUF001 (an en dash is what is meant)

@@ -48,7 +48,7 @@ def test_a_stopped_run_goes_on_with_its_choices_whatever_has_changed_since(photo
     undisturbed = fitted(photos, machine, Heard(), settings=few, out="undisturbed")
     with pytest.raises(KeyboardInterrupt):
         fitted(photos, machine, stop_at(4)(), settings=few)
-    folder = Path("runs/photos-maskcon-seed0")
+    folder = Path("runs/photos-teachcon-seed0")
     stored = json.loads((folder / CHOICES).read_text())
     assert [choice["name"] for choice in stored["choices"]] == ["batch", "bank"]
     # other rules, weights that came, another pace: nothing of it is asked
@@ -95,7 +95,7 @@ def test_damaged_choices_are_refused_with_a_way_out_that_works(photos, machine):
 
 
 def test_choices_left_alone_by_a_kill_do_not_block_the_folder(photos, machine):
-    folder = Path("runs/photos-maskcon-seed0")
+    folder = Path("runs/photos-teachcon-seed0")
     folder.mkdir(parents=True)
     (folder / CHOICES).write_text("{}")
     run = fitted(photos, machine, Heard(), settings={"epochs": 1})

@@ -133,14 +133,16 @@ def test_facts_found_out_before_are_chosen_by_without_a_look(photos, machine, tm
 def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine, tmp_path):
     put_weights("mobilenet_v2")
     found = decided(str(photos), machine, tmp_path / "run")
-    config = resolve(str(photos), method="maskcon", preset="cpu", overrides={}, chosen=found.settings).config
+    config = resolve(str(photos), method="teachcon", preset="cpu", overrides={}, chosen=found.settings).config
     assert (config.freeze, config.backbone, config.weights) == (True, "mobilenet_v2", "imagenet")
-    own = FREEZE_METHODS["maskcon"]
+    own = FREEZE_METHODS["teachcon"]
     assert (config.normalise, config.image_size) == ("imagenet", 96)
     assert (config.w, config.tau, config.coarse_weight) == (own["w"], own["tau"], own["coarse_weight"])
     assert config.learning_rate == pytest.approx(own["learning_rate"] * config.batch_size / 128)
     kept = {"freeze": False}
-    plain = resolve(str(photos), method="maskcon", preset="cpu", overrides=kept, chosen=found.settings).config
+    plain = resolve(
+        str(photos), method="teachcon", preset="cpu", overrides=kept, chosen=found.settings
+    ).config
     assert not plain.freeze
     assert plain.backbone == "resnet10"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from maskcon.config.choices import Choice
+from maskcon.config.presets import DEFAULT_METHOD, DEFAULT_PRESET
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, load, picture_plan
 from maskcon.data.packing import Progress
@@ -16,7 +17,7 @@ from maskcon.report.inspection.scan import Read, read_arrays, read_plan
 def inspect_source(
     source: str | Dataset,
     *,
-    method: str = "maskcon",
+    method: str = DEFAULT_METHOD,
     machine: Machine | None = None,
     progress: Progress | None = None,
     fetching: Progress | None = None,
@@ -59,7 +60,6 @@ def _choices(
     message: Callable[[str], None] | None,
 ) -> list[Choice]:
     """What training would choose; nothing for a data set that has settings of its own."""
-    from maskcon.config.presets import TRAIN_PRESET
     from maskcon.methods.registry import method_named
     from maskcon.training.automatic import choose_all, find_out, is_known  # loads torch
     from maskcon.training.distributed import usable_device
@@ -68,5 +68,5 @@ def _choices(
     usable_device(machine.device)
     if is_known(source):
         return []
-    facts = find_out(source, method, TRAIN_PRESET, {}, machine, looking, message)
-    return choose_all(facts, source, method, TRAIN_PRESET, {}, with_epochs=True)
+    facts = find_out(source, method, DEFAULT_PRESET, {}, machine, looking, message)
+    return choose_all(facts, source, method, DEFAULT_PRESET, {}, with_epochs=True)
