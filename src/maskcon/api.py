@@ -16,7 +16,7 @@ from torch import Tensor
 
 from maskcon._utils.errors import UsageError
 from maskcon.config.choices import Facts
-from maskcon.config.presets import DEFAULT_METHOD, DEFAULT_PRESET
+from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, takes_image_size
@@ -104,7 +104,7 @@ class Run:
 def fit(
     source: str | Path | Dataset,
     *,
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     preset: str = DEFAULT_PRESET,
     choose: bool | Facts = False,
     budget: float | None = None,
@@ -123,7 +123,8 @@ def fit(
     Args:
         source: a data set by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
             or a `Dataset`, which `maskcon.data.from_arrays` makes of images in memory.
-        method: ``"teachcon"`` is ours, ``"maskcon"`` the paper's; see `maskcon methods` for all.
+        method: ``"maskcon"`` is the paper's, ``"teachcon"`` ours and the default with the preset fast; `maskcon
+            methods` lists all.
         preset: ``"paper"``, ``"reference"``, ``"cpu"`` or ``"fast"``: optimiser, schedule and sizes.
         choose: fit image size, encoder, batch, bank and epochs to these pictures and this machine, as
             ``maskcon train FOLDER`` does; what is given here by name stays as it is. Sources by name keep theirs.
@@ -145,7 +146,8 @@ def fit(
     overrides.update({key: value for key, value in given.items() if value is not None})
     machine = machine or Machine()
     announce = announce or Announcer()
-    name, method = source.name if isinstance(source, Dataset) else str(source), method.lower()
+    name = source.name if isinstance(source, Dataset) else str(source)
+    method = (method or default_method(preset)).lower()
     begun = time.monotonic() if begun is None else begun
     # the folder goes by what was given: the same command finds it again, whatever was chosen
     usual = default_folder(base_config(source, method, preset, overrides))

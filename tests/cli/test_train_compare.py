@@ -78,7 +78,9 @@ def test_compare_leaves_out_what_the_data_do_not_allow_and_takes_each_method_onc
     plans = Mock()
     monkeypatch.setattr(sys.modules["maskcon.cli.compare"], "run_and_report", plans)
     told = CliRunner().invoke(app, ["compare", "photos"])
-    assert [label for label, _, _ in plans.call_args.args[0]] == [f"{name} seed 0" for name in NAMES[:-1]]
+    assert [label for label, _, _ in plans.call_args.args[0]] == [
+        f"{name} seed 0" for name in [*NAMES[:-1], "teachcon"]
+    ]
     assert "left out: SupFINE needs fine labels" in told.stderr
     CliRunner().invoke(app, ["compare", "embedded", "--methods", "SupCE,supce", "--out", "a b"])
     assert [folder for _, folder, _ in plans.call_args.args[0]] == [Path("a b/supce-seed0")]
@@ -133,12 +135,11 @@ def test_compare_chooses_as_train_does_once_for_all_methods_and_says_it(tmp_path
     for method in ("supce", "grafit"):
         mine = told_by(*started[f"{method} seed 0"])
         alone = told_by("photos", "--method", method, "--seed", "0", "--device", "cpu", "--dry-run")
-        assert {key for key in alone if alone[key] != mine[key]} == {"preset"}
+        assert {key for key in alone if alone[key] != mine[key]} == set()
         assert any("chosen: " in line for line in mine.values())
-    papers = told_by(*started["maskcon seed 0"])  # compared as the paper has it
-    assert papers["preset"].startswith("preset cpu")
-    assert papers["optimizer"].startswith("optimizer sgd")
-    assert papers["coarse_weight"].startswith("coarse_weight 0.0")
+    optimisers = {told_by(*train)["optimizer"] for train in started.values()}
+    assert len(optimisers) == 1  # the same for every method of a table
+    assert told_by(*started["maskcon seed 0"])["coarse_weight"].startswith("coarse_weight 0.0")
     command = plans.call_args.kwargs["command"]
     assert command == ["compare", "photos", "--methods", "supce,grafit,maskcon", "--seeds", "1"]
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from maskcon._utils.errors import CorruptFileError, UsageError
-from maskcon.config.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS
+from maskcon.config.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, default_method
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig, parse_override
 from maskcon.methods.registry import all_methods
@@ -52,6 +52,11 @@ def test_a_preset_changes_nothing_of_the_methods_of_the_paper(preset):
         config = resolve("embedded", method=method, preset=preset, overrides={}).config
         assert (config.coarse_weight, config.weak_queries, config.final_statistics) == (0, 0, 0)
         assert (config.relation_space, config.keys) == ("projection", "encoder")
+
+
+def test_presets_of_the_paper_train_its_method_by_default():
+    assert [default_method(preset) for preset in ("paper", "reference", "cpu")] == ["maskcon"] * 3
+    assert default_method("fast") == "teachcon"
 
 
 def test_teachcon_is_a_fixed_teacher_with_cross_entropy_under_every_preset():

@@ -11,7 +11,7 @@ import typer
 
 from maskcon._utils.errors import UsageError
 from maskcon.cli import options
-from maskcon.config.presets import DEFAULT_METHOD, DEFAULT_PRESET
+from maskcon.config.presets import DEFAULT_PRESET, default_method
 
 if TYPE_CHECKING:
     from maskcon.config.choices import Facts
@@ -28,7 +28,13 @@ OPEN = {"image_size": "(the data's)", "query_view": "(the data's)", "key_view": 
 
 def train(
     source: options.Source,
-    method: Annotated[str, typer.Option(help="Training method, see `maskcon methods`.")] = DEFAULT_METHOD,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Training method, see `maskcon methods`; by default teachcon (ours), with another --preset maskcon.",
+            show_default=False,
+        ),
+    ] = None,
     w: Annotated[float | None, typer.Option(help="Weight of the label term, 0 to 1.")] = None,
     tau: Annotated[
         float | None, typer.Option(help="Temperature of the soft relation; 0 and inf allowed.")
@@ -105,6 +111,7 @@ def train(
     if freeze:
         overrides["freeze"] = True
     start = preset or DEFAULT_PRESET
+    method = (method or default_method(start)).lower()
     place = options.machine(
         data_root=data_root,
         device=device,
@@ -120,9 +127,7 @@ def train(
 
     choose = preset is None if facts is None else read_facts(facts)  # found out for a whole comparison
     if dry_run:
-        _print_settings(
-            _resolved(source, method.lower(), start, overrides, out, place, choose, seconds), budget
-        )
+        _print_settings(_resolved(source, method, start, overrides, out, place, choose, seconds), budget)
         return
     from maskcon.api import fit
     from maskcon.cli.terminal import Terminal, print_result

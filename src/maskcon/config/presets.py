@@ -125,7 +125,12 @@ FAST: Settings = {
 
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU, "fast": FAST}
 DEFAULT_PRESET = "fast"
-DEFAULT_METHOD = "teachcon"  # ours; the paper's method is maskcon
+
+
+def default_method(preset: str) -> str:
+    """Return the method to train where none is given: ours with our preset `fast`, else the paper's."""
+    return "teachcon" if preset == "fast" else "maskcon"
+
 
 # What goes by data set, on top of the preset.
 _LARGE_PICTURES: Settings = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from maskcon.config.choices import Choice
-from maskcon.config.presets import DEFAULT_METHOD, DEFAULT_PRESET
+from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, load, picture_plan
 from maskcon.data.packing import Progress
@@ -17,7 +17,7 @@ from maskcon.report.inspection.scan import Read, read_arrays, read_plan
 def inspect_source(
     source: str | Dataset,
     *,
-    method: str = DEFAULT_METHOD,
+    method: str = default_method(DEFAULT_PRESET),
     machine: Machine | None = None,
     progress: Progress | None = None,
     fetching: Progress | None = None,
