@@ -1,4 +1,4 @@
-"""Make src/maskcon/data/embedded.npz from the official Fashion-MNIST files, and print what is in it.
+"""Write src/maskcon/data/builtin/embedded.npz from the official Fashion-MNIST files, and print what is in it.
 
     python scripts/build_embedded.py --idx /usr/share/datasets/fashion-mnist --sheet sheet.png
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from maskcon.data.builtin.embedded import as_part
-from maskcon.data.builtin.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
+from maskcon.data.builtin.fashion_mnist import CLASSES, OFFICIAL_TRAIN_COUNT
 from maskcon.data.builtin.idx import read_idx
 from maskcon.data.dataset import Dataset
 
@@ -36,7 +36,8 @@ GREY_STEP = 4  # a coarser grey: not visible, and a third less to ship
 def sample_rows(labels: NDArray[np.uint8], per_class: int, random: np.random.Generator) -> NDArray[np.int32]:
     """Rows of a balanced sample, in the order of the official file."""
     chosen = [
-        random.permutation(np.flatnonzero(labels == kind))[:per_class] for kind in range(len(FINE_NAMES))
+        random.permutation(np.flatnonzero(labels == kind))[:per_class]
+        for kind in range(len(CLASSES.fine_names))
     ]
     return np.sort(np.concatenate(chosen)).astype(np.int32)
 
@@ -94,7 +95,7 @@ def contact_sheet(
     images: NDArray[np.uint8], labels: NDArray[np.uint8], path: Path, columns: int = 20
 ) -> None:
     """One row of pictures a class, twice enlarged."""
-    rows = [np.hstack(list(images[labels == kind][:columns])) for kind in range(len(FINE_NAMES))]
+    rows = [np.hstack(list(images[labels == kind][:columns])) for kind in range(len(CLASSES.fine_names))]
     sheet = Image.fromarray(np.vstack(rows))
     sheet.resize((2 * sheet.width, 2 * sheet.height), Image.Resampling.NEAREST).save(path)
 
@@ -127,7 +128,15 @@ def main() -> None:
         if part == "test" and arguments.sheet is not None:
             contact_sheet(placed, labels[row], arguments.sheet)
     np.savez_compressed(arguments.out, **arrays)
-    data = Dataset("embedded", parts[0], parts[1], COARSE_NAMES, FINE_NAMES, "embedded", COARSE_OF_FINE)
+    data = Dataset(
+        "embedded",
+        parts[0],
+        parts[1],
+        CLASSES.coarse_names,
+        CLASSES.fine_names,
+        "embedded",
+        CLASSES.coarse_of,
+    )
     print(f"{arguments.out}: {arguments.out.stat().st_size / 1e6:.2f} MB, fingerprint {data.fingerprint()}")
 
 

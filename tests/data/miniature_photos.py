@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.io
 
-from maskcon.data.builtin.car_types import FINE_NAMES
+from maskcon.data.builtin.cars196 import FINE_NAMES
 from maskcon.data.builtin.sop_lists import COARSE_NAMES, Picture, by_product
 from tests.data.miniatures import write_picture
 

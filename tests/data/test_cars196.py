@@ -11,15 +11,7 @@ from PIL import Image
 
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data import packing
-from maskcon.data.builtin.car_types import (
-    CLASS_OF_KEY,
-    COARSE_NAMES,
-    FINE_NAMES,
-    PAPER_TYPES,
-    UNNAMED_TYPES,
-    body_type,
-    coarse_of,
-)
+from maskcon.data.builtin.car_annotations import CLASS_OF_KEY, COARSE_NAMES, FINE_NAMES, coarse_of
 from maskcon.data.builtin.cars196 import load_cars196, missing
 from tests.data.miniature_photos import (
     BOX,
@@ -52,7 +44,7 @@ def test_body_types_have_the_papers_counts() -> None:
     assert len(coarse_of("paper")) == len(set(FINE_NAMES)) == len(CLASS_OF_KEY) == 196
 
 
-def test_rule_gives_the_published_grouping_of_every_model() -> None:
+def test_table_has_the_published_grouping_of_every_model() -> None:
     assert "".join(str(coarse) for coarse in coarse_of("reference")) == PUBLISHED_GROUPING
     differing = [
         name
@@ -62,13 +54,14 @@ def test_rule_gives_the_published_grouping_of_every_model() -> None:
     assert differing == ["Ford E-Series Wagon Van 2012"]
 
 
-def test_exceptions_are_only_those_that_need_to_be() -> None:
-    words = {*COARSE_NAMES, "SuperCab", "Minivan"}
-    silent = {name for name in FINE_NAMES if not words & set(name.split())}
-    assert silent == set(UNNAMED_TYPES)
-    assert set(PAPER_TYPES) <= set(FINE_NAMES)
-    assert body_type("Infiniti G Coupe IPL 2012") == "Coupe"
-    assert body_type("Ram C/V Cargo Van Minivan 2012") == "Van"
+def test_name_of_a_model_agrees_with_its_body_type() -> None:
+    words = {name: name for name in COARSE_NAMES} | {"SuperCab": "Cab", "Minivan": "Van"}
+    unnamed = 0
+    for name, coarse in zip(FINE_NAMES, coarse_of("reference"), strict=True):
+        named = [words[word] for word in name.split() if word in words]
+        unnamed += not named
+        assert not named or named[-1] == COARSE_NAMES[coarse], name
+    assert unnamed == 14
 
 
 def check_labels(data: Any, train: list[int], test: list[int]) -> None:

@@ -1,14 +1,46 @@
-"""The annotations that come with Stanford Cars, from the MATLAB files of its devkit."""
+"""Classes and annotations of Stanford Cars: the models with their body types, and its MATLAB files."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from maskcon._utils.errors import CorruptFileError
-from maskcon.data.builtin.car_types import CLASS_OF_KEY, FINE_NAMES, name_key
+from maskcon.data.builtin.classes import read_grouping
 from maskcon.data.builtin.matlab import Value, read_mat
+from maskcon.data.dataset import Variant
 from maskcon.data.image_list import plain_path
+
+COARSE_NAMES, FINE_NAMES = read_grouping("cars196").coarse_names, read_grouping("cars196").fine_names
+# DEVIATES: the paper's counts have a seventh wagon, which can only be this one; the authors' code has it as a van
+REFERENCE_TYPES = {"Ford E-Series Wagon Van 2012": "Van"}
+
+
+def coarse_of(variant: Variant = "paper") -> tuple[int, ...]:
+    """List the body type of each model, by class number.
+
+    >>> coarse_of()[:6], coarse_of("paper").count(6), coarse_of("reference").count(6)
+    ((2, 1, 1, 1, 1, 4), 7, 6)
+    """
+    types = list(read_grouping("cars196").coarse_of)
+    if variant == "reference":
+        for model, body_type in REFERENCE_TYPES.items():
+            types[FINE_NAMES.index(model)] = COARSE_NAMES.index(body_type)
+    return tuple(types)
+
+
+def name_key(name: str) -> str:
+    """Reduce a model name to letters and digits, since copies of the dataset differ in case and signs.
+
+    >>> name_key("Ram C/V Cargo Van Minivan 2012") == name_key("ram_c-v_cargo_van_minivan_2012")
+    True
+    """
+    return re.sub(r"[^0-9a-z]", "", name.casefold())
+
+
+CLASS_OF_KEY: Mapping[str, int] = {name_key(name): label for label, name in enumerate(FINE_NAMES)}
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,21 @@ from typing import Literal
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file, has_folder
-from maskcon.data.builtin.car_annotations import Annotation, check_meta, read_annotations
-from maskcon.data.builtin.car_types import CLASS_OF_KEY, COARSE_NAMES, FINE_NAMES, coarse_of, name_key
+from maskcon.data.builtin.car_annotations import (
+    CLASS_OF_KEY,
+    COARSE_NAMES,
+    FINE_NAMES,
+    Annotation,
+    check_meta,
+    coarse_of,
+    name_key,
+    read_annotations,
+)
 from maskcon.data.dataset import Dataset, Variant
 from maskcon.data.folder_layout import path_hash, read_layout, show, some
 from maskcon.data.image_list import Listed, Listing, decode_listing
 
-__all__ = ["COARSE_NAMES", "cars_listing", "coarse_of", "load_cars196", "missing"]
+__all__ = ["COARSE_NAMES", "FINE_NAMES", "cars_listing", "coarse_of", "load_cars196", "missing"]
 
 OFFICIAL_COUNTS = (8_144, 8_041)
 FOLDERS = ("cars196", "stanford_cars", "")

@@ -9,10 +9,11 @@ import numpy as np
 from maskcon._utils.download import Progress, fetch
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file
-from maskcon.data.builtin.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
+from maskcon.data.builtin.classes import read_grouping
 from maskcon.data.builtin.idx import read_idx
 from maskcon.data.dataset import Dataset, ImageSet
 
+CLASSES = read_grouping("fashion_mnist")
 FOLDER = "fashion-mnist"
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # of Debian's package dataset-fashion-mnist
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -22,6 +23,7 @@ MD5 = {  # as published by the authors
     "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
+OFFICIAL_TRAIN_COUNT = 60_000  # added to the row of a test image, so that ids are unique
 BORDER = 2  # 28 -> 32 pixels, the canvas of the other small sets
 
 
@@ -42,10 +44,10 @@ def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress
         name="fashion-mnist",
         train=_read_part(folder, "train", 0),
         test=_read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT),
-        coarse_names=COARSE_NAMES,
-        fine_names=FINE_NAMES,
+        coarse_names=CLASSES.coarse_names,
+        fine_names=CLASSES.fine_names,
         family="embedded",
-        coarse_of_fine=COARSE_OF_FINE,
+        coarse_of_fine=CLASSES.coarse_of,
     )
 
 
@@ -83,14 +85,14 @@ def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
         raise CorruptFileError(f"{image_path} has {len(images)} images, {label_path} {len(labels)} labels")
     if images.shape[1:] != (28, 28):
         raise CorruptFileError(f"{image_path}: images of {images.shape[1:]} instead of 28 x 28")
-    if len(labels) and labels.max() >= len(FINE_NAMES):
+    if len(labels) and labels.max() >= len(CLASSES.fine_names):
         raise CorruptFileError(
-            f"{label_path}: label {labels.max()}, the highest of the set is {len(FINE_NAMES) - 1}"
+            f"{label_path}: label {labels.max()}, the highest of the set is {len(CLASSES.fine_names) - 1}"
         )
     fine = labels.astype(np.int64)
     return ImageSet(
         images=np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None],
-        coarse=np.array(COARSE_OF_FINE, dtype=np.int64)[fine],
+        coarse=np.array(CLASSES.coarse_of, dtype=np.int64)[fine],
         fine=fine,
         index=np.arange(len(fine), dtype=np.int64) + first_id,
     )

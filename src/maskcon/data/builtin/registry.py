@@ -7,8 +7,7 @@ from pathlib import Path
 
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import MaskconError
-from maskcon.data.builtin import cars196, cifar, fashion_groups, fashion_mnist, imagenet32, sop
-from maskcon.data.builtin.car_types import FINE_NAMES
+from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
 from maskcon.data.builtin.embedded import load_embedded
 from maskcon.data.dataset import Dataset, Grouping, Variant
 from maskcon.data.source import ArraySource, PictureSource, Source, SourceInfo, WantedFile
@@ -51,16 +50,15 @@ def _cifar100(root: Path, *, variant: Variant, download: bool, progress: Progres
 
 
 def _clothes(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    return Grouping(fashion_groups.COARSE_NAMES, fashion_groups.FINE_NAMES, fashion_groups.COARSE_OF_FINE)
+    return fashion_mnist.CLASSES
 
 
 def _imagenet(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    names = tuple(entry.name for entry in imagenet32.CLASSES)
-    return Grouping(imagenet32.COARSE_NAMES, names, imagenet32.coarse_of(variant))
+    return imagenet32.GROUPING
 
 
 def _cars(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    return Grouping(cars196.COARSE_NAMES, FINE_NAMES, cars196.coarse_of(variant))
+    return Grouping(cars196.COARSE_NAMES, cars196.FINE_NAMES, cars196.coarse_of(variant))
 
 
 def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
@@ -141,7 +139,7 @@ _ALL: tuple[Source, ...] = (
             citation=FASHION_CITATION,
         ),
         missing=lambda _: (),
-        coarse_names=fashion_groups.COARSE_NAMES,
+        coarse_names=fashion_mnist.CLASSES.coarse_names,
         grouping=_clothes,
         load=_embedded,
     ),
@@ -166,7 +164,7 @@ _ALL: tuple[Source, ...] = (
             download_mb=31,
         ),
         missing=fashion_mnist.missing,
-        coarse_names=fashion_groups.COARSE_NAMES,
+        coarse_names=fashion_mnist.CLASSES.coarse_names,
         grouping=_clothes,
         load=_fashion,
     ),
@@ -239,7 +237,7 @@ _ALL: tuple[Source, ...] = (
             ),
         ),
         missing=imagenet32.missing,
-        coarse_names=imagenet32.COARSE_NAMES,
+        coarse_names=imagenet32.GROUPING.coarse_names,
         grouping=_imagenet,
         load=imagenet32.load_imagenet32,
         converted=True,
