@@ -1,4 +1,4 @@
-"""Make src/maskcon/data/embedded.npz from the official Fashion-MNIST files, and print what is in it.
+"""Write src/maskcon/data/builtin/embedded.npz from the official Fashion-MNIST files, and print what is in it.
 
     python scripts/build_embedded.py --idx /usr/share/datasets/fashion-mnist --sheet sheet.png
 
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from maskcon.data.builtin.embedded import as_part
-from maskcon.data.builtin.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
-from maskcon.data.builtin.idx import read_idx
+from maskcon.data.builtin.fashion_mnist import CLASSES, OFFICIAL_TRAIN_COUNT, read_idx
 from maskcon.data.dataset import Dataset
 
 SEED = 20_230_618
@@ -36,7 +35,8 @@ GREY_STEP = 4  # a coarser grey: not visible, and a third less to ship
 def sample_rows(labels: NDArray[np.uint8], per_class: int, random: np.random.Generator) -> NDArray[np.int32]:
     """Rows of a balanced sample, in the order of the official file."""
     chosen = [
-        random.permutation(np.flatnonzero(labels == kind))[:per_class] for kind in range(len(FINE_NAMES))
+        random.permutation(np.flatnonzero(labels == kind))[:per_class]
+        for kind in range(len(CLASSES.fine_names))
     ]
     return np.sort(np.concatenate(chosen)).astype(np.int32)
 
@@ -93,8 +93,8 @@ def place(images: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.
 def contact_sheet(
     images: NDArray[np.uint8], labels: NDArray[np.uint8], path: Path, columns: int = 20
 ) -> None:
-    """One row of pictures a class, twice enlarged."""
-    rows = [np.hstack(list(images[labels == kind][:columns])) for kind in range(len(FINE_NAMES))]
+    """One row of images a class, twice enlarged."""
+    rows = [np.hstack(list(images[labels == kind][:columns])) for kind in range(len(CLASSES.fine_names))]
     sheet = Image.fromarray(np.vstack(rows))
     sheet.resize((2 * sheet.width, 2 * sheet.height), Image.Resampling.NEAREST).save(path)
 
@@ -107,7 +107,7 @@ def main() -> None:
     package = Path(__file__).resolve().parent.parent / "src" / "maskcon" / "data" / "builtin"
     parser.add_argument("--out", type=Path, default=package / "embedded.npz")
     parser.add_argument(
-        "--sheet", type=Path, help="also write a picture of the first test images of each class"
+        "--sheet", type=Path, help="also write an image of the first test images of each class"
     )
     arguments = parser.parse_args()
 
@@ -127,7 +127,15 @@ def main() -> None:
         if part == "test" and arguments.sheet is not None:
             contact_sheet(placed, labels[row], arguments.sheet)
     np.savez_compressed(arguments.out, **arrays)
-    data = Dataset("embedded", parts[0], parts[1], COARSE_NAMES, FINE_NAMES, "embedded", COARSE_OF_FINE)
+    data = Dataset(
+        "embedded",
+        parts[0],
+        parts[1],
+        CLASSES.coarse_names,
+        CLASSES.fine_names,
+        "embedded",
+        CLASSES.coarse_of,
+    )
     print(f"{arguments.out}: {arguments.out.stat().st_size / 1e6:.2f} MB, fingerprint {data.fingerprint()}")
 
 

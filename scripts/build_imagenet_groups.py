@@ -1,25 +1,25 @@
-"""Make src/maskcon/data/imagenet_groups.py: ImageNet's 1000 classes in the paper's 12 coarse ones.
+"""Write src/maskcon/data/builtin/imagenet32.csv: ImageNet's 1000 classes in the paper's 12 coarse ones.
 
     python scripts/build_imagenet_groups.py --noun /usr/share/wordnet/data.noun --check
 
 WordNet 3.0's data.noun comes with Debian's package wordnet-base; its offsets are the numbers in ImageNet's WNIDs.
-The classes and the labels that the downsampled files give them are read from the table as it is, or with --order
+The classes and the labels that the downsampled files give them are read from the existing table, or with --order
 from a file whose lines begin with a WNID, in the order of those labels (map_clsloc.txt of ImageNet's devkit).
---check compares with the table as it is and writes nothing.
+--check compares with the existing table and writes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import difflib
-import textwrap
+import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "src" / "maskcon" / "data" / "builtin" / "imagenet_groups.py"
-LINE_LENGTH = 110
+TARGET = Path(__file__).parents[1] / "src" / "maskcon" / "data" / "builtin" / "imagenet32.csv"
 
 COARSE_NAMES = (
     "invertebrate",
@@ -151,45 +151,28 @@ def read_order(path: Path) -> list[str]:
 
 def current_order() -> list[str]:
     """As `read_order`, from the table in the package."""
-    from maskcon.data.builtin.imagenet32 import CLASSES
+    from maskcon.data.builtin.classes import read_table
 
-    return [entry.wnid for entry in sorted(CLASSES, key=lambda entry: entry.file_label)]
+    rows = sorted(read_table("imagenet32"), key=lambda row: int(row["file_label"]))
+    return [row["wnid"] for row in rows]
 
 
 def table_text(order: Sequence[str], nouns: Mapping[str, Synset]) -> str:
-    """The Python file with the table."""
+    """The table as CSV, one row per class, by WNID."""
     check_wordnet(nouns, order)
     names = short_names(order, nouns)
-    entries: dict[str, list[str]] = {coarse: [] for coarse in COARSE_NAMES}
-    for wnid, label in sorted((wnid, label) for label, wnid in enumerate(order, start=1)):
-        entries[coarse_name(wnid, nouns)].append(f"{wnid}:{label}:{names[wnid]}")
-    counts = tuple(len(group) for group in entries.values())
+    coarse = {wnid: COARSE_NAMES.index(coarse_name(wnid, nouns)) for wnid in order}
+    sizes = Counter(coarse.values())
+    counts = tuple(sizes[number] for number in range(len(COARSE_NAMES)))
     if counts != PUBLISHED_COUNTS:
         raise SystemExit(f"the groups have {counts} classes instead of {PUBLISHED_COUNTS}")
-    blocks = []
-    for coarse, group in entries.items():
-        lines = textwrap.fill(
-            " ".join(group),
-            LINE_LENGTH,
-            initial_indent=" " * 8,
-            subsequent_indent=" " * 8,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        blocks.append(f'    "{coarse}": """\n{lines}\n    """,\n')
-    return HEADER + "".join(blocks) + "}\n"
-
-
-HEADER = '''"""ImageNet's 1000 classes in the 12 coarse ones of the paper, by the paper's number of the coarse class.
-
-Made by scripts/build_imagenet_groups.py, which holds the rule. Every entry is the class's WNID in WordNet 3.0, its
-label (1..1000) in the downsampled files, and a short name.
-"""
-
-from __future__ import annotations
-
-GROUPS: dict[str, str] = {
-'''
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("fine_name", "coarse", "coarse_name", "wnid", "file_label"))
+    for wnid, label in sorted((wnid, label) for label, wnid in enumerate(order, start=1)):
+        number = coarse[wnid]
+        writer.writerow((names[wnid].replace("_", " "), number, COARSE_NAMES[number], wnid, label))
+    return text.getvalue()
 
 
 def main() -> None:
@@ -204,7 +187,7 @@ def main() -> None:
         TARGET.write_text(text, encoding="utf-8")
     elif text != TARGET.read_text(encoding="utf-8"):
         changed = difflib.unified_diff(
-            TARGET.read_text(encoding="utf-8").split(), text.split(), n=0, lineterm=""
+            TARGET.read_text(encoding="utf-8").splitlines(), text.splitlines(), n=0, lineterm=""
         )
         raise SystemExit("the table differs: " + " ".join(list(changed)[:20]))
     print(

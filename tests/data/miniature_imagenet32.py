@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from maskcon.data.builtin import imagenet32
-from maskcon.data.builtin.imagenet32 import CLASSES
+from maskcon.data.builtin.imagenet32 import FILE_LABELS, GROUPING
 from maskcon.data.dataset import Dataset
 from tests.data.miniatures import random_pixels
 
@@ -55,11 +55,11 @@ def write_zips(root: Path, inside: str = "") -> None:
 
 
 def assert_is_the_miniature(data: Dataset, count: int = 6) -> None:
-    order = {entry.file_label: place for place, entry in enumerate(CLASSES)}
+    order = {label: fine for fine, label in enumerate(FILE_LABELS)}
     expected = [order[label] for number in range(1, 11) for label in batch_labels(number, count)]
     assert data.train.fine is not None
     assert data.train.fine.tolist() == expected
-    assert data.train.coarse.tolist() == [CLASSES[fine].coarse for fine in expected]
+    assert data.train.coarse.tolist() == [GROUPING.coarse_of[fine] for fine in expected]
     pixels = np.concatenate([random_pixels(count, seed=number) for number in range(1, 11)])
     assert np.array_equal(data.train.images, pixels.reshape(-1, 3, 32, 32))
     assert np.array_equal(data.test.images, random_pixels(count, seed=11).reshape(-1, 3, 32, 32))

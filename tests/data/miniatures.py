@@ -1,4 +1,4 @@
-"""Miniature data sets in the true file formats, written byte by byte where today's libraries write otherwise."""
+"""Miniature datasets in the true file formats, written byte by byte where today's libraries write otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from maskcon.data.builtin.cifar_names import CIFAR100_COARSE_OF_FINE
+from maskcon.data.builtin.classes import read_grouping
 
 Entry = NDArray[np.uint8] | list[int] | list[str] | str
 
@@ -93,7 +93,7 @@ def write_cifar100(folder: Path, count: int = 200) -> None:
             "filenames": [f"picture_{row}.png" for row in range(count)],
             "batch_label": f"{name} batch 1 of 1",
             "fine_labels": fine,
-            "coarse_labels": [CIFAR100_COARSE_OF_FINE[label] for label in fine],
+            "coarse_labels": [read_grouping("cifar100").coarse_of[label] for label in fine],
             "data": random_pixels(count, seed=seed),
         }
         (folder / name).write_bytes(python2_pickle(entries))

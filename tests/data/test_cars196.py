@@ -11,15 +11,7 @@ from PIL import Image
 
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data import packing
-from maskcon.data.builtin.car_types import (
-    CLASS_OF_KEY,
-    COARSE_NAMES,
-    FINE_NAMES,
-    PAPER_TYPES,
-    UNNAMED_TYPES,
-    body_type,
-    coarse_of,
-)
+from maskcon.data.builtin.car_annotations import CLASS_OF_KEY, COARSE_NAMES, FINE_NAMES, coarse_of
 from maskcon.data.builtin.cars196 import load_cars196, missing
 from tests.data.miniature_photos import (
     BOX,
@@ -52,7 +44,7 @@ def test_body_types_have_the_papers_counts() -> None:
     assert len(coarse_of("paper")) == len(set(FINE_NAMES)) == len(CLASS_OF_KEY) == 196
 
 
-def test_rule_gives_the_published_grouping_of_every_model() -> None:
+def test_table_has_the_published_grouping_of_every_model() -> None:
     assert "".join(str(coarse) for coarse in coarse_of("reference")) == PUBLISHED_GROUPING
     differing = [
         name
@@ -62,13 +54,14 @@ def test_rule_gives_the_published_grouping_of_every_model() -> None:
     assert differing == ["Ford E-Series Wagon Van 2012"]
 
 
-def test_exceptions_are_only_those_that_need_to_be() -> None:
-    words = {*COARSE_NAMES, "SuperCab", "Minivan"}
-    silent = {name for name in FINE_NAMES if not words & set(name.split())}
-    assert silent == set(UNNAMED_TYPES)
-    assert set(PAPER_TYPES) <= set(FINE_NAMES)
-    assert body_type("Infiniti G Coupe IPL 2012") == "Coupe"
-    assert body_type("Ram C/V Cargo Van Minivan 2012") == "Van"
+def test_name_of_a_model_agrees_with_its_body_type() -> None:
+    words = {name: name for name in COARSE_NAMES} | {"SuperCab": "Cab", "Minivan": "Van"}
+    unnamed = 0
+    for name, coarse in zip(FINE_NAMES, coarse_of("reference"), strict=True):
+        named = [words[word] for word in name.split() if word in words]
+        unnamed += not named
+        assert not named or named[-1] == COARSE_NAMES[coarse], name
+    assert unnamed == 14
 
 
 def check_labels(data: Any, train: list[int], test: list[int]) -> None:
@@ -151,7 +144,7 @@ def test_two_folders_of_one_model_are_refused(tmp_path: Path) -> None:
 def test_part_of_empty_folders_is_an_error_that_blames_no_picture(tmp_path: Path) -> None:
     write_cars_folders(tmp_path / "cars196", {"train": [1, 2], "test": [1]})
     next((tmp_path / "cars196" / "test").rglob("*.jpg")).unlink()
-    with pytest.raises(DataError, match=r"picture of the test part; all 2 listed are of the other$"):
+    with pytest.raises(DataError, match=r"image of the test part; all 2 listed are of the other$"):
         load_cars196(tmp_path, image_size=32)
 
 
@@ -204,7 +197,7 @@ def test_train_and_test_folders_of_another_set_are_not_taken_for_cars(tmp_path: 
 def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     write_cars_pair(tmp_path, LABELS)
     (tmp_path / "cars_train" / "00001.jpg").unlink()
-    (tmp_path / "cars_train" / "00003.jpg").write_bytes(b"no picture")
+    (tmp_path / "cars_train" / "00003.jpg").write_bytes(b"no image")
     data = load_cars196(tmp_path, image_size=32)
     check_labels(data, [4, 174, 196, 4], LABELS["test"])
     assert data.train.paths == tuple(f"cars_train/{number:05d}.jpg" for number in (2, 4, 5, 6))
@@ -216,7 +209,7 @@ def test_part_without_a_readable_picture_is_an_error(tmp_path: Path) -> None:
     write_cars_pair(tmp_path, LABELS)
     for path in (tmp_path / "cars_test").iterdir():
         path.unlink()
-    with pytest.raises(DataError, match=r"no readable picture of the test part; 3 of 9.*cars_test/00001.jpg"):
+    with pytest.raises(DataError, match=r"no readable image of the test part; 3 of 9.*cars_test/00001.jpg"):
         load_cars196(tmp_path)
 
 

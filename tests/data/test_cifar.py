@@ -14,12 +14,7 @@ from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data import Dataset, load
 from maskcon.data.archive import extract
 from maskcon.data.builtin import cifar
-from maskcon.data.builtin.cifar_names import (
-    CIFAR100_COARSE_NAMES,
-    CIFAR100_COARSE_OF_FINE,
-    CIFAR100_FINE_NAMES,
-    CIFAR100_GROUPS,
-)
+from maskcon.data.builtin.cifar import cifar100_grouping
 from tests.data.miniatures import python2_pickle, random_pixels, write_cifar10, write_cifar100
 
 
@@ -101,18 +96,24 @@ def test_cifar100_has_its_own_twenty_groups(tmp_path: Path) -> None:
     write_cifar100(tmp_path / "cifar-100-python")
     data = load("cifar100", root=tmp_path)
     assert len(data.coarse_names) == 20
-    assert data.coarse_names == CIFAR100_COARSE_NAMES
+    assert data.coarse_names == cifar100_grouping().coarse_names
     assert [len(group) for group in groups(data)] == [5] * 20
     assert data.train.fine is not None
-    assert np.array_equal(data.train.coarse, np.array(CIFAR100_COARSE_OF_FINE)[data.train.fine])
+    assert np.array_equal(data.train.coarse, np.array(cifar100_grouping().coarse_of)[data.train.fine])
 
 
 def test_cifar100_names_are_numbered_as_in_the_official_files() -> None:
-    assert list(CIFAR100_FINE_NAMES) == sorted(CIFAR100_FINE_NAMES)
-    assert list(CIFAR100_COARSE_NAMES) == sorted(CIFAR100_COARSE_NAMES)
-    assert len(set(CIFAR100_FINE_NAMES)) == 100
-    assert CIFAR100_COARSE_OF_FINE[:10] == (4, 1, 14, 8, 0, 6, 7, 7, 18, 3)
-    assert CIFAR100_GROUPS["people"] == ("baby", "boy", "girl", "man", "woman")
+    grouping = cifar100_grouping()
+    assert list(grouping.fine_names) == sorted(grouping.fine_names)
+    assert list(grouping.coarse_names) == sorted(grouping.coarse_names)
+    assert len(set(grouping.fine_names)) == 100
+    assert grouping.sizes == (5,) * 20
+    assert grouping.coarse_of[:10] == (4, 1, 14, 8, 0, 6, 7, 7, 18, 3)
+    people = grouping.coarse_names.index("people")
+    names = [
+        fine for fine, coarse in zip(grouping.fine_names, grouping.coarse_of, strict=True) if coarse == people
+    ]
+    assert names == ["baby", "boy", "girl", "man", "woman"]
 
 
 def test_archive_in_the_root_is_unpacked_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from maskcon.data.builtin.imagenet32 import CLASSES, COARSE_NAMES, coarse_of
+from maskcon.data.builtin.classes import read_table
+from maskcon.data.builtin.imagenet32 import FILE_LABELS, GROUPING
 
 PUBLISHED_COUNTS = [61, 123, 59, 95, 60, 130, 70, 53, 105, 71, 93, 80]
 REPOSITORY = Path(__file__).parents[2]
@@ -16,15 +16,14 @@ WORDNET = Path("/usr/share/wordnet/data.noun")
 
 
 def test_coarse_classes_have_the_published_counts() -> None:
-    counts = Counter(coarse_of())
-    assert [counts[number] for number in range(len(COARSE_NAMES))] == PUBLISHED_COUNTS
+    assert list(GROUPING.sizes) == PUBLISHED_COUNTS
 
 
 def test_file_labels_are_a_permutation_and_wnids_are_sorted() -> None:
-    assert sorted(entry.file_label for entry in CLASSES) == list(range(1, 1001))
-    wnids = [entry.wnid for entry in CLASSES]
+    assert sorted(FILE_LABELS) == list(range(1, 1001))
+    wnids = [row["wnid"] for row in read_table("imagenet32")]
     assert wnids == sorted(set(wnids))
-    assert len({entry.name for entry in CLASSES}) == 1000
+    assert len(set(GROUPING.fine_names)) == 1000
 
 
 @pytest.mark.parametrize(
@@ -42,8 +41,8 @@ def test_file_labels_are_a_permutation_and_wnids_are_sorted() -> None:
 def test_labels_of_the_files_follow_their_own_order(
     file_label: int, place: int, wnid: str, name: str
 ) -> None:
-    entry = CLASSES[place]
-    assert (entry.wnid, entry.file_label, entry.name) == (wnid, file_label, name)
+    row = read_table("imagenet32")[place]
+    assert (row["wnid"], FILE_LABELS[place], GROUPING.fine_names[place]) == (wnid, file_label, name)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_labels_of_the_files_follow_their_own_order(
     ],
 )
 def test_exceptions_and_edges_of_the_rule(wnid: str, coarse: str) -> None:
-    assert [COARSE_NAMES[entry.coarse] for entry in CLASSES if entry.wnid == wnid] == [coarse]
+    assert [row["coarse_name"] for row in read_table("imagenet32") if row["wnid"] == wnid] == [coarse]
 
 
 @pytest.mark.skipif(not WORDNET.is_file(), reason="needs Debian's wordnet-base")

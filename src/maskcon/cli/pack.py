@@ -17,14 +17,14 @@ def pack(
         int | None,
         typer.Option(
             help="Side of a view in pixels, by default 224. Training must have the same image_size: "
-            "`maskcon train SOURCE --dry-run` tells it, `--set image_size=224` changes it."
+            "`maskcon train SOURCE --dry-run` shows it, `--set image_size=224` changes it."
         ),
     ] = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     strict: options.Strict = False,
 ) -> None:
-    """Decode pictures once into a memory-mapped array, so that training reads them without decoding.
+    """Decode images once into a memory-mapped array, so that training reads them without decoding.
 
     Training finds the pack by itself, as long as the files and the image size stay the same. For ImageNet32 the
     batch files are converted instead; the same command again reads the converted images through and compares them
@@ -34,7 +34,7 @@ def pack(
     """
     from maskcon._utils.text import counted
     from maskcon.data import prepare, takes_image_size
-    from maskcon.data.canvas import canvas_for
+    from maskcon.data.decoding import canvas_for
 
     unit = "images" if takes_image_size(source) else "batch files"
     with (
@@ -64,7 +64,7 @@ def pack(
         rate = count / max(prepared.seconds, 1e-9)
         typer.echo(f"{source} is packed: {pictures} in {prepared.seconds:.1f} s, {rate:,.0f} images/s")
     typer.echo(
-        f"{prepared.place}: {_spoken_size(prepared.size_bytes)}, {counted(prepared.left_out, 'picture')} left out"
+        f"{prepared.place}: {_spoken_size(prepared.size_bytes)}, {counted(prepared.left_out, 'image')} left out"
     )
     for note in data.notes:
         typer.echo(f"note: {note}")
@@ -79,7 +79,7 @@ def _spoken_size(size: int) -> str:
 
 
 class Meter:
-    """How far something is and how fast it goes, on stderr: a bar, or a line at each tenth without a terminal."""
+    """Progress and rate on stderr: a bar, or without a terminal one line per tenth."""
 
     def __init__(self, what: str, unit: str, divisor: float = 1.0) -> None:
         self.what, self.unit, self.divisor = what, unit, divisor

@@ -1,4 +1,4 @@
-"""Where images and labels come from: one file a data set family, one contract for all of them.
+"""Where images and labels come from: one file a dataset family, one contract for all of them.
 
 >>> from maskcon.data import load
 >>> load("embedded").coarse_names
@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 from maskcon._utils.paths import data_root
-from maskcon.data.builtin.catalogue import Description, catalogue, describe
+from maskcon.data.builtin.registry import catalogue, describe
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
+from maskcon.data.decoding import read_images
+from maskcon.data.folder import load_photos
 from maskcon.data.in_memory import from_arrays
 from maskcon.data.loading import (
     Prepared,
@@ -21,9 +23,7 @@ from maskcon.data.loading import (
     prepare,
     takes_image_size,
 )
-from maskcon.data.local import load_photos
-from maskcon.data.single_images import read_images
-from maskcon.data.source import SourceInfo
+from maskcon.data.source import Description, SourceInfo
 
 __all__ = [
     "Dataset",

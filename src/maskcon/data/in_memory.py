@@ -1,4 +1,4 @@
-"""Images and labels that a program holds already, as a data set for `maskcon.fit`."""
+"""Images and labels that a program holds already, as a dataset for `maskcon.fit`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from PIL import Image
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
 from maskcon.data.arrays import Channels, planes
-from maskcon.data.canvas import checked_side
 from maskcon.data.dataset import Dataset, ImageSet
-from maskcon.data.decoding import UndecodableError, is_grey, picture_bombs_refused, read_header
+from maskcon.data.decoding import (
+    UndecodableError,
+    checked_side,
+    is_grey,
+    picture_bombs_refused,
+    read_header,
+    read_images,
+)
 from maskcon.data.folder_layout import path_hash
 from maskcon.data.photos import family_of, trimmed
-from maskcon.data.single_images import read_images
 from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
 Images = NDArray[np.uint8] | Sequence[Any]
@@ -40,7 +45,7 @@ def from_arrays(
     image_size: int | None = None,
     fraction: float = HELD_OUT_FRACTION,
 ) -> Dataset:
-    """A data set of N images in memory.
+    """A dataset of N images in memory.
 
     Args:
         images: uint8 ``[N, H, W]``, ``[N, H, W, C]`` or (channels="first") ``[N, C, H, W]``, C 1 or 3; or a list of
@@ -208,7 +213,7 @@ def _from_array(images: NDArray[Any], channels: Channels) -> NDArray[np.uint8]:
 
 
 def _single(item: Any, channels: Channels) -> Any:
-    """An array of one image as a picture; pictures and paths as they are."""
+    """An array of one image as an image; images and paths as they are."""
     if not isinstance(item, np.ndarray):
         return item
     pixels = _from_array(item[None], channels)[0]  # [C, H, W]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import DataError
 from maskcon.data.builtin import cars196, sop
-from maskcon.data.builtin.car_types import FINE_NAMES
+from maskcon.data.builtin.cars196 import FINE_NAMES
 from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
 from maskcon.data.image_list import Listing
 from maskcon.report.class_sheets import class_columns, example_sheet

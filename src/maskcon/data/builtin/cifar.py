@@ -14,18 +14,17 @@ from maskcon._utils.download import Progress, fetch
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file, has_folder
 from maskcon.data.archive import extract
-from maskcon.data.builtin.batch_files import PICTURE_SHAPE, checked_labels, checked_pixels
-from maskcon.data.builtin.cifar_names import (
-    CIFAR10_NAMES,
-    CIFAR100_COARSE_NAMES,
-    CIFAR100_COARSE_OF_FINE,
-    CIFAR100_FINE_NAMES,
-)
+from maskcon.data.builtin.batch_files import IMAGE_SHAPE, checked_labels, checked_pixels
+from maskcon.data.builtin.classes import read_grouping
 from maskcon.data.dataset import Dataset, Grouping, ImageSet, Variant
 from maskcon.data.safe_pickle import load_pickle
 
 SplitName = Literal["good", "bad"]
 
+CIFAR10_NAMES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
 OFFICIAL_TRAIN_COUNT = 50_000  # a test image's id is its row plus this
 OFFICIAL_TEST_COUNT = 10_000
 UNPACKED_LIMIT = 400_000_000  # both archives unpack to less than 190 MB
@@ -103,8 +102,8 @@ def toy_grouping(split: SplitName, variant: Variant = "paper") -> Grouping:
 
 
 def cifar100_grouping() -> Grouping:
-    """The set's own."""
-    return Grouping(CIFAR100_COARSE_NAMES, CIFAR100_FINE_NAMES, CIFAR100_COARSE_OF_FINE)
+    """The 100 fine classes in the 20 coarse ones that the dataset defines."""
+    return read_grouping("cifar100")
 
 
 def load_cifar10(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
@@ -132,16 +131,17 @@ def load_toy(
 def load_cifar100(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
     """CIFAR-100: 100 fine classes in its own 20 coarse ones; [N, 3, 32, 32]."""
     folder = _folder_of(CIFAR100, root, download, progress)
-    coarse_of_fine = np.array(CIFAR100_COARSE_OF_FINE, dtype=np.int64)
-    train, test = _read_parts(CIFAR100, folder, len(CIFAR100_FINE_NAMES), coarse_of_fine.__getitem__)
+    grouping = cifar100_grouping()
+    coarse_of_fine = np.array(grouping.coarse_of, dtype=np.int64)
+    train, test = _read_parts(CIFAR100, folder, len(grouping.fine_names), coarse_of_fine.__getitem__)
     return Dataset(
         name="cifar100",
         train=train,
         test=test,
-        coarse_names=CIFAR100_COARSE_NAMES,
-        fine_names=CIFAR100_FINE_NAMES,
+        coarse_names=grouping.coarse_names,
+        fine_names=grouping.fine_names,
         family="cifar",
-        coarse_of_fine=CIFAR100_COARSE_OF_FINE,
+        coarse_of_fine=grouping.coarse_of,
         notes=_count_notes(CIFAR100, train, test),
     )
 
@@ -189,7 +189,7 @@ def _cifar10(name: str, grouping: Grouping, root: Path, download: bool, progress
 
 
 def _only_grouped(part: ImageSet, coarse_by_label: NDArray[np.int64]) -> ImageSet:
-    """The images of classes that have a group, with their fine labels counted anew from 0."""
+    """The images of classes that have a group, with their fine labels renumbered from 0."""
     if part.fine is None or (coarse_by_label >= 0).all():
         return part
     kept = part.subset(np.flatnonzero(part.coarse >= 0))
@@ -276,11 +276,12 @@ def _read_batch(
     pixels = checked_pixels(path, batch)
     fine = _labels(path, batch, release.label_key, len(pixels), class_count)
     if release is CIFAR100:
-        coarse = _labels(path, batch, "coarse_labels", len(pixels), len(CIFAR100_COARSE_NAMES))
-        if not np.array_equal(coarse, np.array(CIFAR100_COARSE_OF_FINE)[fine]):
+        grouping = cifar100_grouping()
+        coarse = _labels(path, batch, "coarse_labels", len(pixels), len(grouping.coarse_names))
+        if not np.array_equal(coarse, np.array(grouping.coarse_of)[fine]):
             raise CorruptFileError(f"{path}: the coarse labels are not those of CIFAR-100")
     images = np.array(pixels, order="C")  # a copy: what was read is not writable
-    return images.reshape(-1, *PICTURE_SHAPE), fine
+    return images.reshape(-1, *IMAGE_SHAPE), fine
 
 
 def _labels(

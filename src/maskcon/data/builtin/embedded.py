@@ -1,7 +1,7 @@
-"""`embedded`: 8,000 pictures of clothes that come with the package, so that everything can be tried offline.
+"""`embedded`: 8,000 images of clothes that come with the package, so that everything can be tried offline.
 
 A sample of Fashion-MNIST, turned, scaled, shifted and set on a background; see embedded.md for how it was made.
-The placed pictures themselves are stored, so that every machine trains on the same bytes.
+The placed images themselves are stored, so that every machine trains on the same bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError
-from maskcon.data.builtin.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
+from maskcon.data.builtin.fashion_mnist import CLASSES, OFFICIAL_TRAIN_COUNT
 from maskcon.data.dataset import Dataset, ImageSet
 
 FILE_NAME = "embedded.npz"
@@ -48,10 +48,10 @@ def load_embedded() -> Dataset:
         name="embedded",
         train=train,
         test=test,
-        coarse_names=COARSE_NAMES,
-        fine_names=FINE_NAMES,
+        coarse_names=CLASSES.coarse_names,
+        fine_names=CLASSES.fine_names,
         family="embedded",
-        coarse_of_fine=COARSE_OF_FINE,
+        coarse_of_fine=CLASSES.coarse_of,
     )
     if data.fingerprint() != FINGERPRINT:
         raise CorruptFileError(
@@ -68,7 +68,7 @@ def as_part(
     labels = fine.astype(np.int64)
     return ImageSet(
         images=images[:, None],  # [N, 1, 32, 32]
-        coarse=np.array(COARSE_OF_FINE, dtype=np.int64)[labels],
+        coarse=np.array(CLASSES.coarse_of, dtype=np.int64)[labels],
         fine=labels,
         index=row.astype(np.int64) + first_id,
     )

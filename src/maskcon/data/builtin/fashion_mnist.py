@@ -1,18 +1,23 @@
-"""`fashion-mnist`: the complete set, from its four IDX files, in four coarse groups."""
+"""`fashion-mnist`: the complete dataset, from its four IDX files, in four coarse groups."""
 
 from __future__ import annotations
 
+import gzip
+import struct
+import zlib
+from math import prod
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskcon._utils.download import Progress, fetch
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file
-from maskcon.data.builtin.fashion_groups import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES, OFFICIAL_TRAIN_COUNT
-from maskcon.data.builtin.idx import read_idx
+from maskcon.data.builtin.classes import read_grouping
 from maskcon.data.dataset import Dataset, ImageSet
 
+CLASSES = read_grouping("fashion_mnist")
 FOLDER = "fashion-mnist"
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # of Debian's package dataset-fashion-mnist
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -22,6 +27,7 @@ MD5 = {  # as published by the authors
     "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
+OFFICIAL_TRAIN_COUNT = 60_000  # added to the row of a test image, so that ids are unique
 BORDER = 2  # 28 -> 32 pixels, the canvas of the other small sets
 
 
@@ -42,10 +48,10 @@ def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress
         name="fashion-mnist",
         train=_read_part(folder, "train", 0),
         test=_read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT),
-        coarse_names=COARSE_NAMES,
-        fine_names=FINE_NAMES,
+        coarse_names=CLASSES.coarse_names,
+        fine_names=CLASSES.fine_names,
         family="embedded",
-        coarse_of_fine=COARSE_OF_FINE,
+        coarse_of_fine=CLASSES.coarse_of,
     )
 
 
@@ -83,14 +89,57 @@ def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
         raise CorruptFileError(f"{image_path} has {len(images)} images, {label_path} {len(labels)} labels")
     if images.shape[1:] != (28, 28):
         raise CorruptFileError(f"{image_path}: images of {images.shape[1:]} instead of 28 x 28")
-    if len(labels) and labels.max() >= len(FINE_NAMES):
+    if len(labels) and labels.max() >= len(CLASSES.fine_names):
         raise CorruptFileError(
-            f"{label_path}: label {labels.max()}, the highest of the set is {len(FINE_NAMES) - 1}"
+            f"{label_path}: label {labels.max()}, the highest of the set is {len(CLASSES.fine_names) - 1}"
         )
     fine = labels.astype(np.int64)
     return ImageSet(
         images=np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None],
-        coarse=np.array(COARSE_OF_FINE, dtype=np.int64)[fine],
+        coarse=np.array(CLASSES.coarse_of, dtype=np.int64)[fine],
         fine=fine,
         index=np.arange(len(fine), dtype=np.int64) + first_id,
     )
+
+
+UNSIGNED_BYTE = 0x08  # the only element type that the MNIST family uses
+MAX_BYTES = 1 << 30  # far above the largest genuine file (47 MB); stops a decompression bomb
+
+
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """The array in an IDX file of unsigned bytes, gzipped or not, with exactly this number of dimensions."""
+    data = _read_bytes(path)
+    header = 4 + 4 * dimensions
+    if len(data) < header:
+        raise CorruptFileError(f"{path}: {len(data)} bytes is too short for an IDX header of {header}")
+    zero, element_type, rank = struct.unpack(">HBB", data[:4])
+    if zero != 0 or element_type != UNSIGNED_BYTE or rank != dimensions:
+        raise CorruptFileError(
+            f"{path}: magic number 0x{data[:4].hex()} is not that of {dimensions}-dimensional unsigned bytes "
+            f"(0x0000{UNSIGNED_BYTE:02x}{dimensions:02x})"
+        )
+    shape = struct.unpack(f">{dimensions}I", data[4:header])
+    if prod(shape) != len(data) - header:
+        raise CorruptFileError(
+            f"{path}: the header promises {shape} = {prod(shape)} bytes, the file holds {len(data) - header}"
+        )
+    return np.frombuffer(data, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            gzipped = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            if not gzipped:
+                data = file.read(MAX_BYTES + 1)
+            else:
+                with gzip.GzipFile(fileobj=file) as unpacked:
+                    data = unpacked.read(MAX_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorruptFileError(f"{path}: damaged gzip data ({error}); fetch the file again") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise CorruptFileError(f"{path}: more than {MAX_BYTES} bytes once unpacked; not an MNIST-like file")
+    return data

@@ -1,7 +1,7 @@
 """ImageNet-1K downsampled to 32x32 (Chrabaszcz et al., 2017), in the paper's 12 coarse classes.
 
 Fine classes are numbered by sorted WNID, as everywhere but in the files: their labels follow an order of their own,
-which sources/imagenet_groups.py holds for each WNID.
+which imagenet32.csv holds for each WNID; scripts/build_imagenet_groups.py writes that table.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import numpy as np
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import cache_root, has_file
-from maskcon.data.builtin.batch_files import Batches
-from maskcon.data.builtin.converted import Converted, ConvertedPart, convert_once
-from maskcon.data.builtin.imagenet_groups import GROUPS
+from maskcon.data.builtin.batch_files import Batches, Converted, ConvertedPart, convert_once
+from maskcon.data.builtin.classes import read_grouping, read_table
 from maskcon.data.dataset import Dataset, ImageSet, Variant
 
 PAGE = "https://image-net.org/download-images"
@@ -30,7 +29,7 @@ FOLDERS = (".", "imagenet32", "Imagenet32")  # below the root, where the files o
 
 @dataclass(frozen=True)
 class _Release:
-    """One zip of the data set: its batch files also lie in a folder of its name, or loose."""
+    """One zip of the dataset: its batch files also lie in a folder of its name, or loose."""
 
     part: str
     archive: str
@@ -95,36 +94,8 @@ KNOWN_MD5: tuple[dict[str, str], ...] = (
 )
 
 
-@dataclass(frozen=True, order=True)
-class ImageNetClass:
-    """One fine class; file_label is its label in the downsampled files, from 1."""
-
-    wnid: str
-    file_label: int
-    name: str
-    coarse: int
-
-
-def _read_classes() -> tuple[ImageNetClass, ...]:
-    found = []
-    for coarse, entries in enumerate(GROUPS.values()):
-        for entry in entries.split():
-            wnid, label, name = entry.split(":")
-            found.append(ImageNetClass(wnid, int(label), name.replace("_", " "), coarse))
-    return tuple(sorted(found))
-
-
-CLASSES = _read_classes()  # by WNID: the place of a class here is its fine label
-COARSE_NAMES = tuple(GROUPS)
-
-
-def coarse_of(variant: Variant = "paper") -> tuple[int, ...]:  # noqa: ARG001
-    """The coarse class of every fine class, by sorted WNID; the same in both variants.
-
-    >>> coarse_of()[0], COARSE_NAMES[coarse_of()[0]], CLASSES[0].name
-    (4, 'reptile/aquatic vertebrate', 'tench')
-    """
-    return tuple(entry.coarse for entry in CLASSES)
+GROUPING = read_grouping("imagenet32")  # fine classes by sorted WNID
+FILE_LABELS = tuple(int(row["file_label"]) for row in read_table("imagenet32"))  # from 1, by fine class
 
 
 def missing(root: Path) -> tuple[str, ...]:
@@ -133,7 +104,11 @@ def missing(root: Path) -> tuple[str, ...]:
 
 
 def load_imagenet32(
-    root: Path, *, variant: Variant = "paper", download: bool = False, progress: Progress | None = None
+    root: Path,
+    *,
+    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
+    download: bool = False,
+    progress: Progress | None = None,
 ) -> Dataset:
     """All of ImageNet-1K at 32x32: 1,281,167 + 50,000 images [3, 32, 32], memory-mapped.
 
@@ -147,10 +122,10 @@ def load_imagenet32(
         name="imagenet32",
         train=train,
         test=test,
-        coarse_names=COARSE_NAMES,
-        fine_names=tuple(entry.name for entry in CLASSES),
+        coarse_names=GROUPING.coarse_names,
+        fine_names=GROUPING.fine_names,
         family="cifar",
-        coarse_of_fine=coarse_of(variant),
+        coarse_of_fine=GROUPING.coarse_of,
         notes=_notes(converted, train, test),
     )
 
@@ -168,7 +143,7 @@ def _convert(root: Path, download: bool, progress: Progress | None) -> Converted
         root,
         (train, test),
         cache_root() / "converted",
-        class_count=len(CLASSES),
+        class_count=len(FILE_LABELS),
         check_md5=_check_md5,
         progress=progress,
     )
@@ -183,7 +158,7 @@ def _known_release(md5: Mapping[str, str]) -> dict[str, str] | None:
 def _check_md5(md5: Mapping[str, str]) -> None:
     """Refuse a file that is not of the release of the others.
 
-    Files of which none is known are let through, with a note: they may be of a release that nobody listed.
+    Files of which none is known are let through, with a note: their release may be in neither list.
     """
     known = _known_release(md5)
     for name, value in md5.items():
@@ -195,10 +170,10 @@ def _check_md5(md5: Mapping[str, str]) -> None:
 
 
 def _image_set(part: ConvertedPart, first_index: int) -> ImageSet:
-    fine_of_label = np.empty(len(CLASSES) + 1, dtype=np.int64)
-    fine_of_label[[entry.file_label for entry in CLASSES]] = np.arange(len(CLASSES))
+    fine_of_label = np.empty(len(FILE_LABELS) + 1, dtype=np.int64)
+    fine_of_label[list(FILE_LABELS)] = np.arange(len(FILE_LABELS))
     fine = fine_of_label[part.labels]
-    coarse = np.array(coarse_of(), dtype=np.int64)[fine]
+    coarse = np.array(GROUPING.coarse_of, dtype=np.int64)[fine]
     return ImageSet(part.images, coarse, fine, np.arange(len(fine), dtype=np.int64) + first_index)
 
 

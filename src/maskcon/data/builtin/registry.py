@@ -1,17 +1,28 @@
-"""The data sets known by name."""
+"""The datasets known by name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from maskcon._utils.download import Progress
-from maskcon._utils.errors import MaskconError
-from maskcon.data.builtin import cars196, cifar, fashion_groups, fashion_mnist, imagenet32, sop
-from maskcon.data.builtin.car_types import FINE_NAMES
+from maskcon._utils.errors import MaskconError, unknown
+from maskcon._utils.paths import data_root
+from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
 from maskcon.data.builtin.embedded import load_embedded
 from maskcon.data.dataset import Dataset, Grouping, Variant
-from maskcon.data.source import ArraySource, PictureSource, Source, SourceInfo, WantedFile
+from maskcon.data.source import (
+    ArraySource,
+    Description,
+    Loader,
+    PictureSource,
+    Source,
+    SourceInfo,
+    WantedFile,
+)
 
 FASHION_PAGE = "https://github.com/zalandoresearch/fashion-mnist"
 FASHION_LICENCE = "MIT (Zalando SE)"
@@ -34,39 +45,25 @@ SOP_CITATION = (
 CARS_PAGE = "https://www.kaggle.com/datasets/cyizhuo/stanford-cars-by-classes-folder"
 
 
-def _embedded(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return load_embedded()
+def _same_in_both(load: Callable[..., Dataset]) -> Loader:
+    """Make a loader of a function without variants."""
 
+    def loader(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
+        return load(root, download=download, progress=progress)
 
-def _fashion(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return fashion_mnist.load_fashion_mnist(root, download=download, progress=progress)
-
-
-def _cifar10(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return cifar.load_cifar10(root, download=download, progress=progress)
-
-
-def _cifar100(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return cifar.load_cifar100(root, download=download, progress=progress)
-
-
-def _clothes(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    return Grouping(fashion_groups.COARSE_NAMES, fashion_groups.FINE_NAMES, fashion_groups.COARSE_OF_FINE)
-
-
-def _imagenet(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    names = tuple(entry.name for entry in imagenet32.CLASSES)
-    return Grouping(imagenet32.COARSE_NAMES, names, imagenet32.coarse_of(variant))
+    return loader
 
 
 def _cars(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    return Grouping(cars196.COARSE_NAMES, FINE_NAMES, cars196.coarse_of(variant))
+    return Grouping(cars196.COARSE_NAMES, cars196.FINE_NAMES, cars196.coarse_of(variant))
 
 
 def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
     """Which products a split has is in the set's own lists only."""
     if not sop.is_unpacked(root):
-        return "which products belong to it stands in Ebay_info.txt; told once the set is complete and unpacked here"
+        return (
+            "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"
+        )
     try:
         listing = sop.sop_listing(split, root, variant=variant)
     except MaskconError as error:
@@ -87,7 +84,7 @@ def _toy(split: cifar.SplitName, summary: str) -> Source:
             origin_url=CIFAR_PAGE,
             how_to_get=CIFAR10_HOW,
             family="cifar",
-            class_order="CIFAR-10's labels without deer and frog, counted anew",
+            class_order="CIFAR-10's labels without deer and frog, renumbered",
             citation=f"{CIFAR_CITATION}; {MASKCON_CITATION}",
             files=CIFAR10_FILES,
             download_mb=170,
@@ -141,9 +138,9 @@ _ALL: tuple[Source, ...] = (
             citation=FASHION_CITATION,
         ),
         missing=lambda _: (),
-        coarse_names=fashion_groups.COARSE_NAMES,
-        grouping=_clothes,
-        load=_embedded,
+        coarse_names=fashion_mnist.CLASSES.coarse_names,
+        grouping=lambda *_: fashion_mnist.CLASSES,
+        load=lambda *_, **__: load_embedded(),
     ),
     ArraySource(
         SourceInfo(
@@ -166,9 +163,9 @@ _ALL: tuple[Source, ...] = (
             download_mb=31,
         ),
         missing=fashion_mnist.missing,
-        coarse_names=fashion_groups.COARSE_NAMES,
-        grouping=_clothes,
-        load=_fashion,
+        coarse_names=fashion_mnist.CLASSES.coarse_names,
+        grouping=lambda *_: fashion_mnist.CLASSES,
+        load=_same_in_both(fashion_mnist.load_fashion_mnist),
     ),
     _toy("good", "the paper's toy set: 8 classes of CIFAR-10 as vehicles and animals"),
     _toy("bad", "the same 8 classes in two mixed groups (which differ by variant: paper or reference)"),
@@ -192,7 +189,7 @@ _ALL: tuple[Source, ...] = (
         missing=partial(cifar.missing, cifar.CIFAR10),
         coarse_names=cifar.cifar10_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar10_grouping(),
-        load=_cifar10,
+        load=_same_in_both(cifar.load_cifar10),
     ),
     ArraySource(
         SourceInfo(
@@ -214,7 +211,7 @@ _ALL: tuple[Source, ...] = (
         missing=partial(cifar.missing, cifar.CIFAR100),
         coarse_names=cifar.cifar100_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar100_grouping(),
-        load=_cifar100,
+        load=_same_in_both(cifar.load_cifar100),
     ),
     ArraySource(
         SourceInfo(
@@ -239,8 +236,8 @@ _ALL: tuple[Source, ...] = (
             ),
         ),
         missing=imagenet32.missing,
-        coarse_names=imagenet32.COARSE_NAMES,
-        grouping=_imagenet,
+        coarse_names=imagenet32.GROUPING.coarse_names,
+        grouping=lambda *_: imagenet32.GROUPING,
         load=imagenet32.load_imagenet32,
         converted=True,
     ),
@@ -273,3 +270,38 @@ _ALL: tuple[Source, ...] = (
     ),
 )
 SOURCES: dict[str, Source] = {source.info.name: source for source in _ALL}
+
+
+def catalogue(root: Path | None = None) -> list[SourceInfo]:
+    """What can be given to `load` by name.
+
+    >>> [info.name for info in catalogue() if info.name == "embedded" and info.available]
+    ['embedded']
+    """
+    folder = data_root(root)
+    return [replace(source.info, available=not source.missing(folder)) for source in SOURCES.values()]
+
+
+def describe(name: str, root: Path | None = None, *, variant: Variant = "paper") -> Description:
+    """The dataset of this name, with its classes; loads no image.
+
+    >>> describe("cifartoy-good").grouping.coarse_of
+    (0, 0, 1, 1, 1, 1, 0, 0)
+    """
+    source = SOURCES.get(name)
+    if source is None:
+        raise unknown("dataset", name, SOURCES)
+    if variant not in get_args(Variant):
+        raise unknown("variant", variant, get_args(Variant))
+    folder = data_root(root)
+    missing = source.missing(folder)
+    found = source.grouping(folder, variant)
+    return Description(
+        info=replace(source.info, available=not missing),
+        variant=variant,
+        folder=folder,
+        missing=missing,
+        coarse_names=source.coarse_names,
+        grouping=None if isinstance(found, str) else found,
+        why_no_grouping=found if isinstance(found, str) else None,
+    )
