@@ -1,13 +1,11 @@
-"""What options of a step bring: `--compile`, mixed precision, BatchNorm by loops, looking at a row's own class alone.
+"""What options of a step bring: `--compile`, mixed precision, looking at a row's own class alone.
 
     python benchmarks/step_options.py compile [--nets cpu,resnet18]
     python benchmarks/step_options.py precision [--nets cpu]
-    python benchmarks/step_options.py norms [--nets cpu,resnet18]
     python benchmarks/step_options.py columns
 
 compile    seconds of compiling, a step without and with it in turns, and after how many steps it has paid for itself
 precision  a step with precision=32-true over one with bf16-mixed, in turns
-norms      a step with torch's own BatchNorm over one with compiled loops, which runs on one thread have, in turns
 columns    relation and loss, forward and backward: the whole bank over the columns of a row's class, in turns
 
 One thread, processor time, random or embedded images; ratios above 1 speak for the option.
@@ -20,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from maskcon._utils.errors import unknown
 from maskcon.bench import subjects
@@ -28,7 +26,6 @@ from maskcon.bench.measure import ON_ONE_THREAD, in_turns
 from maskcon.methods import registry
 from maskcon.methods.losses import relation_loss_by_rows
 from maskcon.methods.registry import RelationInputs, method_named
-from maskcon.models.compiled_norm import CompiledBatchNorm2d
 from maskcon.training.compilation import compiled_passes
 from method_table import answer
 
@@ -68,24 +65,6 @@ def mixed_precision(names: list[str]) -> None:
         turns = in_turns(work, TURNS[name], clock=ON_ONE_THREAD, warm_up=2)
         ratio = turns.ratio("32-true", "bf16-mixed")
         print(f"| {name} | {turns.median('32-true'):.3f} | {turns.median('bf16-mixed'):.3f} | {ratio:.2f} |")
-
-
-def norms(names: list[str]) -> None:
-    """A step of each net, normalised by torch and by compiled loops."""
-    print("| net | torch's BatchNorm, s | compiled loops, s | ratio |\n|---|---:|---:|---:|")
-    for name in names:
-        torchs, loops = NETS[name](), NETS[name]()
-        pair = torchs.learner.pair
-        assert pair is not None  # all subjects contrast
-        layer: nn.Module
-        for layer in (*torchs.learner.model.modules(), *pair.key.modules()):
-            if type(layer) is CompiledBatchNorm2d:
-                layer.__class__ = nn.BatchNorm2d  # type: ignore[assignment]
-        turns = in_turns(
-            {"torch": torchs.step, "loops": loops.step}, TURNS[name], clock=ON_ONE_THREAD, warm_up=2
-        )
-        seconds = f"{turns.median('torch'):.4f} | {turns.median('loops'):.4f}"
-        print(f"| {name} | {seconds} | {turns.ratio('torch', 'loops'):.2f} |")
 
 
 def columns() -> None:
@@ -134,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["compile", "precision", "norms", "columns"])
+    parser.add_argument("what", choices=["compile", "precision", "columns"])
     parser.add_argument("--nets", default="cpu,resnet18", help="of all but columns, comma-separated")
     answer(parser, carry_out)
 
@@ -148,7 +127,7 @@ def carry_out(options: argparse.Namespace) -> None:
     for name in names:
         if name not in NETS:
             raise unknown("net", name, NETS)
-    {"precision": mixed_precision, "norms": norms, "compile": compiling}[options.what](names)
+    {"precision": mixed_precision, "compile": compiling}[options.what](names)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError
-from maskcon.models.compiled_norm import CompiledBatchNorm2d
 
 
 class FrozenBatchNorm1d(nn.BatchNorm1d):
@@ -42,7 +41,7 @@ def freeze_batchnorm(module: nn.Module) -> int:
         # wrappers of distributed training) valid, which replacing the layer would not.
         if type(layer) is nn.BatchNorm1d:
             layer.__class__ = FrozenBatchNorm1d
-        elif type(layer) in (nn.BatchNorm2d, CompiledBatchNorm2d):
+        elif type(layer) is nn.BatchNorm2d:
             layer.__class__ = FrozenBatchNorm2d
         if isinstance(layer, FrozenBatchNorm1d | FrozenBatchNorm2d):
             layer.eval()
