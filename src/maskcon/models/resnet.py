@@ -2,7 +2,7 @@
 
 The names (`conv1`, `bn1`, `layer1.0.conv1`, `layer1.0.downsample.0`, ...) are a file format: torchvision,
 timm and most papers' checkpoints share them, so `weights.load_weights` needs no translation table. There is
-no `fc`: what follows the pooled features is the business of `heads`.
+no `fc`: see `heads` for what follows the pooled features.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stem = Literal["small", "imagenet", "stride2"]
 
 @dataclass(frozen=True)
 class Architecture:
-    """Blocks a stage, and whether a block is a bottleneck."""
+    """Blocks per stage, and whether blocks are bottlenecks."""
 
     blocks: tuple[int, ...]
     bottleneck: bool = False
@@ -46,8 +46,8 @@ def norm_layer(norm: Norm, channels: int) -> nn.Module:
     """BatchNorm or GroupNorm over `channels` feature maps."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
-    # At least two channels a group (32 groups from 64 channels on, as usual): with one channel a group,
-    # GroupNorm would erase the mean of each feature map, which is what global pooling reads.
+    # At least two channels per group (32 groups from 64 channels on): with one channel per group GroupNorm
+    # would erase the mean of each feature map, which global pooling reads.
     return nn.GroupNorm(max(1, math.gcd(64, channels) // 2), channels)
 
 

@@ -25,7 +25,7 @@ from maskcon.models import (
     synchronize_batchnorm,
 )
 from maskcon.models.hog import AXES
-from maskcon.models.key_means import KeyMeans
+from maskcon.models.momentum import KeyMeans
 from maskcon.models.weights import load_weights
 from maskcon.training.checkpoint import Checkpoint
 from maskcon.training.distributed import Processes
