@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import RelationInputs, method_named
 from maskcon.models import Backbone, Model, build_backbone, build_model
 
@@ -208,14 +208,8 @@ def relation_work(batch: int, bank: int, dim: int) -> Work:
         keys, bank_keys = torch.empty(batch, dim), torch.empty(bank, dim)
         labels, bank_labels = (torch.empty(n, dtype=torch.long) for n in (batch, bank))
         inputs = RelationInputs(keys, labels, labels, bank_keys, bank_labels, bank_labels, w=1.0, tau=0.05)
-        # not `relation_of`: on a CPU that looks at labels, where the bank is large, and there are no numbers here
-        recipe = method_named("maskcon").relation
-        assert recipe is not None
-
-        def relation_of(part: slice) -> Tensor:
-            return recipe(inputs.rows(part))
-
-        torch.autograd.backward(relation_loss_by_rows(rows, keys, bank_keys, relation_of, 0.1).mean())
+        relation_of = method_named("maskcon").relation_of(inputs)
+        torch.autograd.backward(relation_loss(rows, keys, bank_keys, relation_of, 0.1).mean())
 
     return count(work)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import RelationInputs
 from maskcon.training import learner as learners
 from maskcon.training import loop, setup, step
@@ -127,7 +127,7 @@ def crops(count_and_size: str) -> None:
             )
             output = learner.query(views)
             times = len(group)
-            contrast = relation_loss_by_rows(
+            contrast = relation_loss(
                 output.projection,
                 keys.projection.repeat(times, 1),
                 bank.keys,
@@ -177,7 +177,7 @@ def twins(which: str) -> None:
             w=place.w,
             tau=config.tau,
         )
-        contrast = relation_loss_by_rows(
+        contrast = relation_loss(
             output.projection,
             others,
             bank.keys,

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from maskcon.methods import neighbour_lists
-from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.losses import relation_loss
 from maskcon.methods.neighbour_lists import NeighbourLists
 from maskcon.methods.registry import RelationInputs
 from maskcon.methods.relations import masked_relation
@@ -65,7 +65,7 @@ class Batch:
         return found
 
     def contrast(self, relation: Tensor) -> Tensor:
-        return relation_loss_by_rows(
+        return relation_loss(
             self.output.projection,
             self.keys.projection,
             self.learner.bank.keys,

@@ -227,7 +227,14 @@ def test_part_file_longer_than_the_file_is_replaced(server: Server, tmp_path: Pa
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("expected", [{"sha256": "0" * 64}, {"md5": "0" * 32}, {"size": 5}])
+def test_a_prefix_of_the_checksum_is_enough(server: Server, tmp_path: Path) -> None:
+    assert fetch(server.url, tmp_path / "file.bin", sha256=SHA256[:8]).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [{"sha256": "0" * 64}, {"sha256": ""}, {"sha256": SHA256[:7]}, {"md5": "0" * 32}, {"size": 5}],
+)
 def test_wrong_checksum_or_size_leaves_no_file(
     server: Server, tmp_path: Path, expected: dict[str, Any]
 ) -> None:

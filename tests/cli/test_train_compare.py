@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
 from maskcon.config.settings import RunConfig
-from maskcon.models.weights import PUBLISHED, weights_folder
+from maskcon.models.published import PUBLISHED, weights_folder
 from maskcon.training.facts import look
 from tests.cli.commands import LIMITED, ONE_THREAD, QUICK, SMALL, maskcon, without_a_package_index
 from tests.cli.in_process import NAMES, pictures, refused

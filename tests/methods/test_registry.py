@@ -10,7 +10,7 @@ import torch
 
 from maskcon._utils.errors import UsageError
 from maskcon.methods import losses, registry
-from maskcon.methods.losses import relation_loss, relation_loss_by_rows
+from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import Method, RelationInputs, all_methods, method_named, register
 from maskcon.methods.relations import masked_relation, self_relation
 
@@ -126,7 +126,7 @@ def test_every_method_gives_the_same_loss_and_gradient_in_blocks_of_rows(
     for block in (1 << 22, 3 * (1 + bank)):  # the whole batch; 3, 3 and 1 rows
         monkeypatch.setattr(losses, "BLOCK_ELEMENTS", block)
         queries = inputs(9, batch=7, bank=bank).keys.to(dtype).requires_grad_()
-        loss = relation_loss_by_rows(queries, own, bank_keys, method.relation_of(given), 0.1)
+        loss = relation_loss(queries, own, bank_keys, method.relation_of(given), 0.1)
         loss.sum().backward()
         results.append((loss.detach(), queries.grad))
     whole = relation_loss(queries.detach(), own, bank_keys, relation(name, given), 0.1)
@@ -145,7 +145,7 @@ def test_a_relation_that_looks_at_the_whole_batch_is_computed_once_and_whole(mon
     tenth = Method(name="centred", title="", summary="", relation=centred, labels="coarse")
     monkeypatch.setattr(losses, "BLOCK_ELEMENTS", 21)
     given = inputs()
-    loss = relation_loss_by_rows(inputs(9).keys, given.keys, given.bank_keys, tenth.relation_of(given), 0.1)
+    loss = relation_loss(inputs(9).keys, given.keys, given.bank_keys, tenth.relation_of(given), 0.1)
     assert seen == [6]
     expected = relation_loss(inputs(9).keys, given.keys, given.bank_keys, centred(given), 0.1)
     torch.testing.assert_close(loss, expected)
@@ -173,7 +173,6 @@ def test_a_misspelt_method_names_the_nearest():
 
 
 def test_a_tenth_method_is_one_registration_and_a_name_is_taken_once():
-    from maskcon.methods import registry
 
     tenth = Method(
         name="halfcon",
@@ -194,7 +193,6 @@ def test_a_tenth_method_is_one_registration_and_a_name_is_taken_once():
 @contextmanager
 def installed(monkeypatch, load):
     """As if a package named a module in its entry points, whose import does what `load` does."""
-    from maskcon.methods import registry
 
     entry = SimpleNamespace(name="tenth", value="tenth_package", load=load)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == "maskcon.methods" else [])
@@ -206,7 +204,6 @@ def installed(monkeypatch, load):
 
 
 def test_methods_of_installed_packages_are_loaded(monkeypatch):
-    from maskcon.methods import registry
 
     tenth = Method(
         name="plugged", title="", summary="", relation=lambda given: given.self_relation(), labels="none"
@@ -242,28 +239,3 @@ def test_a_name_that_could_not_be_found_again_is_refused():
     with pytest.raises(UsageError, match="lower case, 'HalfCon' is not"):
         register(tenth)
     assert "HalfCon" not in [method.name for method in all_methods()]
-
-
-@pytest.mark.parametrize("name", ["maskcon", "supcon", "grafit", "nnclr"])
-def test_a_large_bank_is_looked_at_by_class_and_gives_the_same_relation(name, monkeypatch):
-    given = inputs(seed=3, batch=10, bank=60)
-    sorted_banks = []
-    real = registry.BankByClass
-
-    def counted(keys, coarse):
-        sorted_banks.append(len(keys))
-        return real(keys, coarse)
-
-    monkeypatch.setattr(registry, "BankByClass", counted)
-    method = method_named(name)
-    parts = [slice(0, 4), slice(4, 10)]
-    plain = [method.relation_of(given)(part) for part in parts]
-    assert sorted_banks == []
-    monkeypatch.setattr(registry, "LARGE_BANK", 60)
-    method.relation_of(given)(slice(None))
-    assert sorted_banks == []  # three classes are few
-    monkeypatch.setattr(registry, "MANY_CLASSES", 3)
-    relation_of = method.relation_of(given)
-    for part, expected in zip(parts, plain, strict=True):
-        torch.testing.assert_close(relation_of(part), expected, atol=1e-6, rtol=1e-4)
-    assert sorted_banks == [60]  # once for all parts

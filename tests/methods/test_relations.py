@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from maskcon.methods.relations import (
     OWN_KEY,
-    BankByClass,
     adaptive_relation,
     coarse_relation,
     masked_relation,
@@ -53,13 +52,12 @@ cases = st.tuples(
 
 
 @settings(deadline=None, max_examples=150)
-@given(cases, st.booleans(), st.booleans())
-def test_masked_relation_matches_loop_oracle(case, with_index, sorted_by_class):
+@given(cases, st.booleans())
+def test_masked_relation_matches_loop_oracle(case, with_index):
     seed, batch, bank, classes, tau = case
     keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(seed, batch, bank, classes)
     numbers = {"index": index, "bank_index": bank_index} if with_index else {}
-    by_class = BankByClass(bank_keys, bank_coarse) if sorted_by_class else None
-    relation = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers, by_class=by_class)
+    relation = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers)
     assert_is_relation(relation, batch, bank)
     for i in range(batch):
         expected = oracles.masked_row(
@@ -126,28 +124,6 @@ def test_a_similarity_of_another_shape_is_refused():
     keys, bank_keys, coarse, bank_coarse, *_ = random_case(0, 3, 5, 2)
     with pytest.raises(ValueError, match=r"similarity is \(3, 4\), expected \(3, 5\)"):
         masked_relation(keys, bank_keys, coarse, bank_coarse, 0.1, similarity=torch.zeros(3, 4))
-
-
-@settings(deadline=None, max_examples=60)
-@given(cases, st.booleans())
-def test_from_the_columns_of_a_row_s_class_alone_the_relation_is_the_same(case, with_index):
-    seed, _, _, classes, tau = case
-    keys, bank_keys, coarse, bank_coarse, index, bank_index = random_case(
-        seed, 17, 300, 1 + 3 * classes, dim=16
-    )
-    coarse[0] = 99  # a class that the bank lacks
-    numbers = {"index": index, "bank_index": bank_index} if with_index else {}
-    plain = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers)
-    by_class = BankByClass(bank_keys, bank_coarse)
-    sooner = masked_relation(keys, bank_keys, coarse, bank_coarse, tau, **numbers, by_class=by_class)
-    torch.testing.assert_close(sooner, plain, atol=1e-5, rtol=1e-3)
-    assert torch.equal(sooner == 0, plain == 0) or 0 < tau < math.inf  # there a weight may round to 0
-    assert sooner[0].tolist() == [1.0] + [0.0] * 300
-
-
-def test_a_sorted_bank_needs_a_label_for_every_key():
-    with pytest.raises(ValueError, match="3 labels for 4 keys"):
-        BankByClass(torch.eye(4), torch.zeros(3))
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.5, 2.0])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from maskcon.models.key_means import KeyMeans
+from maskcon.models.momentum import KeyMeans
 
 
 def unit(vector: torch.Tensor) -> torch.Tensor:

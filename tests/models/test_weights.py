@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from maskcon._utils import download
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.models import weights
 from maskcon.models.momentum import MomentumPair, build_model
+from maskcon.models.published import PUBLISHED, Published, weights_folder
 from maskcon.models.resnet import ResNet
-from maskcon.models.weights import Published, load_weights
+from maskcon.models.weights import load_weights
 
 
 def net(seed: int, **settings: Any) -> ResNet:
@@ -246,23 +247,19 @@ def test_missing_files_and_misspelt_names_say_what_is_known(tmp_path: Path) -> N
 
 @pytest.fixture
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Named weights "imagenet" for resnet8, served by a stand-in downloader from this file."""
+    """Named weights "imagenet" for resnet8, served without a network from this file."""
     path = tmp_path / "served.pth"
     torch.save(net(0).state_dict(), path)
     prefix = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
     entry = Published(f"https://example.invalid/resnet8-{prefix}.pth", prefix)
-    monkeypatch.setitem(weights.PUBLISHED, "imagenet", {"resnet8": entry})
+    monkeypatch.setitem(PUBLISHED, "imagenet", {"resnet8": entry})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    stand_in = types.ModuleType("maskcon._utils.download")
 
-    def fetch(url: str, destination: Path, **_: object) -> Path:
-        assert url == entry.url
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        destination.write_bytes(path.read_bytes())
-        return destination
+    def attempt(transfer: download._Transfer, _offset: int) -> None:
+        assert transfer.url == entry.url
+        transfer.part.write_bytes(path.read_bytes())
 
-    monkeypatch.setattr(stand_in, "fetch", fetch, raising=False)
-    monkeypatch.setitem(sys.modules, "maskcon._utils.download", stand_in)
+    monkeypatch.setattr(download._Transfer, "_attempt", attempt)
     return path
 
 
@@ -276,7 +273,7 @@ def test_named_weights_are_fetched_only_when_allowed_and_then_kept(published: Pa
     target = net(2)
     load_weights(target, "imagenet")
     assert equal(target, net(0))
-    assert [path.suffix for path in weights.weights_folder().iterdir()] == [".pth"]
+    assert [path.suffix for path in weights_folder().iterdir()] == [".pth"]
 
 
 def test_wrong_download_is_discarded_before_it_is_read(
@@ -286,12 +283,12 @@ def test_wrong_download_is_discarded_before_it_is_read(
     monkeypatch.setattr(weights, "read_state", lambda path: pytest.fail(f"{path} was read"))
     with pytest.raises(CorruptFileError, match="sha256"):
         load_weights(net(1), "imagenet", download=True)
-    assert list(weights.weights_folder().iterdir()) == []
+    assert list(weights_folder().iterdir()) == []
 
 
 def test_damaged_cached_weights_are_refused(published: Path) -> None:
     load_weights(net(1), "imagenet", download=True)
-    (cached,) = weights.weights_folder().iterdir()
+    (cached,) = weights_folder().iterdir()
     cached.write_bytes(cached.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match="delete it and try again"):
         load_weights(net(1), "imagenet")
@@ -305,8 +302,8 @@ def test_architecture_without_published_weights_is_told_so() -> None:
 
 
 def test_published_names_carry_their_checksum() -> None:
-    for entry in weights.PUBLISHED["imagenet"].values():
-        checksum = entry.sha256_prefix if isinstance(entry, Published) else entry.sha256[:8]
+    for entry in PUBLISHED["imagenet"].values():
+        checksum = entry.sha256[:8]
         assert Path(entry.file_name).stem.endswith(f"-{checksum}")
 
 
@@ -314,6 +311,6 @@ def test_weights_are_kept_in_the_same_cache_as_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert weights.weights_folder() == tmp_path / "maskcon" / "weights"
+    assert weights_folder() == tmp_path / "maskcon" / "weights"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert weights.weights_folder() == Path.home() / ".cache" / "maskcon" / "weights"
+    assert weights_folder() == Path.home() / ".cache" / "maskcon" / "weights"

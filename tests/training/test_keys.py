@@ -51,7 +51,7 @@ def test_with_the_encoder_they_are_encoded_in_every_step(tmp_path, monkeypatch):
 
 def test_a_step_contrasts_with_the_mean_and_the_bank_takes_in_the_new_one(tmp_path, monkeypatch):
     """Beside a slow count of what every step was given."""
-    plain_loss, plain_step = step.relation_loss_by_rows, loop.train_step
+    plain_loss, plain_step = step.relation_loss, loop.train_step
     slow: dict[int, torch.Tensor] = {}
     keys_of_step: list[torch.Tensor] = []
     queries_of_step: list[torch.Tensor] = []
@@ -78,7 +78,7 @@ def test_a_step_contrasts_with_the_mean_and_the_bank_takes_in_the_new_one(tmp_pa
             compared += 1
         return report
 
-    monkeypatch.setattr(step, "relation_loss_by_rows", loss)
+    monkeypatch.setattr(step, "relation_loss", loss)
     monkeypatch.setattr(loop, "train_step", train_step)
     fit(tmp_path / "run", **MEANS, means_kept=0.7)
     assert compared >= 2 * len(miniature().train)

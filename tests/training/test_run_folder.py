@@ -198,7 +198,7 @@ def test_an_output_folder_that_cannot_be_made_fails_before_training(tmp_path):
 
 def poison(monkeypatch, at: int) -> list[int]:
     """Make the loss of the so-maniest step NaN; the list grows by one at every step."""
-    real = step.relation_loss_by_rows
+    real = step.relation_loss
     calls: list[int] = []
 
     def poisoned(*arguments):
@@ -206,7 +206,7 @@ def poison(monkeypatch, at: int) -> list[int]:
         loss = real(*arguments)
         return loss * math.nan if len(calls) == at else loss
 
-    monkeypatch.setattr(step, "relation_loss_by_rows", poisoned)
+    monkeypatch.setattr(step, "relation_loss", poisoned)
     return calls
 
 

@@ -1,8 +1,9 @@
-"""What makes the views of a run, and normalises on one thread: settled at its start, kept for as long as it goes on."""
+"""The engine of a run's views: settled at the start, kept when the run is resumed."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -10,15 +11,21 @@ import torch
 from maskcon._utils.errors import UsageError
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
-from maskcon.models import compiled_norm
 from maskcon.training import setup
 from maskcon.training.journal import read_journal
 from maskcon.training.preparation import encoder_facts, settle
-from maskcon.transforms import ViewPolicy, engines
+from maskcon.transforms import ViewPolicy
+from maskcon.transforms import compiled as engines
 from tests.miniature import TINY, miniature
-from tests.training.runs import Told, ends_as_if_never_stopped, fit, weights
+from tests.training import runs as training_runs
+from tests.training.runs import Told, ends_as_if_never_stopped, weights
 
 pytest.importorskip("numba")
+
+PHOTOS = {"query_view": "photos-strong", "key_view": "photos-weak"}
+
+
+fit = partial(training_runs.fit, **PHOTOS)
 
 
 def losses(folder) -> list[float]:
@@ -66,7 +73,9 @@ def test_a_run_begun_with_tensor_code_goes_on_with_it_when_numba_has_come(tmp_pa
 
 
 def test_settings_of_an_older_version_are_those_of_tensor_code(tmp_path):
-    config = settle(resolve("miniature", method="maskcon", preset="cpu", overrides=TINY).config, miniature())
+    config = settle(
+        resolve("miniature", method="maskcon", preset="cpu", overrides=TINY | PHOTOS).config, miniature()
+    )
     lines = [line for line in config.to_yaml().splitlines() if not line.startswith("view_engine")]
     (tmp_path / "config.yaml").write_text("\n".join(lines))
     assert RunConfig.from_yaml(tmp_path / "config.yaml").view_engine == "tensor"
@@ -80,22 +89,15 @@ def test_both_engines_train_alike_but_for_rounding(tmp_path, threads):
     assert weights(runs["tensor"]) != weights(runs["compiled"])  # so the setting has an effect
 
 
-def test_a_compiled_run_normalises_by_loops_on_one_thread_and_goes_on_to_the_same_bytes(
-    tmp_path, threads, monkeypatch
-):
-    made = []
-    plain = compiled_norm._normalise
-    monkeypatch.setattr(compiled_norm, "_normalise", lambda *given: made.append(1) or plain(*given))
-    assert ends_as_if_never_stopped(tmp_path, view_engine="compiled")
-    assert bool(made) is (threads == 1)
-    made.clear()
-    fit(tmp_path / "tensor", view_engine="tensor", epochs=1)
-    assert not made
+def test_a_compiled_run_resumes_to_the_same_bytes(tmp_path, threads):
+    assert ends_as_if_never_stopped(tmp_path, view_engine="compiled", **PHOTOS)
 
 
 @pytest.mark.parametrize(("device", "compiled"), [("cpu", True), ("cuda", False), ("mps", False)])
 def test_compiled_loops_are_for_the_cpu_and_other_devices_have_tensor_code(device, compiled):
-    config = settle(resolve("miniature", method="maskcon", preset="cpu", overrides=TINY).config, miniature())
+    config = settle(
+        resolve("miniature", method="maskcon", preset="cpu", overrides=TINY | PHOTOS).config, miniature()
+    )
     facts = encoder_facts(config, miniature().train)
     *policies, normalise = setup._views(config, facts, torch.device(device))
     assert [isinstance(policy, ViewPolicy) for policy in policies] == [not compiled] * 2

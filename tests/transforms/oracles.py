@@ -12,8 +12,18 @@ from torch import Tensor
 
 from maskcon import transforms
 from maskcon.transforms.autoaugment import CIFAR10_TABLE
+from maskcon.transforms.compiled import CompiledPolicy, can_compile
 
 ENGINES = ("tensor", "compiled")
+
+
+def names_of(engine: str) -> list[str]:
+    """Names of the policies that an engine can make."""
+    names = transforms.policy_names()
+    return names if engine == "tensor" else [name for name in names if can_compile(transforms.policy(name))]
+
+
+ENGINES_AND_NAMES = [(engine, name) for engine in ENGINES for name in names_of(engine)]
 
 
 def made_by(engine: str, name: str) -> transforms.Policy:
@@ -21,8 +31,6 @@ def made_by(engine: str, name: str) -> transforms.Policy:
     if engine == "tensor":
         return transforms.policy(name)
     pytest.importorskip("numba")
-    from maskcon.transforms.compiled import CompiledPolicy
-
     view = transforms.policy(name)
     assert isinstance(view, transforms.ViewPolicy)
     return CompiledPolicy(view)

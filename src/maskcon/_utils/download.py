@@ -1,4 +1,4 @@
-"""Fetch a file once, completely or not at all: resumed after interruptions, checked before it gets its name."""
+"""Download files: resumed after interruptions, checked before they get their names."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from maskcon._utils.locks import one_at_a_time
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
 
 BLOCK_BYTES = 1 << 18
-MAX_FAILURES = 4  # in a row that got no further than before; a slow line that keeps moving is never given up
+MAX_FAILURES = 4  # in a row without new bytes; a slow transfer that progresses is never given up
 BACKOFF_SECONDS = 1.0  # doubled after each such failure
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class _Expected:
-    """What the finished file must be."""
+    """Checksums and size of the complete file; a checksum may be a prefix of at least 8 digits."""
 
     sha256: str | None
     md5: str | None
@@ -40,13 +40,13 @@ class _Expected:
         return self.sha256 is not None or self.md5 is not None
 
     def complaint(self, path: Path) -> str | None:
-        """Why the file at `path` is not the expected one; None if it is."""
+        """Return why the file at `path` is not the expected one; None if it is."""
         if self.size is not None and path.stat().st_size != self.size:
             return f"it has {path.stat().st_size} bytes instead of {self.size}"
         for name, expected in (("sha256", self.sha256), ("md5", self.md5)):
             if expected is not None:
                 actual = file_digest(path, name)
-                if actual != expected.lower():
+                if len(expected) < 8 or not actual.startswith(expected.lower()):
                     return f"its {name} is {actual} instead of {expected}"
         return None
 
@@ -63,10 +63,10 @@ def fetch(
 ) -> Path:
     """Download `url` to `destination` and return it; a file already there is checked and kept.
 
-    Bytes arrive in `destination` + ".part", which gets its final name only after size and checksum agree. With a
-    checksum an interrupted transfer goes on where it stopped, in this call or a later one; without one it starts
-    again, since the file on the server may have changed in between. Of several processes that want the file, one
-    fetches it and the others wait.
+    Bytes are written to `destination` + ".part", which is renamed only after size and checksum agree. With a checksum
+    (sha256 may be a prefix of at least 8 digits) an interrupted transfer is resumed, in this call or a later one;
+    without one it restarts, since the file on the server may have changed. Of several processes, one downloads and
+    the others wait.
     """
     part = destination.with_name(destination.name + ".part")
     expected = _Expected(sha256, md5, size)
@@ -92,7 +92,7 @@ def fetch(
 
 @dataclass
 class _Transfer:
-    """One file on its way into its .part file."""
+    """The transfer of one file into its .part file."""
 
     url: str
     host: str
@@ -124,7 +124,7 @@ class _Transfer:
                         f"{self.destination}: what {self.url} sent is not the expected file ({complaint}); "
                         "it was deleted and nothing of it used"
                     )
-                # the first part of a resumed file may be of another version: once more, from the start
+                # the old part of a resumed file may be of another version: retry once from the start
                 restarted, furthest = True, 0
             except _InterruptedError as error:
                 failures = 0 if self._have() > furthest else failures + 1
@@ -140,7 +140,7 @@ class _Transfer:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _attempt(self, offset: int) -> None:
-        """One request; leaves all bytes that arrived in the .part file."""
+        """Make one request; keep all received bytes in the .part file."""
         headers = {"User-Agent": "maskcon", "Accept-Encoding": "identity"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
@@ -162,7 +162,7 @@ class _Transfer:
         except MaskconError:
             raise
         except (OSError, http.client.HTTPException, ValueError) as error:
-            # URLError and timeouts are OSErrors; ValueError: a redirect to what is no address
+            # URLError and timeouts are OSErrors; ValueError: a redirect to an invalid address
             raise _InterruptedError(str(getattr(error, "reason", error) or type(error).__name__)) from error
 
     def _receive(self, response: http.client.HTTPResponse, offset: int) -> None:
@@ -211,7 +211,7 @@ class _Transfer:
 
 
 class _InterruptedError(Exception):
-    """The transfer stopped for a reason that may pass."""
+    """The transfer stopped for a transient reason."""
 
 
 def _checked_host(url: str) -> str:
@@ -226,7 +226,7 @@ def _checked_host(url: str) -> str:
 
 
 def _build_opener() -> urllib.request.OpenerDirector:
-    """An opener that knows http and https only, so that no redirect can lead to a local file or ftp."""
+    """Build an opener for http and https only, so that no redirect leads to a local file or ftp."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -250,6 +250,6 @@ def _announced_total(response: http.client.HTTPResponse, offset: int) -> int | N
 
 
 def file_digest(path: Path, algorithm: str) -> str:
-    """The checksum of a whole file, in hexadecimal digits."""
+    """Return the checksum of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

@@ -11,7 +11,7 @@ from maskcon.bench.figures import Row
 from maskcon.bench.fresh import in_fresh_process
 from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
 from maskcon.bench.plain import plain_loss, plain_relation
-from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import RelationInputs, method_named
 
 BATCHES, BANKS = (128, 1024), (8192, 65536)
@@ -87,7 +87,7 @@ def ours(
     free = queries.detach().requires_grad_()
     inputs = RelationInputs(keys, labels, index, bank_keys, bank_labels, bank_index, w=1.0, tau=TAU)
     relation_of = method_named("maskcon").relation_of(inputs)
-    loss = relation_loss_by_rows(free, keys, bank_keys, relation_of, TEMPERATURE).mean()
+    loss = relation_loss(free, keys, bank_keys, relation_of, TEMPERATURE).mean()
     (gradient,) = torch.autograd.grad(loss, free)
     return loss.detach(), gradient
 

@@ -64,8 +64,8 @@ class RunConfig(BaseModel):
     )
     view_engine: Literal["auto", "tensor", "compiled"] = Field(
         "tensor",
-        description="what makes the views on a CPU and, on one thread, normalises batches, alike but for rounding: "
-        "tensor code, or numba's loops, many times as fast with views; auto: numba where it is installed",
+        description="code that makes views on a CPU, equal up to rounding: tensor, or compiled (numba, photographs "
+        "only); auto: compiled where possible",
     )
     normalise: Literal["dataset", "imagenet"] = Field(
         "dataset", description="channel mean and deviation to normalise views with"

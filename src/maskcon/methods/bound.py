@@ -1,34 +1,33 @@
-"""d_z of the paper's theorem 1: how far a method's relations are from those that the fine labels would give.
+"""Distance d_z of theorem 1: a method's relations against those of the fine labels.
 
     d_z = mean over samples of || z_i - optimal_i ||_2
 
-optimal_i is the hidden best relation, which the theorem only supposes to exist. Here it is the relation that fine
-labels give: own key and every bank entry of the same fine class, alike (`optimal_relation`). Relations are compared
-as the loss sees them, rows divided by their sums (`unit="row"`), since the theorem is about that loss. `unit="own key"`
-compares them as eq. 6, 7 and 14 write them, own key 1 and rows undivided, mixed by w as in eq. 9 and 15; that can turn
-the order of methods round. (ASCL, which weighs by an entropy of its own, is only rescaled.)
+The theorem assumes that an optimal relation exists. Here it is the relation of the fine labels: own key and every bank
+entry of the same fine class with equal weights (`optimal_relation`). With `unit="row"` relations are compared as in the
+loss, rows divided by their sums, since the theorem is about this loss. `unit="own key"` compares them as in eq. 6, 7
+and 14, own key 1 and rows undivided, mixed by w as in eq. 9 and 15; this can reverse the order of methods. (ASCL, with
+its own weights w_i, is only rescaled.)
 
-What the theorem says. With probability 1 - delta,
+The theorem: with probability 1 - delta,
 
     | expected risk under the optimal relations - empirical risk under z |  <=  Hoeffding term + lambda * d_z
 
-The Hoeffding term does not depend on z. lambda is how fast the loss can change with z: the loss is linear in z, so
-lambda is the largest possible norm of -log q (`lipschitz_constant`), the same for every method, and large. Between
-methods and temperatures, then, d_z alone moves the bound.
+The Hoeffding term does not depend on z. lambda is the Lipschitz constant of the loss in z: the loss is linear in z, so
+lambda is the largest norm of -log q (`lipschitz_constant`), equal for all methods, and large. Between methods and
+temperatures only d_z changes the bound.
 
-What it does not say. A smaller d_z makes the bound tighter; it does not predict a better encoder. The bound is on a
-gap of losses, not on recall. And it takes z as given, while MaskCon's z comes from the very keys that are learnt.
+Limits: a smaller d_z makes the bound tighter; it does not predict a better encoder. The bound is on a gap of losses,
+not on recall, and it takes z as given, while MaskCon computes z from the learnt keys.
 
-Range. Two rows that sum to 1 are at most sqrt(2) apart. In every relation of this package no entry is above the own
-key; then the distance stays below 1. With m bank entries of the sample's fine class among c of its coarse class:
+Range: two rows that sum to 1 are at most sqrt(2) apart. In every relation of this package no entry exceeds
+the own key; then the distance is below 1. With m bank entries of the sample's fine class among c of its coarse class:
 
-    SelfCon   sqrt(m / (1 + m))                 near 1 as soon as a few entries share the class
-    SupCon    sqrt(1 / (1 + m) - 1 / (1 + c))   near 0 in a large bank, however coarse the labels
+    SelfCon   sqrt(m / (1 + m))                 near 1 if a few entries share the class
+    SupCon    sqrt(1 / (1 + m) - 1 / (1 + c))   near 0 in a large bank, for any labels
 
-so d_z prefers SupCon to SelfCon wherever m >= 1, also on data where SelfCon retrieves better (the paper's SOP
-tables). In units of the own key these are sqrt(m) and sqrt(c - m), and SelfCon is ahead wherever a fine class is less
-than half of its coarse one. CoIns has a cross-entropy beside its contrast, which no relation shows: its d_z is
-SelfCon's.
+so d_z prefers SupCon to SelfCon for m >= 1, also on data where SelfCon retrieves better (the paper's SOP tables). In
+units of the own key these are sqrt(m) and sqrt(c - m), and SelfCon is better if a fine class is less than half of its
+coarse class. The cross-entropy of CoIns is in no relation: its d_z is SelfCon's.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ BLOCK_ELEMENTS = 1 << 22  # entries of a relation held at once: 16 MB of float32
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method (by name or itself) with its w and tau; those that it does not use are ignored."""
+    """A method, by name or as object, with w and tau; unused ones are ignored."""
 
     method: str | Method
     w: float = 1.0
@@ -61,7 +60,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class SampleLabels:
-    """Coarse and fine label of every training sample, found by sample number.
+    """Coarse and fine labels of the training samples by sample number.
 
     >>> labels = SampleLabels(torch.tensor([30, 10]), coarse=torch.tensor([0, 1]), fine=torch.tensor([5, 7]))
     >>> labels.of(torch.tensor([10, 30, 10]))
@@ -73,14 +72,14 @@ class SampleLabels:
     fine: Tensor  # [N]
 
     def of(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """Coarse and fine labels of these sample numbers, each of the shape of `wanted`."""
+        """Return coarse and fine labels of sample numbers, each in the shape of `wanted`."""
         order = self.index.argsort()
         ascending = self.index[order]
         place = torch.searchsorted(ascending, wanted).clamp_max(len(ascending) - 1)
-        strangers = wanted[ascending[place] != wanted]
-        if len(strangers):
+        missing = wanted[ascending[place] != wanted]
+        if len(missing):
             raise UsageError(
-                f"{len(strangers)} of {len(wanted)} samples (the first is number {int(strangers[0])}) are not in "
+                f"{len(missing)} of {len(wanted)} samples (the first is number {int(missing[0])}) are not in "
                 "these data; give the data that the run was trained on"
             )
         rows = order[place]
@@ -88,7 +87,7 @@ class SampleLabels:
 
 
 def relation_distance(relation: Tensor, optimal: Tensor) -> Tensor:
-    """l2 distance of each row of two relations ``[B, 1+K]``: ``[B]``, float32.
+    """Return the l2 distance of the rows of two relations ``[B, 1+K]``: ``[B]``, float32.
 
     >>> relation_distance(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]]))
     tensor([1.4142, 0.0000])
@@ -104,7 +103,7 @@ def relation_distance(relation: Tensor, optimal: Tensor) -> Tensor:
 def optimal_relation(
     fine: Tensor, bank_fine: Tensor, *, index: Tensor | None = None, bank_index: Tensor | None = None
 ) -> Tensor:
-    """The relation of someone who knows the fine labels: `coarse_relation`'s formula on them, ``[B, 1+K]``.
+    """Return the relation of the fine labels: `coarse_relation` applied to them, ``[B, 1+K]``.
 
     >>> optimal_relation(torch.tensor([7]), torch.tensor([7, 8, 7, 7]))
     tensor([[0.2500, 0.2500, 0.0000, 0.2500, 0.2500]])
@@ -127,12 +126,12 @@ def bound_distance(
     tau: float = 0.1,
     unit: Unit = "row",
 ) -> float:
-    """d_z of one method's relations, in blocks of rows: memory does not grow with B x K.
+    """Compute d_z of one method in blocks of rows, so that memory does not grow with B x K.
 
     Args:
-        method: a contrastive method, by name or itself.
+        method: a contrastive method, by name or as object.
         keys, bank_keys: l2-normalised, ``[B, D]`` and ``[K, D]``.
-        coarse, bank_coarse: labels that the method may see, ``[B]`` and ``[K]``.
+        coarse, bank_coarse: labels that the method uses, ``[B]`` and ``[K]``.
         fine, bank_fine: labels of the optimal relation, ``[B]`` and ``[K]``.
         index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out of
             both relations.
@@ -164,7 +163,7 @@ def bound_distances(
     bank_index: Tensor | None = None,
     unit: Unit = "row",
 ) -> dict[str, float]:
-    """d_z of several recipes on the same samples; arguments as for `bound_distance`."""
+    """Compute d_z of several recipes on the same samples; arguments as for `bound_distance`."""
     if (index is None) != (bank_index is None):
         raise ValueError("index and bank_index go together: give both, or neither")
     if unit not in get_args(Unit):
@@ -192,7 +191,7 @@ def bound_distances(
                 tau=recipe.tau,
             )
             relation = _relation(methods[name], inputs, unit)
-            # added on the host: not every device has doubles
+            # summed on the host: not every device has float64
             totals[name] += math.fsum(relation_distance(relation, optimal).tolist())
     return {name: total / len(keys) for name, total in totals.items()}
 
@@ -206,27 +205,27 @@ def bank_distances(
     exclude_own_keys: bool = True,
     unit: Unit = "row",
 ) -> dict[str, float]:
-    """d_z over the samples of a bank: each entry in turn is the own key, the others are its bank.
+    """Compute d_z over the samples of a bank: each entry is the own key once, with the others as its bank.
 
-    These are the keys that relations were made of in training, so nothing has to be encoded again. In training the
-    own key is fresh and the bank up to K / B steps old; here both are of the bank's age.
+    Uses the keys of training, so that no image is encoded. In training the own key is new and the bank up to K / B
+    steps old; here both have the age of the bank.
 
     Args:
-        recipes: what to compare, by any name.
+        recipes: recipes by any name.
         bank_keys, bank_index: the bank's keys ``[K, D]`` and sample numbers ``[K]``, K >= 1.
         labels: of all training samples.
-        exclude_own_keys: the run's setting. Off, other keys of the same image count like any other entry.
+        exclude_own_keys: setting of the run; if False, other keys of the same image count like any entry.
         unit: "row" or "own key", see above.
     """
     coarse, fine = labels.of(bank_index)
-    # An entry is never its own neighbour; places in the bank tell it from other keys of the same image.
+    # an entry is never its own neighbour: positions in the bank identify it among keys of the same image
     index = bank_index if exclude_own_keys else torch.arange(len(bank_index), device=bank_index.device)
     tensors = (bank_keys, bank_keys, coarse, coarse, fine, fine)
     return bound_distances(recipes, *tensors, index=index, bank_index=index, unit=unit)
 
 
 def lipschitz_constant(bank_size: int, contrast_temperature: float) -> float:
-    """lambda of the theorem: sup of ``||log q||_2`` over all unit queries and keys, from above.
+    """Return lambda of the theorem: an upper bound of ``||log q||_2`` over all unit queries and keys.
 
     Cosines lie in -1..1, so no logit is more than 2 / tau0 above another, and -log q_j <= log(1+K) + 2 / tau0.
 
@@ -239,11 +238,11 @@ def lipschitz_constant(bank_size: int, contrast_temperature: float) -> float:
 
 
 def _relation(method: Method, inputs: RelationInputs, unit: Unit) -> Tensor:
-    """The method's relation ``[B, 1+K]`` in the wanted unit."""
-    assert method.relation is not None  # `_contrastive` has looked
+    """Return the method's relation ``[B, 1+K]`` in a unit."""
+    assert method.relation is not None  # checked by `_contrastive`
     if unit == "row":
         return method.relation(inputs)
-    # w mixes divided rows in the package; undivided ones have to be mixed anew, and then the own key stays 1.
+    # w mixes divided rows; undivided rows are mixed again here, with own key 1
     relation = _undivided(method.relation(replace(inputs, w=1.0)))
     if method.uses_w:
         relation[:, OWN_KEY + 1 :] *= inputs.w
@@ -251,7 +250,7 @@ def _relation(method: Method, inputs: RelationInputs, unit: Unit) -> Tensor:
 
 
 def _undivided(relation: Tensor) -> Tensor:
-    """Rows of ``[B, 1+K]`` in which the own key counts 1."""
+    """Scale rows of ``[B, 1+K]`` to own key 1."""
     return relation / relation[:, OWN_KEY : OWN_KEY + 1]
 
 

@@ -1,4 +1,4 @@
-"""A first-in, first-out memory of keys, with the coarse label and the sample number of each."""
+"""Memory bank: a first-in, first-out queue of keys with their coarse labels and sample numbers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-EMPTY = -1  # label and sample number of a place that holds no key yet
+EMPTY = -1  # label and sample number of an unused slot
 
 
 class MemoryBank(nn.Module):
-    """The last `size` keys seen, of any batch size, exact at every wrap-around.
+    """The last `size` keys, for any batch size.
 
-    `keys`, `coarse` and `index` show the filled part only, so a bank that is not yet full is simply smaller.
-    Everything is in the `state_dict`: a resumed run goes on with the same bank.
+    `keys` [K, D], `coarse` [K] and `index` [K] return the filled part only; K grows up to `size`. All buffers are in
+    the `state_dict`, so a resumed run has the same bank.
 
-    compared_dim: beside each key another vector of this length is kept, by which relations compare (`compared`).
+    Args:
+        size: largest K.
+        dim: D.
+        compared_dim: F, length of a second vector per key that relations compare instead of the key (`compared`).
+        device: of the buffers.
 
     Example:
         >>> bank = MemoryBank(size=3, dim=2)
         >>> bank.enqueue(torch.eye(2), coarse=torch.tensor([0, 1]), index=torch.tensor([10, 11]))
         >>> bank.enqueue(torch.eye(2), coarse=torch.tensor([2, 3]), index=torch.tensor([12, 13]))
-        >>> bank.coarse, len(bank)  # place 0 was overwritten
+        >>> bank.coarse, len(bank)  # slot 0 was overwritten
         (tensor([3, 1, 2]), 3)
     """
 
@@ -48,39 +52,39 @@ class MemoryBank(nn.Module):
         self.register_buffer("_compared", compared)
         self.register_buffer("_coarse", torch.full((size,), EMPTY, dtype=torch.long, device=device))
         self.register_buffer("_index", torch.full((size,), EMPTY, dtype=torch.long, device=device))
-        # Saved as a tensor; read from plain numbers, which need no wait for the device.
+        # Saved as a tensor; read as Python numbers, which do not synchronise with the device.
         self.register_buffer("_state", torch.zeros(2, dtype=torch.long, device=device))
         self._next, self._filled = 0, 0
 
     def __len__(self) -> int:
-        """Keys held, at most `size`."""
+        """Number of keys, at most `size`."""
         return self._filled
 
     @property
     def keys(self) -> Tensor:
-        """Keys held, float32 ``[K, D]``; a view that `enqueue` writes to."""
+        """Keys, float32 ``[K, D]``; a view that `enqueue` writes to."""
         return self._keys[: self._filled]
 
     @property
     def compared(self) -> Tensor:
-        """What relations compare them by, float32 ``[K, F]``: the keys themselves where nothing is kept beside them."""
+        """Vectors that relations compare, float32 ``[K, F]``; the keys if `compared_dim` is None."""
         return self.keys if self._compared is None else self._compared[: self._filled]
 
     @property
     def coarse(self) -> Tensor:
-        """Their labels, ``[K]``."""
+        """Coarse labels, ``[K]``."""
         return self._coarse[: self._filled]
 
     @property
     def index(self) -> Tensor:
-        """Their sample numbers, ``[K]``."""
+        """Sample numbers, ``[K]``."""
         return self._index[: self._filled]
 
     @torch.no_grad()
     def enqueue(self, keys: Tensor, coarse: Tensor, index: Tensor, compared: Tensor | None = None) -> None:
-        """Take in a batch, over the oldest entries: keys ``[B, D]``, coarse ``[B]``, index ``[B]``.
+        """Replace the oldest entries by a batch: keys ``[B, D]``, coarse ``[B]``, index ``[B]``.
 
-        compared: ``[B, F]``, where the bank has a `compared_dim`, and only there.
+        compared: ``[B, F]``, required if the bank has a `compared_dim`, else None.
         """
         count = len(keys)
         wanted = None if self.compared_dim is None else (count, self.compared_dim)
@@ -94,10 +98,10 @@ class MemoryBank(nn.Module):
                 f"enqueue takes keys [B, {self.dim}], coarse [B], index [B]; "
                 f"got {tuple(keys.shape)}, {tuple(coarse.shape)}, {tuple(index.shape)}"
             )
-        skipped = max(0, count - self.size)  # of a batch larger than the bank, only the end can stay
+        skipped = max(0, count - self.size)  # of a batch larger than the bank, only the end is kept
         self._next = (self._next + skipped) % self.size
         done = skipped
-        while done < count:  # at most two stretches: up to the end of the ring, then from its start
+        while done < count:  # at most twice: up to the end of the ring, then from its start
             stretch = min(count - done, self.size - self._next)
             place = slice(self._next, self._next + stretch)
             source = slice(done, done + stretch)
@@ -113,7 +117,7 @@ class MemoryBank(nn.Module):
 
     @torch.no_grad()
     def compare_by(self, compared: Tensor) -> None:
-        """Have relations compare by these from now on: ``[K, F]``, one for each key held, in the order of `index`."""
+        """Replace `compared` by ``[K, F]``, in the order of `index`."""
         if self._compared is None or compared.shape != self.compared.shape:
             raise ValueError(
                 f"this bank compares by {list(self.compared.shape)} vectors, got {list(compared.shape)}"

@@ -1,9 +1,9 @@
-"""Of every training image the most similar ones, found once: what relations compare by where it is not learnt.
+"""Precomputed nearest neighbours of every training image, used by relations instead of the cosine of keys.
 
-nearest_in(looks, count)         who is nearest to whom in one group of images      -> rows and similarities
+nearest_in(looks, listed)        nearest neighbours within one group of images      -> rows and similarities
 NeighbourLists                   those of all images                                [N, k]
-NeighbourLists.among(rows, ..)   those of a batch that a bank has keys of           -> Neighbourhood
-Neighbourhood.table()            their similarities, as relations read them         [B, K]
+NeighbourLists.among(rows, ..)   those of a batch that are in the bank              -> Neighbourhood
+Neighbourhood.table()            their similarities d for the relations             [B, K]
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-TILE = 1024  # images that are compared with as many others at once
+TILE = 1024  # images per side of a tile of comparisons
 
 
 class Neighbourhood(NamedTuple):
-    """Which entries of a bank are among the listed neighbours of a batch."""
+    """Entries of a bank that are listed neighbours of a batch."""
 
-    columns: Tensor  # [B, k] column of each listed image in the bank, K where it has none
+    columns: Tensor  # [B, k] column of each listed image in the bank; K if it is not there
     similarity: Tensor  # [B, k]
-    stands_for: Tensor  # [K] the one column among those of the same image that `columns` names
+    stands_for: Tensor  # [K] the column of the same image that `columns` uses
 
     def rows(self, part: slice) -> Neighbourhood:
-        """The same for some rows of the batch."""
+        """Return the neighbourhood of some rows of the batch."""
         return Neighbourhood(self.columns[part], self.similarity[part], self.stands_for)
 
     def table(self) -> Tensor:
-        """Similarities to the bank's entries, float32 ``[B, K]``; -inf of those that are not listed."""
+        """Return similarities to the bank, float32 ``[B, K]``; -inf for entries not listed."""
         found = self.similarity.new_full(
             (len(self.columns), 1 + len(self.stands_for)), -math.inf, dtype=torch.float32
         )
@@ -41,9 +41,9 @@ class Neighbourhood(NamedTuple):
 
 @dataclass(frozen=True)
 class NeighbourLists:
-    """The nearest images of every image, itself among them, by their row numbers.
+    """Row numbers of the nearest images of every image, including itself.
 
-    Example: of images 0, 1 and 2, the first two are alike; a bank has keys of 1, 2 and, again, 1.
+    Example: images 0 and 1 of three are similar; a bank has keys of images 1, 2 and 1.
 
         >>> lists = NeighbourLists.empty(3, 2)
         >>> lists.put(torch.tensor([0, 1]), torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1.0, 0.5], [1.0, 0.5]]))
@@ -52,43 +52,44 @@ class NeighbourLists:
                 [  -inf,   -inf,   -inf]])
     """
 
-    images: Tensor  # int32 [N, k]; N where there are fewer
-    similarity: Tensor  # float16 [N, k]; -inf there
+    images: Tensor  # int32 [N, k]; padded with N
+    similarity: Tensor  # float16 [N, k]; padded with -inf
 
     @classmethod
     def empty(cls, count: int, listed: int, *, device: torch.device | str | None = None) -> NeighbourLists:
-        """Lists of `count` images that have no neighbours yet."""
+        """Return empty lists for `count` images."""
         return cls(
             torch.full((count, listed), count, dtype=torch.int32, device=device),
             torch.full((count, listed), -math.inf, dtype=torch.half, device=device),
         )
 
     def put(self, members: Tensor, nearest: Tensor, similarity: Tensor) -> None:
-        """Take in the lists of some images ``[n]``: their nearest ``[n, m]`` as places in `members`, m <= k."""
+        """Set the lists of images ``[n]``: nearest ``[n, m]`` as positions in `members`, m <= k."""
         members = members.to(self.images.device)
         self.images[members, : nearest.shape[1]] = members[nearest].int()
         self.similarity[members, : nearest.shape[1]] = similarity.to(self.similarity.dtype)
 
     def among(self, asked: Tensor, entries: Tensor) -> Neighbourhood:
-        """What the images `asked` ``[B]`` have for neighbours among a bank's `entries` ``[K]``, all by row numbers."""
+        """Find the neighbours of images `asked` ``[B]`` among bank `entries` ``[K]``, all as row numbers."""
         count, bank = len(self.images), len(entries)
-        column = torch.full((count + 1,), bank, device=entries.device)  # of every image, and of none
-        column[entries] = torch.arange(bank, device=entries.device)  # of several of one image, any one
+        column = torch.full((count + 1,), bank, device=entries.device)  # per image; the last is the padding
+        column[entries] = torch.arange(bank, device=entries.device)  # of several keys of one image, any one
         return Neighbourhood(column[self.images[asked].long()], self.similarity[asked], column[entries])
 
 
 def nearest_in(
     looks: Tensor, listed: int, progress: Callable[[float], None] = lambda _share: None
 ) -> tuple[Tensor, Tensor]:
-    """Who is nearest to whom, and how similar: places ``[n, m]`` and similarities ``[n, m]``, the nearest first.
+    """Find the nearest images within a group: positions ``[n, m]`` and similarities ``[n, m]``, nearest first.
+
+        s(a, b) = (max_v <look_v(a), look_0(b)> + max_v <look_v(b), look_0(a)>) / 2
 
     Args:
-        looks: unit vectors ``[n, V, A]`` of n images, each looked at in V ways, the first being the image as it is.
-        listed: m, or n if that is less.
-        progress: told now and then which share of the work is done.
+        looks: unit vectors ``[n, V, A]`` of V variants (shifted, turned, mirrored) of n images; variant 0 is unchanged.
+        listed: m, at most n.
+        progress: called with the share of the work that is done.
 
-    One image seems as similar to another as the most similar of its looks is to the other as it is; the similarity of
-    the two is the mean of how each seems to the other. Every pair is compared once, `TILE` by `TILE` images at a time.
+    Every pair is compared once, in tiles of `TILE` by `TILE` images.
 
     >>> east, north = [1.0, 0.0], [0.0, 1.0]
     >>> nearest_in(torch.tensor([[east, east], [north, north], [north, east]]), listed=2)[1]
@@ -97,10 +98,10 @@ def nearest_in(
             [1.0000, 1.0000]])
     """
     count = len(looks)
-    best: dict[int, tuple[Tensor, Tensor]] = {}  # of the tile that begins there: similarities, places
+    best: dict[int, tuple[Tensor, Tensor]] = {}  # similarities and positions, by first row of the tile
 
     def take_in(rows: int, columns: int, similarity: Tensor) -> None:
-        """Keep the best of what rows had and of a tile ``[r, c]``."""
+        """Merge a tile ``[r, c]`` into the best of its rows."""
         places = torch.arange(columns, columns + similarity.shape[1], device=looks.device).expand_as(
             similarity
         )
@@ -127,9 +128,9 @@ def nearest_in(
 
 
 def _seems(looks: Tensor, others: Tensor) -> Tensor:
-    """How similar each of ``[r, V, A]``, the way that suits best, is to each of ``[c, V, A]`` as it is: ``[r, c]``."""
-    as_they_are = others[:, 0].T.contiguous()  # [A, c]
-    most = looks[:, 0] @ as_they_are
+    """Return max over variants v of <looks[:, v], others[:, 0]>: ``[r, V, A]``, ``[c, V, A]`` -> ``[r, c]``."""
+    unchanged = others[:, 0].T.contiguous()  # [A, c]
+    most = looks[:, 0] @ unchanged
     for look in range(1, looks.shape[1]):
-        torch.maximum(most, looks[:, look] @ as_they_are, out=most)
+        torch.maximum(most, looks[:, look] @ unchanged, out=most)
     return most

@@ -1,20 +1,21 @@
-"""The paper's methods as recipes: which relation pulls, how much cross-entropy joins, which labels are seen.
+"""Methods of the paper: relation, weight of the cross-entropy, labels used.
 
     loss_i = contrast_weight * relation_loss(relation_i) + cross_entropy_weight * CE(logits_i, label_i)
 
     method    relation                                       cross-entropy   labels
     SelfCon   self                                           0               none
     NNCLR     own key + nearest entry                        0               none
-    ASCL      soft, weighed by its entropy, + self           0               none
+    ASCL      soft, weighted by its entropy, + self         0               none
     SupCE     (no contrast)                                  1               coarse
     SupCon    coarse                                         0               coarse
     Grafit    w * coarse + (1-w) * self                      0               coarse
     CoIns     (1-w) * self                                   w               coarse
     MaskCon   w * masked(tau) + (1-w) * self                 0               coarse
+    SupFINE   (no contrast)                                  1               fine (upper bound)
     TeachCon  masked(tau), neighbours by a fixed teacher     1               coarse (ours, not the paper's)
-    SupFINE   (no contrast)                                  1               fine: the upper bound
 
-To add one, write a function from `RelationInputs` to a relation and `register` a `Method` (docs/extending.md).
+To add a method, write a function from `RelationInputs` to a relation and `register` a `Method`
+(docs/extending.md).
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from maskcon._utils.errors import UsageError, unknown
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.relations import (
     OWN_KEY,
-    BankByClass,
     adaptive_relation,
     coarse_relation,
     masked_relation,
@@ -40,13 +40,10 @@ from maskcon.methods.relations import (
     similarities,
 )
 
-# Entries and classes from which looking at a row's own class alone is sooner done than at the whole bank.
-LARGE_BANK, MANY_CLASSES = 1 << 14, 8
-
 
 @dataclass(frozen=True)
 class RelationInputs:
-    """What a recipe may look at, for one batch. `index` and `bank_index` are None where own stale keys count."""
+    """Inputs of a relation for one batch; `index` and `bank_index` are None to keep older own keys."""
 
     keys: Tensor  # [B, D] own keys
     coarse: Tensor  # [B] labels (the fine ones for a method that sees those)
@@ -56,11 +53,10 @@ class RelationInputs:
     bank_index: Tensor | None  # [K]
     w: float  # weight, after any relation warm-up
     tau: float  # relation temperature
-    neighbours: Neighbourhood | None = None  # what there is to go by instead of the cosine of keys
-    by_class: BankByClass | None = None  # the bank sorted, where that is worth it; see `Method.relation_of`
+    neighbours: Neighbourhood | None = None  # similarities that replace the cosine of keys
 
     def rows(self, part: slice) -> RelationInputs:
-        """The same for some rows of the batch only; the bank stays whole."""
+        """Return the inputs of some rows of the batch, with the whole bank."""
         return replace(
             self,
             keys=self.keys[part],
@@ -74,7 +70,7 @@ class RelationInputs:
         return None if self.neighbours is None else self.neighbours.table()
 
     def similarities(self) -> Tensor:
-        """Cosines of keys and bank, float32 ``[B, K]``; by `neighbours`, -inf for entries that are none."""
+        """Return d, float32 ``[B, K]``: cosines of keys, or those of `neighbours` with -inf for entries not listed."""
         known = self._known
         return similarities(self.keys, self.bank_keys) if known is None else known
 
@@ -94,7 +90,6 @@ class RelationInputs:
             index=self.index,
             bank_index=self.bank_index,
             similarity=self._known,
-            by_class=self.by_class,
         )
 
     def nearest_relation(self) -> Tensor:
@@ -117,7 +112,7 @@ class RelationInputs:
         )
 
     def with_self(self, relation: Tensor) -> Tensor:
-        """``w * relation + (1-w) * self_relation``: the mixture of the two losses, as one relation."""
+        """Return ``w * relation + (1-w) * self_relation``."""
         if self.w == 1:
             return relation
         mixed = relation * self.w
@@ -127,10 +122,10 @@ class RelationInputs:
 
 @dataclass(frozen=True)
 class Method:
-    """A recipe. `contrast_weight` and `cross_entropy_weight` map w to the weight of each term.
+    """A training method; `contrast_weight` and `cross_entropy_weight` map w to the weight of each term.
 
-    row_by_row: a row of the relation depends on that row of the batch and on the bank alone. Then a large batch is
-        worked on in parts that need little memory. Leave it False for a relation that looks at the whole batch.
+    row_by_row: each row of the relation depends only on its row of the batch and on the bank, so that large batches
+        can be processed in blocks of rows. Keep False for a relation of the whole batch.
     """
 
     name: str
@@ -142,7 +137,7 @@ class Method:
     cross_entropy_weight: Callable[[float], float] = lambda w: 0  # noqa: ARG005
     uses_w: bool = False
     uses_tau: bool = False
-    ramps_w: bool = False  # w weighs a learnt relation, which is worth little at the start
+    ramps_w: bool = False  # w weights a learnt relation, which is unreliable at the start
     row_by_row: bool = False
 
     @property
@@ -153,35 +148,20 @@ class Method:
         return self.cross_entropy_weight(w) > 0
 
     def relation_of(self, inputs: RelationInputs) -> Callable[[slice], Tensor]:
-        """The relation of these inputs, to be asked for by rows: ``[b, 1+K]`` of a slice of the batch."""
+        """Return a function from a slice of the batch to its rows ``[b, 1+K]`` of the relation."""
         recipe = self.relation
         if recipe is None:
             raise UsageError(f"{self.title} does not contrast, so it has no relation")
         if not self.row_by_row:
             return recipe(inputs).__getitem__
-        if _by_class_is_sooner(inputs):
-            inputs = replace(inputs, by_class=BankByClass(inputs.bank_keys, inputs.bank_coarse))
         return lambda part: recipe(inputs.rows(part))
-
-
-def _by_class_is_sooner(inputs: RelationInputs) -> bool:
-    """Whether to sort the bank by class (benchmarks/step_options.py columns).
-
-    Not on other devices than a CPU: to go class by class, the host would have to wait for the labels in every step.
-    """
-    if inputs.keys.device.type != "cpu":
-        return False
-    if inputs.neighbours is not None or len(inputs.bank_keys) < LARGE_BANK:
-        return False
-    labels = inputs.bank_coarse
-    return int(labels.amax() - labels.amin()) + 1 >= MANY_CLASSES  # they are numbered without gaps
 
 
 _METHODS: dict[str, Method] = {}
 
 
 def register(method: Method) -> Method:
-    """Make a method known by its name in this process.
+    """Register a method under its name in this process.
 
     A package that lists the registering module in its entry points, group `maskcon.methods`, makes the method
     available to every process and to the command line.
@@ -198,19 +178,19 @@ def register(method: Method) -> Method:
 
 @cache
 def _load_plugins() -> None:
-    """Import what installed packages offer; importing registers."""
+    """Import the methods of installed packages; importing registers them."""
     for entry in entry_points(group="maskcon.methods"):
         try:
             entry.load()
-        except Exception as error:  # somebody else's module may fail in any way
+        except Exception as error:  # third-party modules may raise anything
             raise UsageError(
                 f"the installed method {entry.name!r} ({entry.value}) cannot be loaded: "
-                f"{type(error).__name__}: {error}; mend or uninstall its package"
+                f"{type(error).__name__}: {error}; fix or uninstall the package"
             ) from error
 
 
 def method_named(name: str) -> Method:
-    """The method of that name, in any case; a misspelt one is an error that names the nearest."""
+    """Return the method of that name, in any case; the error for a misspelt name suggests the nearest."""
     _load_plugins()
     try:
         return _METHODS[name.lower()]
@@ -219,7 +199,7 @@ def method_named(name: str) -> Method:
 
 
 def all_methods() -> list[Method]:
-    """Every method, in the order of the table above; those of other packages last."""
+    """List all methods in the order of the table above; those of other packages last."""
     _load_plugins()
     return list(_METHODS.values())
 
@@ -248,7 +228,7 @@ register(
     Method(
         name="ascl",
         title="ASCL",
-        summary="soft neighbours, labels ignored, weighed by their normalised entropy",
+        summary="soft neighbours, labels ignored, weighted by their normalised entropy",
         relation=lambda inputs: inputs.adaptive_relation(),
         row_by_row=True,
         labels="none",
@@ -317,7 +297,7 @@ register(
     Method(
         name="supfine",
         title="SupFINE",
-        summary="cross-entropy on the fine labels: what the others try to reach without them",
+        summary="cross-entropy on the fine labels: the upper bound of the others",
         relation=None,
         cross_entropy_weight=lambda w: 1,  # noqa: ARG005
         labels="fine",

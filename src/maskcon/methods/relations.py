@@ -1,37 +1,39 @@
-"""Who is how much a positive of whom: the inter-sample relations z of the paper, as pure functions.
+"""Soft positive weights z (eq. 11-14).
 
-Every function returns float32 ``[B, 1+K]``. Column `OWN_KEY` is the sample's own key (the other view of the
-same image), columns 1..K are the bank. Rows are >= 0 and sum to 1.
+    z_ii' = 1                                                own key, the other view of image i
+    z_ij  = exp((d_ij - max_j d_ij) / tau)   where y_j = y_i  bank entry j, with d_ij = k_i . k_j
+    z_ij  = 0                                elsewhere
 
-    relation            own key   bank entry j                                   paper
-    self_relation       1         0                                              z^self
-    coarse_relation     1         1 where y_j = y_i                              z^sup
-    masked_relation     1         exp((d_j - d_max) / tau) where y_j = y_i       z^mask, eq. 11-14
-    nearest_relation    1         1 for the nearest entry, labels ignored        NNCLR
-    adaptive_relation   masked relation without the mask, mixed with the         ASCL
-                        self relation by its own normalised entropy
-                        (all shown before each row is divided by its sum)
+and each row is divided by its sum. Other methods differ in z only:
 
-Given `index` and `bank_index`, entries of the bank that are older keys of the very same image are left out
-everywhere (i != j in eq. 11). Relations are targets: no gradient flows through them.
+    relation            own key   bank entry j                                paper
+    self_relation       1         0                                           z^self
+    coarse_relation     1         1 where y_j = y_i                           z^sup
+    masked_relation     1         exp((d_ij - max d_i) / tau) where y_j = y_i z^mask, eq. 11-14
+    nearest_relation    1         1 for the nearest entry, labels ignored     NNCLR
+    adaptive_relation   w_i * (masked relation without mask)                  ASCL
+                        + (1 - w_i) * self, w_i its normalised entropy
+
+Shapes: B batch, K bank, D projection. Every relation is float32 ``[B, 1+K]`` with rows >= 0 that sum to 1; column
+`OWN_KEY` is the own key, columns 1..K are the bank. With `index` and `bank_index`, older keys of the same image are
+excluded (i != j in eq. 11). Relations are targets: no gradient flows through them.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-OWN_KEY = 0  # the column of the sample's own key
+OWN_KEY = 0  # column of the own key
 
-# tau beyond these would leave float32, as would 1 / tau; the limits 0 and inf are reached long before.
+# Bounds of tau within which tau and 1 / tau stay in float32; the limits 0 and inf are handled exactly.
 SMALLEST_TEMPERATURE, LARGEST_TEMPERATURE = 1e-30, 1e30
 
 
 def self_relation(batch_size: int, bank_size: int, *, device: torch.device | str | None = None) -> Tensor:
-    """Only the own key is a positive: instance discrimination.
+    """Return z^self: only the own key is a positive (instance discrimination).
 
     >>> self_relation(2, 3)
     tensor([[1., 0., 0., 0.],
@@ -45,12 +47,12 @@ def self_relation(batch_size: int, bank_size: int, *, device: torch.device | str
 def coarse_relation(
     coarse: Tensor, bank_coarse: Tensor, *, index: Tensor | None = None, bank_index: Tensor | None = None
 ) -> Tensor:
-    """All entries of the same coarse class are positives, as much as the own key: supervised contrast.
+    """Return z^sup: every entry of the same coarse class counts like the own key.
 
     Args:
         coarse: labels of the batch, ``[B]``.
         bank_coarse: labels of the bank, ``[K]``.
-        index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out.
+        index, bank_index: sample numbers ``[B]`` and ``[K]``; older keys of the same image are excluded.
 
     >>> coarse_relation(torch.tensor([0, 1]), torch.tensor([0, 0, 1]))
     tensor([[0.3333, 0.3333, 0.3333, 0.0000],
@@ -69,24 +71,23 @@ def masked_relation(
     index: Tensor | None = None,
     bank_index: Tensor | None = None,
     similarity: Tensor | None = None,
-    by_class: BankByClass | None = None,
 ) -> Tensor:
-    """MaskCon's soft relation: entries of the same coarse class, by their similarity to the sample's KEY view.
+    """Return MaskCon's z^mask (eq. 11-14): soft weights within the coarse class.
 
-    The nearest entry of the class counts as much as the own key, others less the farther they are;
-    other classes count nothing. A row whose class is absent from the bank is the self relation.
+        z_ij = exp((d_ij - max_j d_ij) / tau) where y_j = y_i, else 0; own key 1; rows divided by their sum
+
+    The nearest entry of the class counts like the own key. A row whose class is missing in the bank is the self
+    relation.
 
     Args:
-        keys: l2-normalised keys of the batch, ``[B, D]``; the key view asks, not the query view.
+        keys: l2-normalised keys of the batch, ``[B, D]``; d compares the key view, not the query view.
         bank_keys: l2-normalised keys of the bank, ``[K, D]``.
         coarse, bank_coarse: labels, ``[B]`` and ``[K]``.
-        temperature: tau of eq. 11, >= 0. 0: the nearest entry alone (entries that tie exactly all count);
-            ``math.inf``: every entry of the class alike, which is `coarse_relation`.
-        index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out.
-        similarity: ``[B, K]``, what to go by instead of the cosine of keys; -inf for an entry that counts nothing,
-            unless the temperature is ``math.inf``.
-        by_class: the same bank, sorted: similarities are then computed to the entries of a row's class alone. The
-            relation is the same but for rounding, and sooner there where the bank is large.
+        temperature: tau of eq. 11, >= 0. At 0 only the nearest entry counts (exact ties all count); at
+            ``math.inf`` every entry of the class counts alike, as in `coarse_relation`.
+        index, bank_index: sample numbers ``[B]`` and ``[K]``; older keys of the same image are excluded.
+        similarity: d ``[B, K]``, used instead of the cosine of keys; -inf excludes an entry, unless the
+            temperature is ``math.inf``.
 
     >>> east, north = [1.0, 0.0], [0.0, 1.0]
     >>> z = masked_relation(torch.tensor([east]), torch.tensor([east, north, east]),
@@ -94,76 +95,8 @@ def masked_relation(
     >>> [round(x, 4) for x in z[0].tolist()]  # own key, near, far, other class
     [0.5, 0.5, 0.0, 0.0]
     """
-    if by_class is not None:
-        return _masked_by_class(keys, by_class, coarse, temperature, index, bank_index)
     candidates = _candidates(coarse, bank_coarse, index, bank_index)  # [B, K]
     return _with_own_key(_similarity_weights(keys, bank_keys, candidates, temperature, similarity))
-
-
-class BankByClass:
-    """A bank sorted by class, so that the entries of one stand side by side; sorted when first asked, then kept.
-
-    Args:
-        keys: ``[K, D]``.
-        coarse: labels, ``[K]``.
-    """
-
-    def __init__(self, keys: Tensor, coarse: Tensor) -> None:
-        if len(keys) != len(coarse):
-            raise ValueError(f"{len(coarse)} labels for {len(keys)} keys")
-        self._keys, self._coarse = keys, coarse
-
-    @property
-    def size(self) -> int:
-        return len(self._keys)
-
-    def of(self, label: int) -> tuple[Tensor, Tensor]:
-        """Columns ``[n]`` of the bank that are of this class, in their order, and their keys ``[n, D]``."""
-        start, end = self._bounds.get(label, (0, 0))
-        return self._order[start:end], self._sorted[start:end]
-
-    @cached_property
-    def _order(self) -> Tensor:
-        return torch.argsort(self._coarse, stable=True)
-
-    @cached_property
-    def _sorted(self) -> Tensor:
-        return self._keys.float()[self._order]
-
-    @cached_property
-    def _bounds(self) -> dict[int, tuple[int, int]]:
-        labels, counts = torch.unique_consecutive(self._coarse[self._order], return_counts=True)
-        ends = counts.cumsum(0)
-        return dict(
-            zip(labels.tolist(), zip((ends - counts).tolist(), ends.tolist(), strict=True), strict=True)
-        )
-
-
-def _masked_by_class(
-    keys: Tensor,
-    bank: BankByClass,
-    coarse: Tensor,
-    temperature: float,
-    index: Tensor | None,
-    bank_index: Tensor | None,
-) -> Tensor:
-    """The masked relation, a class of rows at a time, from the columns of that class alone."""
-    relation = self_relation(len(keys), bank.size, device=keys.device)
-    for label in sorted(set(coarse.tolist())):
-        rows = (coarse == label).nonzero().squeeze(1)  # [b]
-        columns, bank_keys = bank.of(label)  # [n], [n, D]
-        if len(columns) == 0:
-            continue  # the self relation
-        candidates = _candidates(
-            coarse[rows],
-            coarse.new_full((len(columns),), label),
-            None if index is None else index[rows],
-            None if bank_index is None else bank_index[columns],
-        )
-        among = _with_own_key(_similarity_weights(keys[rows], bank_keys, candidates, temperature))  # [b, 1+n]
-        relation[rows, OWN_KEY] = among[:, OWN_KEY]
-        relation[rows.unsqueeze(1), 1 + columns] = among[:, 1:]
-    return relation
 
 
 def nearest_relation(
@@ -174,7 +107,7 @@ def nearest_relation(
     bank_index: Tensor | None = None,
     similarity: Tensor | None = None,
 ) -> Tensor:
-    """Own key and nearest entry of the whole bank, half each: MaskCon without mask, w = 1, tau = 0 (NNCLR)."""
+    """Return NNCLR's relation: own key and nearest entry, half each; z^mask without mask at tau = 0."""
     return masked_relation(
         keys,
         bank_keys,
@@ -195,9 +128,9 @@ def adaptive_relation(
     bank_index: Tensor | None = None,
     similarity: Tensor | None = None,
 ) -> Tensor:
-    """MaskCon without mask, mixed with the self relation by ``w_i = norm_entropy(z'_i)``: ASCL as the paper reads it.
+    """Return ASCL's relation: ``w_i * z' + (1 - w_i) * z^self`` with ``w_i = normalised_entropy(z'_i)``.
 
-    A row with one clear neighbour (low entropy) stays near the self relation, an undecided row spreads out.
+    z' is z^mask without mask. A row with one clear neighbour (low entropy) stays close to the self relation.
     """
     coarse, bank_coarse = _one_class(keys, bank_keys)
     candidates = _candidates(coarse, bank_coarse, index, bank_index)
@@ -208,9 +141,9 @@ def adaptive_relation(
 
 
 def normalised_entropy(weights: Tensor, candidates: Tensor) -> Tensor:
-    """Entropy of each row of `weights` ``[B, K]`` as a distribution, over that of the uniform one: 0..1, ``[B]``.
+    """Return ``H(row) / log(candidates of the row)`` in 0..1, ``[B]``, of weights ``[B, K]``.
 
-    A row with fewer than two candidates has nothing to be uncertain about: 0.
+    A row with fewer than two candidates has entropy 0.
     """
     total = weights.sum(dim=1, keepdim=True)
     share = weights / total.clamp_min(torch.finfo(weights.dtype).tiny)  # [B, K]
@@ -222,7 +155,7 @@ def normalised_entropy(weights: Tensor, candidates: Tensor) -> Tensor:
 def _candidates(
     coarse: Tensor, bank_coarse: Tensor, index: Tensor | None, bank_index: Tensor | None
 ) -> Tensor:
-    """Entries that may be positives of a row: same class, not the same image. Boolean ``[B, K]``."""
+    """Mark entries of the same class that are not the same image: bool ``[B, K]``."""
     if (index is None) != (bank_index is None):
         raise ValueError("index and bank_index go together: give both, or neither")
     candidates = coarse.unsqueeze(1) == bank_coarse.unsqueeze(0)
@@ -237,7 +170,7 @@ def _candidates(
 
 
 def similarities(keys: Tensor, bank_keys: Tensor) -> Tensor:
-    """Cosines of l2-normalised keys ``[B, D]`` and ``[K, D]``: float32 ``[B, K]``, under autocast too."""
+    """Return ``d_ij = k_i . k_j`` of unit keys ``[B, D]`` and ``[K, D]``: float32 ``[B, K]``, also under autocast."""
     with torch.autocast(keys.device.type, enabled=False):
         return keys.float() @ bank_keys.float().T
 
@@ -249,14 +182,14 @@ def _similarity_weights(
     temperature: float,
     similarity: Tensor | None = None,
 ) -> Tensor:
-    """``exp((d - d_max) / tau)`` of the candidates, 0 elsewhere: float32 ``[B, K]``, largest entry 1.
+    """Return ``exp((d - d_max) / tau)`` for candidates, 0 elsewhere: float32 ``[B, K]``, largest entry 1.
 
-    Half precision would lose it: tau is as small as 0.005. And the shift must be by the largest CANDIDATE:
-    shifted by the row's own maximum, a class of low similarities would underflow to no positives at all.
+    In float32, because tau is as small as 0.005. d_max is the largest CANDIDATE of the row: shifted by the maximum
+    over all entries, a class of low similarities would underflow to no positives.
     """
     if not temperature >= 0:  # also refuses NaN
         raise ValueError(f"{temperature=} of the relation must be >= 0 (0 and inf are allowed)")
-    if candidates.shape != (len(keys), len(bank_keys)):  # broadcasting one label over many would go unseen
+    if candidates.shape != (len(keys), len(bank_keys)):  # else a single label would be broadcast
         raise ValueError(
             f"labels for {tuple(candidates.shape)} = [B, K], but keys {tuple(keys.shape)} "
             f"and bank_keys {tuple(bank_keys.shape)}"
@@ -273,21 +206,21 @@ def _similarity_weights(
         else:
             similarity = similarity.to(torch.float32, copy=True)
         similarity.masked_fill_(~candidates, -math.inf)
-        nearest = similarity.amax(dim=1, keepdim=True)  # [B, 1]; -inf where nothing counts
+        nearest = similarity.amax(dim=1, keepdim=True)  # [B, 1]; -inf without candidates
         if temperature == 0:
             return ((similarity == nearest) & (similarity > -math.inf)).float()
         nearest.nan_to_num_(neginf=0.0)  # -inf - -inf would be NaN; -inf - 0 gives weight 0
         bounded = min(max(temperature, SMALLEST_TEMPERATURE), LARGEST_TEMPERATURE)
-        # exp(x) as 2^(x log2 e): on a CPU torch's exp is several times slower where it meets -inf, its exp2 is not.
+        # exp(x) = 2^(x log2 e): torch.exp is several times slower on -inf on a CPU, torch.exp2 is not
         return similarity.sub_(nearest).mul_(math.log2(math.e) / bounded).exp2_()
 
 
 def _with_own_key(weights: Tensor) -> Tensor:
-    """Prepend the own key with weight 1 to ``[B, K]`` and divide each row by its sum: ``[B, 1+K]``."""
+    """Prepend the own key with weight 1 to ``[B, K]`` and normalise rows: ``[B, 1+K]``."""
     total = 1 + weights.sum(dim=1, keepdim=True)  # >= 1: never a division by zero
     return torch.cat([torch.ones_like(total), weights], dim=1).div_(total)
 
 
 def _one_class(keys: Tensor, bank_keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels under which the mask lets everything through."""
+    """Return equal labels for all rows and entries, so that the mask keeps everything."""
     return keys.new_zeros(len(keys), dtype=torch.long), keys.new_zeros(len(bank_keys), dtype=torch.long)

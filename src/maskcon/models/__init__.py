@@ -1,13 +1,11 @@
-"""Encoder: backbone, heads, and the momentum pair of query and key models."""
+"""Backbones, heads, momentum encoder, and published weights."""
 
 from __future__ import annotations
 
-from maskcon.models.backbones import backbone_names, build_backbone, has_own_shape, shape_of
+from maskcon.models.backbones import backbone_names, build_backbone, for_inference, has_own_shape, shape_of
 from maskcon.models.base import Backbone
 from maskcon.models.batchnorm import freeze_batchnorm, synchronize_batchnorm
-from maskcon.models.feature_head import Axes, FeatureHead, FrozenEncoder
-from maskcon.models.fusion import for_inference
-from maskcon.models.heads import CoarseClassifier, Projector, unit_rows
+from maskcon.models.heads import Axes, CoarseClassifier, FeatureHead, FrozenEncoder, Projector, unit_rows
 from maskcon.models.mobilenet import MobileNetV2
 from maskcon.models.momentum import Model, MomentumPair, Output, build_model
 from maskcon.models.resnet import ResNet

@@ -1,8 +1,14 @@
-"""Backbones by name: our ResNets and MobileNetV2, and any vision model of Hugging Face as `hf:NAME`."""
+"""Build backbones by name: ResNets, MobileNetV2, and Hugging Face vision models as `hf:NAME`."""
 
 from __future__ import annotations
 
+import copy
+from itertools import pairwise
 from typing import Literal, TypedDict, get_args
+
+import torch
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.config.settings import HUGGING_FACE_PREFIX
@@ -13,16 +19,16 @@ from maskcon.models.resnet import ARCHITECTURES, Norm, ResNet, Stem
 
 StemChoice = Literal["auto", "small", "imagenet", "stride2"]
 
-LARGEST_SMALL_IMAGE = 64  # pixels; beyond, a stem without stride would cost sixteen times the usual one
+LARGEST_SMALL_IMAGE = 64  # pixels; above, a stem without stride costs sixteen times the ImageNet stem
 
 
 def backbone_names() -> list[str]:
-    """The names `build_backbone` knows, besides `hf:NAME`."""
+    """List the names of `build_backbone`, except `hf:NAME`."""
     return [*ARCHITECTURES, MOBILENET]
 
 
 def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
-    """The stem that "auto" stands for: the paper's 3x3 one for small images, else the usual one.
+    """Resolve "auto": the paper's 3x3 stem for small images, else the ImageNet stem.
 
     >>> resolve_stem("auto", 32), resolve_stem("auto", 224), resolve_stem("stride2", 32)
     ('small', 'imagenet', 'stride2')
@@ -35,7 +41,7 @@ def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
 
 
 def has_own_shape(name: str) -> bool:
-    """Whether the name alone says what the net looks like; width, norm and stem do not apply then.
+    """Whether the name alone defines the net, so that width, norm and stem do not apply.
 
     >>> has_own_shape("mobilenet_v2"), has_own_shape("resnet18")
     (True, False)
@@ -52,7 +58,7 @@ class Shape(TypedDict, total=False):
 
 
 def shape_of(name: str, *, width: int, norm: Norm, stem: StemChoice) -> Shape:
-    """What of a run's settings shapes this backbone: all for a ResNet, nothing for the others.
+    """Return the settings that shape this backbone: all for a ResNet, none for the others.
 
     >>> shape_of("hf:facebook/dinov2-small", width=16, norm="batch", stem="stride2")
     {}
@@ -72,14 +78,14 @@ def build_backbone(
     stem: StemChoice = "auto",
     download: bool = False,
 ) -> Backbone:
-    """A freshly initialised ResNet or MobileNetV2, or a pretrained Hugging Face model, with its size in `.features`.
+    """Build a randomly initialised ResNet or MobileNetV2, or load a pretrained Hugging Face model.
 
     Args:
         name: one of `backbone_names()`, or `hf:NAME` with NAME a model folder or hub name.
-        image_size: H = W of the images it will see.
+        image_size: H = W of the images.
         in_channels: 1 for grey, 3 for colour images.
         width, norm, stem: see `ResNet`; they do not apply to others.
-        download: whether `hf:NAME` may be fetched when it is not on this machine.
+        download: whether `hf:NAME` may be downloaded when it is not on this machine.
 
     >>> build_backbone("resnet10", image_size=32, in_channels=1, width=16).features
     128
@@ -98,3 +104,23 @@ def build_backbone(
     if name not in ARCHITECTURES:
         raise unknown("backbone", name, [*backbone_names(), f"{HUGGING_FACE_PREFIX}NAME"])
     return ResNet(name, in_channels=in_channels, width=width, norm=norm, stem=resolve_stem(stem, image_size))
+
+
+def for_inference(backbone: Backbone) -> Backbone:
+    """Copy a backbone for inference: evaluation mode, no gradients, channels-last, BatchNorm folded into convolutions.
+
+    Only ResNet and MobileNetV2 are folded; the order of layers in other nets is unknown.
+    """
+    fused: Backbone = copy.deepcopy(backbone).eval().requires_grad_(False)
+    if isinstance(backbone, ResNet | MobileNetV2):
+        for module in list(fused.modules()):
+            _fold_children(module)
+    return fused.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def _fold_children(module: nn.Module) -> None:
+    """Fold each BatchNorm into the convolution registered directly before it."""
+    for (conv_name, conv), (norm_name, norm) in pairwise(list(module.named_children())):
+        if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+            setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
+            setattr(module, norm_name, nn.Identity())

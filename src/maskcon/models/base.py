@@ -1,4 +1,4 @@
-"""What the rest of the package may expect of a backbone, whichever architecture it is."""
+"""Interface of all backbones."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from torch import Tensor, nn
 
 
 class Backbone(nn.Module):
-    """Images in, one feature vector an image out.
+    """Map images to one feature vector per image.
 
     A subclass sets the three attributes and implements `forward(images [B, C, H, W]) -> [B, F]`.
 
     Attributes:
-        name: the name it is built by, as in `build_backbone(name)`.
+        name: name in `build_backbone(name)`.
         features: F, the length of the feature vector.
-        earlier_features: E, how many more numbers `levels` gives; 0 for a net that keeps its inner maps to itself.
-        in_channels: C, the number of image channels it takes.
-        first_layer: name of the convolution [out, C, k, k] that sees the image; published colour weights of it are
-            fitted to grey images.
+        earlier_features: E, length of the features that `levels` adds; 0 if it adds none.
+        in_channels: C, number of image channels.
+        first_layer: name of the first convolution [out, C, k, k]; `load_weights` adapts its colour weights to grey
+            images.
     """
 
     first_layer: ClassVar[str] = "conv1.weight"
@@ -34,10 +34,10 @@ class Backbone(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def levels(self, images: Tensor, weight: float) -> Tensor:
-        """Features [B, F] and, if weight > 0, behind them those of earlier maps, [B, F + E].
+        """Return features [B, F]; if weight > 0, features of earlier maps are appended, [B, F + E].
 
-        With weight > 0 the features have length 1 and those of each earlier map the length `weight`, so that the cosine
-        of two rows is a mean of the cosines at all levels.
+        With weight > 0 features have length 1 and those of each earlier map length `weight`, so that the cosine of two
+        rows is a weighted mean of the cosines at all levels.
         """
         if weight > 0 and self.earlier_features > 0:
             raise NotImplementedError(f"{type(self).__name__} has no levels")
@@ -45,9 +45,9 @@ class Backbone(nn.Module):
         return features
 
     def level_features(self, weight: float) -> int:
-        """How many numbers an image `levels` gives."""
+        """Return the length of a row of `levels`."""
         return self.features + (self.earlier_features if weight > 0 else 0)
 
     def translate(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of a published file under this net's own names; here they are the same."""
+        """Rename the tensors of a published file to this net's names; unchanged by default."""
         return dict(state)

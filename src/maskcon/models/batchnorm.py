@@ -1,4 +1,4 @@
-"""BatchNorm as a choice: frozen statistics, statistics shared by all processes, or measured at the end."""
+"""BatchNorm with frozen statistics, with statistics shared by all processes, or measured at the end."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ import torch
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError
-from maskcon.models.compiled_norm import CompiledBatchNorm2d
 
 
 class FrozenBatchNorm1d(nn.BatchNorm1d):
-    """BatchNorm that uses its running statistics always and never changes them."""
+    """BatchNorm that always uses its running statistics and never updates them."""
 
     def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - the signature is nn.Module's
         return super().train(False)
 
 
 class FrozenBatchNorm2d(nn.BatchNorm2d):
-    """BatchNorm that uses its running statistics always and never changes them."""
+    """BatchNorm that always uses its running statistics and never updates them."""
 
     def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - the signature is nn.Module's
         return super().train(False)
 
 
 def freeze_batchnorm(module: nn.Module) -> int:
-    """Fix the statistics of every BatchNorm in `module`, in place; how many there were.
+    """Freeze the statistics of every BatchNorm in `module`, in place; return their number.
 
     The layers stay fixed through later calls of `module.train()`. Scale and shift remain trainable, and the
-    names in `state_dict()` stay as they are. Useful with published weights and small batches; a fresh net
-    would be left without any normalisation.
+    names in `state_dict()` do not change. For published weights and small batches; a net with random weights would
+    have no normalisation.
 
     >>> freeze_batchnorm(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
     1
@@ -42,7 +41,7 @@ def freeze_batchnorm(module: nn.Module) -> int:
         # wrappers of distributed training) valid, which replacing the layer would not.
         if type(layer) is nn.BatchNorm1d:
             layer.__class__ = FrozenBatchNorm1d
-        elif type(layer) in (nn.BatchNorm2d, CompiledBatchNorm2d):
+        elif type(layer) is nn.BatchNorm2d:
             layer.__class__ = FrozenBatchNorm2d
         if isinstance(layer, FrozenBatchNorm1d | FrozenBatchNorm2d):
             layer.eval()
@@ -52,10 +51,10 @@ def freeze_batchnorm(module: nn.Module) -> int:
 
 @torch.no_grad()
 def measure_statistics(module: nn.Module, batches: Iterable[Tensor]) -> int:
-    """Make the running statistics of every BatchNorm in `module` those of these batches; how many there were.
+    """Measure the running statistics of every BatchNorm in `module` on these batches; return their number.
 
-    Statistics that run along during training are those of augmented views and of weights that have moved on since. Each
-    batch counts alike. Frozen ones stay as they are, and so does the mode of `module`.
+    Running statistics of training belong to augmented views and older weights. Every batch has the same weight. Frozen
+    layers and the mode of `module` do not change.
 
     >>> layer = nn.BatchNorm1d(1)
     >>> measure_statistics(layer, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
@@ -88,7 +87,7 @@ def measure_statistics(module: nn.Module, batches: Iterable[Tensor]) -> int:
 
 
 def synchronize_batchnorm(module: nn.Module) -> nn.Module:
-    """`module` with every BatchNorm taking its statistics over all processes (CUDA only).
+    """Return `module` with BatchNorm statistics over all processes (CUDA only).
 
     Layers are replaced in place where `module` contains them; use the returned module.
     """

@@ -1,6 +1,6 @@
-"""The trained encoder as one file: weights under the usual names, and all it takes to embed new images.
+"""The trained encoder as one safetensors file: weights, and the preprocessing that new images need.
 
-Only a backbone of Hugging Face is not described in full: its model has to be on the machine as well.
+For a Hugging Face backbone the model itself must also be on the machine.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.data.decoding import canvas_for
 from maskcon.models import Backbone, FeatureHead, FrozenEncoder, build_backbone, shape_of
 
-_KEY = "maskcon"  # the one entry of the header: several would be written in no fixed order
+_KEY = "maskcon"  # a single header entry: several would be written in varying order
 
 
 @dataclass(frozen=True)
 class EncoderFacts:
-    """What an image must go through before this encoder, and how to build it."""
+    """Architecture and preprocessing of an encoder."""
 
     backbone: str
     width: int
@@ -43,7 +43,7 @@ class EncoderFacts:
 
     @property
     def canvas(self) -> int:
-        """Side that larger images are shrunk to before the view is cut from them."""
+        """Side to which larger images are shrunk before cropping."""
         return canvas_for(self.image_size)
 
     def normalise(self, images: Tensor) -> Tensor:
@@ -51,13 +51,13 @@ class EncoderFacts:
 
 
 def encoder_bytes(backbone: Backbone, facts: EncoderFacts) -> bytes:
-    """The file's content; the same weights give the same bytes."""
+    """Return the content of the file; equal weights give equal bytes."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in backbone.state_dict().items()}
     return safetensors.torch.save(tensors, metadata={_KEY: json.dumps(asdict(facts), sort_keys=True)})
 
 
 def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
-    """The encoder, ready to embed (evaluation mode), and its facts. Executes nothing from the file."""
+    """Read an encoder in evaluation mode and its facts; executes nothing from the file."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(_KEY)
@@ -71,7 +71,7 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
             f"{path} was not written by maskcon: its header does not say how to build the encoder"
         )
     facts = _facts(header, path)
-    # a new net draws weights, which are then overwritten: reading must not shift the caller's random numbers
+    # building draws initial weights: reading must not change the caller's random state
     with torch.random.fork_rng(devices=[]):
         backbone = build_backbone(
             facts.backbone,

@@ -1,4 +1,4 @@
-"""What sits on the features: the projector of the contrastive loss and the coarse classifier."""
+"""Heads on the features: projector, coarse classifier, and the trainable head of a frozen backbone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError, unknown
+from maskcon.models.base import Backbone
 
 ProjectorNorm = Literal["none", "batch"]
 
@@ -15,12 +16,12 @@ _SMALLEST_NORM = 1e-12
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
-    """Each row at length 1, in float32; a zero row stays zero and gets no gradient.
+    """Normalise rows to length 1 in float32; a zero row stays zero and gets no gradient.
 
     Args:
         vectors: [B, D], any floating type. float64 stays float64.
 
-    Dividing by a clamped norm alone would hand a zero row a gradient of 1e12 times its own.
+    Division by a clamped norm alone would multiply the gradient of a zero row by 1e12.
 
     >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -28,7 +29,7 @@ def unit_rows(vectors: Tensor) -> Tensor:
     if vectors.dtype != torch.float64:
         vectors = vectors.float()  # half precision would leave |q| off 1 by up to a percent
     norms = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # [B, 1]
-    zero = norms <= _SMALLEST_NORM  # false for NaN, which has to stay visible
+    zero = norms <= _SMALLEST_NORM  # False for NaN, which must stay visible
     return torch.where(zero, 0.0, vectors / norms.clamp_min(_SMALLEST_NORM))  # [B, D]
 
 
@@ -79,3 +80,68 @@ class CoarseClassifier(nn.Module):
         """Logits [B, classes]."""
         logits: Tensor = self.linear(features)
         return logits
+
+
+class FeatureHead(Backbone):
+    """One linear layer on the features of a frozen backbone, [B, D] (or [B, D, 1, 1]) -> [B, D].
+
+    It starts as the identity. In a frozen run it takes the place of the backbone, before projector and classifier.
+
+    >>> FeatureHead(256)(torch.ones(2, 256, 1, 1)).shape
+    torch.Size([2, 256])
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        if features < 1:
+            raise UsageError(f"a head needs at least 1 feature: {features=}")
+        self.name = "head"
+        self.in_channels = self.features = features
+        self.layer = nn.Linear(features, features)
+        nn.init.eye_(self.layer.weight)
+        nn.init.zeros_(self.layer.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        out: Tensor = self.layer(images.flatten(1))
+        return out
+
+
+class Axes(nn.Module):
+    """Fixed linear map of features: [B, F] @ [F, D].
+
+    matrix: [F, D], by default the first D features. A run sets it to the leading axes of its features,
+    divided by their size (see `maskcon.training.frozen.axes`).
+    """
+
+    matrix: Tensor
+
+    def __init__(self, features: int, kept: int, matrix: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("matrix", torch.eye(features, kept) if matrix is None else matrix)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features @ self.matrix
+
+
+class FrozenEncoder(Backbone):
+    """Backbone, axes and head as one encoder: images [B, C, H, W] -> features [B, head.features].
+
+    earlier_weight: weight of the backbone's earlier maps, see `Backbone.levels`.
+    """
+
+    def __init__(
+        self, backbone: Backbone, head: FeatureHead, axes: Axes | None = None, *, earlier_weight: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.name = backbone.name
+        self.in_channels = backbone.in_channels
+        self.features = head.features
+        self.backbone = backbone
+        self.earlier_weight = earlier_weight
+        seen = backbone.level_features(earlier_weight)
+        self.axes = Axes(seen, head.features) if axes is None else axes
+        self.head = head
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.head(self.axes(self.backbone.levels(images, self.earlier_weight)))
+        return features

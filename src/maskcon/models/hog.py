@@ -1,13 +1,11 @@
-"""What an image looks like before anything is learnt: its outlines, and the images of its class that have the like.
+"""HOG features of all training images, and each image's nearest neighbours within its class.
 
-Histograms of oriented gradients (HOG) of a small copy of the image, their principal axes scaled to count more alike. An
-image is looked at in several ways: moved a little, in a mirror, turned. Two images are as similar as each of them, the
-way that suits best, is to the other as it is, on average of both. The nearest of every image are found once, before the
-first step, and relations are made from these lists.
+Histograms of oriented gradients (HOG) of a small copy of the image, partially whitened by PCA. Each image has several
+variants: shifted, mirrored, turned. `methods.neighbour_lists.nearest_in` defines the similarity of two images.
+Neighbours are computed once, before the first step, and relations are made from these lists.
 
-An encoder that starts from random weights tells kinds apart only after a while, and relations made from its keys are
-worth little until then; neighbours by outlines are there from the first step on, and cost about a millisecond an image
-(docs/performance.md).
+Keys of a randomly initialised encoder give poor relations at first; HOG neighbours are usable from the first step and
+cost about a millisecond per image (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -23,36 +21,33 @@ from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, normalize,
 from maskcon import transforms
 from maskcon.methods.neighbour_lists import NeighbourLists, nearest_in
 
-SIDE = 32  # pixels of the small copy
-CELL, BINS = 3, 12  # histograms of windows of 2 x 2 cells, a cell apart; a bin is 30 degrees wide
-AXES = 128  # principal axes that are kept
-FLOOR = 0.1  # of the largest variance, added to each: axes of noise are not blown up
-STRAY = 2  # pixels by which an image is also looked at to its sides: things seldom lie in the very same place
+SIDE = 32  # pixels per side of the small copy
+CELL, BINS = 3, 12  # windows of 2 x 2 cells, one cell apart; a bin is 30 degrees wide
+AXES = 128  # principal axes kept
+FLOOR = 0.1  # share of the largest variance added to each, so that noise is not amplified
+STRAY = 2  # pixels of the shifted variants: objects are rarely in exactly the same place
 SHIFTS = ((0, 0), (STRAY, 0), (-STRAY, 0), (0, STRAY), (0, -STRAY))  # pixels to the right, pixels down
-TURN = 1.2  # times what views turn images by: how far to either side an image is also looked at turned
-FITTED_ON = 4096  # images that the axes are found from
+TURN = 1.2  # angle of the turned variants, as a multiple of the rotation of the views
+FITTED_ON = 4096  # images for the PCA
 BATCH = 512
-LARGEST_PART = (
-    20_000  # images of a class that are compared with each other; a larger class is dealt out into parts
-)
+LARGEST_PART = 20_000  # images of a class that are compared with each other; larger classes are split
 
-LISTED_IN_BANK, MOST_LISTED = 40, 512  # neighbours of an image that a bank should hold; that are kept at most
+LISTED_IN_BANK, MOST_LISTED = 40, 512  # wanted neighbours of an image in the bank; largest length of a list
 
-# From row numbers to images and their valid sizes: `engine.feed.Feed.take`.
+# From row numbers to images and their valid sizes: `training.feed.Feed.take`.
 Take = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 def oriented_gradients(images: Tensor, shifts: Sequence[tuple[int, int]] = SHIFTS[:1]) -> Tensor:
-    """Histograms of the directions in which grey values rise, weighed by how steeply: ``[B, S, BINS, H', W']``.
+    """Compute root histograms of gradient directions weighted by magnitude: ``[B, S, BINS, H', W']``.
 
     Args:
         images: ``[B, C, H, W]`` in [0, 1], sides of 2 `CELL` at least.
-        shifts: S times by how many pixels to the right and down the windows of the histograms are moved; beyond an
-            image's border nothing rises.
+        shifts: S shifts (right, down) of the windows in pixels; outside the image gradients are 0.
 
-    A gradient between two bins is shared by both. All histograms of an image together have the length 1 before their
-    roots are taken, which keeps a few strong edges from being all that counts; an even image has none. The windows lie
-    in the middle: where cells do not fill a side, the pixels left over are at its two ends.
+    A gradient between two bins is split between them. All histograms of an image together have length 1 before the
+    root, which limits the weight of a few strong edges; a uniform image has none. Windows are centred: pixels that do
+    not fill a cell are left at both ends of a side.
 
     >>> rising = torch.linspace(0, 1, 6).expand(1, 1, 6, 6)  # to the right: direction 0
     >>> [round(value, 3) for value in oriented_gradients(rising).flatten().tolist()]
@@ -70,7 +65,7 @@ def oriented_gradients(images: Tensor, shifts: Sequence[tuple[int, int]] = SHIFT
 
 
 def _windowed(side: int) -> tuple[int, int]:
-    """Where on a side the first window begins, and how many pixels all windows cover.
+    """Return the start of the first window on a side, and the pixels covered by all windows.
 
     >>> _windowed(32)
     (1, 30)
@@ -80,7 +75,7 @@ def _windowed(side: int) -> tuple[int, int]:
 
 
 def _windows(directions: Tensor) -> Tensor:
-    """Root histograms ``[B, BINS, H', W']`` of directions ``[B, BINS, H, W]``."""
+    """Return root histograms ``[B, BINS, H', W']`` of directions ``[B, BINS, H, W]``."""
     cells = avg_pool2d(avg_pool2d(directions, CELL), 2, 1)  # in two steps: each pixel is read once
     length = cells.flatten(1).norm(dim=1).clamp_min(1e-6)
     shares: Tensor = cells / length[:, None, None, None]
@@ -88,7 +83,7 @@ def _windows(directions: Tensor) -> Tensor:
 
 
 def _directions(images: Tensor) -> Tensor:
-    """How steeply grey values rise at each pixel of ``[B, C, H, W]``, in the bins of where to: ``[B, BINS, H, W]``."""
+    """Return gradient magnitudes by direction bin, ``[B, BINS, H, W]``, of images ``[B, C, H, W]``."""
     grey = pad(_grey(images), (1, 1, 1, 1), mode="replicate")
     right = grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]  # [B, 1, H, W]
     down = grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]
@@ -108,13 +103,13 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def mirrored(histograms: Tensor) -> Tensor:
-    """The histograms ``[..., BINS, H', W']`` of the images seen in a mirror, left and right exchanged."""
+    """Return the histograms ``[..., BINS, H', W']`` of the mirrored images."""
     exchanged = [(BINS // 2 - number) % BINS for number in range(BINS)]  # right becomes left, down stays
     return histograms.flip(-1)[..., exchanged, :, :]
 
 
 def turned(images: Tensor, degrees: float) -> Tensor:
-    """Images ``[B, C, H, W]`` turned around their middle; what comes in from outside is the nearest pixel's."""
+    """Rotate images ``[B, C, H, W]`` about their centre; edges are repeated."""
     if degrees == 0:
         return images
     sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
@@ -125,36 +120,36 @@ def turned(images: Tensor, degrees: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Axes:
-    """Principal axes of some histograms, each divided by its deviation and a little more."""
+    """Partial whitening: principal axes, each divided by sqrt(variance + FLOOR * largest variance)."""
 
     mean: Tensor  # [F]
     matrix: Tensor  # [F, A]
 
     @classmethod
     def of(cls, histograms: Tensor) -> Axes:
-        """The leading `AXES` of histograms ``[N, F]``; those along which nothing varies count nothing."""
+        """Fit the leading `AXES` of histograms ``[N, F]``; axes without variance get weight 0."""
         mean = histograms.mean(0)
-        centred = (histograms - mean).cpu().double()  # not every device has doubles
+        centred = (histograms - mean).cpu().double()  # not every device has float64
         variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
         variances, axes = variances.flip(0)[:AXES], axes.flip(1)[:, :AXES]
-        largest = variances[0].clamp_min(1e-12)  # images without any difference have none
+        largest = variances[0].clamp_min(1e-12)  # 0 for identical images
         scale = (variances.clamp_min(0) + FLOOR * largest).rsqrt() * (variances > 1e-6 * largest)
         return cls(mean, (axes * scale).float().to(histograms.device))
 
     def __call__(self, histograms: Tensor) -> Tensor:
-        """Unit vectors ``[..., A]`` of histograms ``[..., F]``."""
+        """Map histograms ``[..., F]`` to unit vectors ``[..., A]``."""
         return normalize((histograms - self.mean) @ self.matrix, dim=-1)
 
 
 @dataclass(frozen=True)
 class Looks:
-    """The ways an image is looked at: moved by each of `SHIFTS`, turned or not, in a mirror or not."""
+    """Variants of an image to compare: each of `SHIFTS`, optionally turned and mirrored."""
 
     mirror: bool = False
     turn: float = 0.0  # degrees to either side
 
     def histograms(self, images: Tensor) -> Tensor:
-        """Of images ``[B, C, H, W]`` by all looks, the first being the image as it is: ``[B, V, BINS, H', W']``."""
+        """Return histograms of all variants of ``[B, C, H, W]``, unchanged first: ``[B, V, BINS, H', W']``."""
         grey = _grey(images)
         angles = (0.0, self.turn, -self.turn) if self.turn else (0.0,)
         seen = torch.cat([oriented_gradients(turned(grey, angle), SHIFTS) for angle in angles], dim=1)
@@ -163,7 +158,7 @@ class Looks:
 
 @dataclass(frozen=True)
 class Outlines:
-    """Vectors of all images as they are, and of every image those that are nearest to it."""
+    """HOG vectors of all images, and the nearest neighbours of each."""
 
     vectors: Tensor  # [N, A], float16 unit rows
     neighbours: NeighbourLists
@@ -177,14 +172,14 @@ def outlines(
     looks: Looks,
     progress: Callable[[int, int], None],
 ) -> Outlines:
-    """Outlines of images 0 .. N - 1, where the images are.
+    """Compute HOG vectors and neighbour lists of images 0 .. N - 1, on the device of the images.
 
     Args:
-        take: the images of some rows, uint8 ``[B, C, H, W]``, and their valid sizes.
-        groups: ``[N]``; neighbours are looked for among the images of the own group.
-        listed: how many nearest of each image are kept, itself among them.
-        looks: the ways to look at an image; views tell which of them matter.
-        progress: told how many images of how many are done.
+        take: returns images of some rows, uint8 ``[B, C, H, W]``, and their valid sizes.
+        groups: ``[N]``; neighbours are searched within the group of an image.
+        listed: length of each list, the image itself included.
+        looks: variants to compare; match them to the views.
+        progress: called with the number of images done and in all.
     """
     count = len(groups)
 
@@ -200,7 +195,7 @@ def outlines(
     done = 0  # images of the parts before
 
     def tell(share: float) -> None:
-        """How much of a part is done: to look at its images is the first half, to compare them the second."""
+        """Report progress: computing vectors is the first half of a part, comparing them the second."""
         progress(done + int(share * len(members)), count)
 
     for members in _parts(groups):
@@ -217,7 +212,7 @@ def outlines(
 
 
 def listed(images: int, bank_size: int) -> int:
-    """How many neighbours of an image to keep, itself among them, so that a bank holds enough of them.
+    """Return the length of a neighbour list, itself included, so that a bank holds enough of them.
 
     >>> listed(6000, 2048), listed(1_000_000, 8192), listed(100, 2048)
     (119, 512, 41)
@@ -226,7 +221,7 @@ def listed(images: int, bank_size: int) -> int:
 
 
 def _parts(groups: Tensor) -> list[Tensor]:
-    """Rows ``[n]`` of images that are compared with each other: a group, or a part of one too large."""
+    """Return rows ``[n]`` of images to compare with each other: a group, or a part of a large group."""
     parts = []
     for group in torch.unique(groups):
         members = (groups == group).nonzero().squeeze(1).cpu()

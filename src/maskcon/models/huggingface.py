@@ -16,7 +16,7 @@ from maskcon.models.base import Backbone
 class HuggingFaceBackbone(Backbone):
     """Pooled output of a vision model: images [B, C, H, W] -> features [B, F].
 
-    Grey images are repeated over three channels; images are resized when the model takes one size only.
+    Grey images are repeated over three channels; images are resized if the model takes a single size.
     """
 
     def __init__(self, name: str, model: nn.Module, *, image_size: int, in_channels: int = 3) -> None:
@@ -32,10 +32,10 @@ class HuggingFaceBackbone(Backbone):
         self.features = self._measure(image_size)
 
     def _measure(self, image_size: int) -> int:
-        """F, found by trying: models name it differently (hidden_size, hidden_sizes, num_features, ...).
+        """Measure F by a forward pass: models name it differently (hidden_size, num_features, ...).
 
-        Parameters that the features do not depend on (a mask token, a second pooling) are frozen on the way:
-        wrappers of distributed training would wait for their gradients.
+        Freezes parameters without influence on the features (a mask token, a second pooling): wrappers of distributed
+        training would wait for their gradients.
         """
         was_training = self.training
         self.eval()
@@ -62,7 +62,7 @@ class HuggingFaceBackbone(Backbone):
 def load_hugging_face(
     name: str, *, image_size: int, in_channels: int = 3, download: bool = False
 ) -> HuggingFaceBackbone:
-    """The backbone `hf:NAME`, from a folder or the local cache; from the hub only with `download`."""
+    """Load the backbone `hf:NAME` from a folder or the local cache; from the hub only with `download`."""
     try:
         import transformers
     except ImportError as error:
@@ -77,7 +77,7 @@ def load_hugging_face(
         model: Any = transformers.AutoModel.from_pretrained(
             model_name, local_files_only=not download, use_safetensors=True, trust_remote_code=False
         )
-    except Exception as error:  # absent, damaged or unknown: each library below has errors of its own
+    except Exception as error:  # missing, damaged or unknown: the libraries raise many types
         hint = "" if download else "; pass --download to fetch it from the hub"
         raise UsageError(f"cannot load {name!r}: {_first_line(error)}{hint}") from error
     vision = getattr(model, "vision_model", model)  # the image half of a text-and-image model
@@ -85,7 +85,7 @@ def load_hugging_face(
         return HuggingFaceBackbone(name, vision.float(), image_size=image_size, in_channels=in_channels)
     except UsageError:
         raise
-    except Exception as error:  # a model of text or sound refuses an image in a way of its own
+    except Exception as error:  # models of text or sound raise anything on an image
         raise UsageError(
             f"{name!r} does not take images as a vision model does: {_first_line(error)}"
         ) from error
@@ -96,7 +96,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _fixed_size(config: Any) -> tuple[int, int] | None:
-    """The one (H, W) a model takes; None for models of any size (convolutional ones)."""
+    """Return the (H, W) that a model requires; None for convolutional models of any size."""
     size = getattr(config, "image_size", None)
     if size is None or not hasattr(config, "patch_size"):
         return None

@@ -3,7 +3,7 @@
 Published files call its layers `features.0.0`, `features.1.conv.0.0`, ..., `features.18.1`; ours are the same behind
 `layers.`, because `features` is the length of a vector in our contract. Older files number the layers of a block
 without grouping them (`features.2.conv.3` for `features.2.conv.1.0`). `translate` reads both. There is no
-`classifier`: what follows the pooled features is the business of `heads`.
+`classifier`: see `heads` for what follows the pooled features.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STAGES = (
     (6, 160, 3, 2),
     (6, 320, 1, 1),
 )
-# Behind these layers `levels` takes a look as well: the ends of the stages of 96 and of 160 channels.
+# Layers whose maps `levels` adds: the ends of the stages of 96 and of 160 channels.
 EARLIER_LAYERS = (13, 16)
 
 _PUBLISHED, _OURS = "features.", "layers."
@@ -71,7 +71,7 @@ class InvertedResidual(nn.Module):
 class MobileNetV2(Backbone):
     """MobileNetV2 of width 1.0 without classifier: images [B, C, H, W] -> features [B, 1280].
 
-    Any image size works; of 32 pixels the last map has a single place, so small images gain from being enlarged.
+    Any image size works; at 32 pixels the last map has a single pixel, so enlarge small images.
     in_channels: C; 3 for colour, 1 for grey.
 
     >>> import torch
@@ -120,7 +120,7 @@ class MobileNetV2(Backbone):
         return torch.cat([normalize(maps.mean(dim=(2, 3)), dim=1), *earlier], dim=1)
 
     def translate(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of a published file, grouped or not, under our names."""
+        """Rename the tensors of a published file, grouped or not, to our names."""
         ours = {
             _OURS + name.removeprefix(_PUBLISHED) if name.startswith(_PUBLISHED) else name: value
             for name, value in state.items()
@@ -131,7 +131,7 @@ class MobileNetV2(Backbone):
 
 
 def _grouped(name: str) -> str:
-    """The grouped name of an ungrouped one: layers come in threes (convolution, norm, activation).
+    """Return the grouped name of an ungrouped one: three layers (convolution, norm, activation) per group.
 
     >>> _grouped("layers.2.conv.4.bias"), _grouped("layers.2.conv.6.weight"), _grouped("layers.1.conv.4.weight")
     ('layers.2.conv.1.1.bias', 'layers.2.conv.2.weight', 'layers.1.conv.2.weight')

@@ -1,4 +1,4 @@
-"""The model that learns (query) and its slowly following copy (key)."""
+"""Query model, momentum encoder, and running means of queries as keys without an encoder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.models.base import Backbone
-from maskcon.models.heads import CoarseClassifier, Projector, ProjectorNorm
+from maskcon.models.heads import CoarseClassifier, Projector, ProjectorNorm, unit_rows
 
 Want = Literal["all", "features", "projection", "logits"]
 Buffers = Literal["own", "averaged"]
@@ -19,18 +19,18 @@ KeyBatchNorm = Literal["train", "eval"]
 
 
 class Output(NamedTuple):
-    """What one forward pass gives; a part that the model lacks or that was not wanted is None."""
+    """Outputs of a forward pass; missing or unwanted parts are None."""
 
-    features: Tensor  # [B, F], before the projector: what evaluation and search use
-    projection: Tensor | None  # [B, D], unit rows, float32: what the contrastive loss uses
-    logits: Tensor | None  # [B, classes]: what the coarse cross-entropy uses
+    features: Tensor  # [B, F], before the projector: for evaluation and search
+    projection: Tensor | None  # [B, D], unit rows, float32: for the contrastive loss
+    logits: Tensor | None  # [B, classes]: for the coarse cross-entropy
 
 
 class Model(nn.Module):
     """Backbone, projector and coarse classifier behind one `forward`.
 
     One `forward` for all parts, because wrappers of distributed training only see calls of `forward`.
-    Leave out the part that a method does not train: such wrappers wait for the gradient of every parameter.
+    Omit parts that a method does not train: these wrappers wait for the gradient of every parameter.
 
     >>> from maskcon.models.backbones import build_backbone
     >>> model = build_model(build_backbone("resnet8", image_size=32, width=16), coarse_classes=5)
@@ -56,7 +56,7 @@ class Model(nn.Module):
         return self.backbone.features
 
     def forward(self, images: Tensor, want: Want = "all") -> Output:
-        """Output of images [B, C, H, W]; `want` limits it to what will be used."""
+        """Return the `Output` of images [B, C, H, W], limited to `want`."""
         if want not in get_args(Want):
             raise unknown("output", want, get_args(Want))
         features: Tensor = self.backbone(images)  # [B, F]
@@ -91,7 +91,7 @@ def build_model(
     projector_norm: ProjectorNorm = "none",
     coarse_classes: int | None = None,
 ) -> Model:
-    """A model with fresh heads on `backbone`; None leaves out the head."""
+    """Build a model with new heads on `backbone`; None omits a head."""
     size = backbone.features
     return Model(
         backbone,
@@ -101,14 +101,14 @@ def build_model(
 
 
 class MomentumPair(nn.Module):
-    """A query model and the key model that follows it as a moving average, without gradient.
+    """A query model and its momentum encoder, a moving average without gradient.
 
     Args:
         query: the model that is trained; it needs a projector.
-        buffers: "own" lets the key's BatchNorm gather its own running statistics, as the authors' code does;
-            "averaged" moves them with the parameters.
-        key_batchnorm: "train" normalises keys by their batch, as the authors' code does; "eval" by the
-            running statistics, which then have to be "averaged": nothing else would ever set them.
+        buffers: "own" lets the BatchNorm of the momentum encoder keep its own running statistics, as in the authors'
+            code; "averaged" moves them with the parameters.
+        key_batchnorm: "train" normalises keys by their batch, as in the authors' code; "eval" by the running
+            statistics, which must then be "averaged".
 
     The training step calls `update` before the forward pass:
 
@@ -147,12 +147,12 @@ class MomentumPair(nn.Module):
 
     @torch.no_grad()
     def update(self, momentum: float) -> None:
-        """key = momentum * key + (1 - momentum) * query, over the parameters of backbone and projector."""
+        """Set key = momentum * key + (1 - momentum) * query, for backbone and projector."""
         if not 0.0 <= momentum <= 1.0:
             raise UsageError(f"key {momentum=} must lie between 0 and 1 (0.99 is usual)")
         followers, leaders = self._parameters_of_both
         if any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in followers):
-            # 0.01 of a small difference rounds to nothing there, and the key would stop following.
+            # 0.01 of a small difference rounds to 0 there, and the key would stop moving
             raise UsageError("the key model needs float32 parameters; use mixed precision instead of half")
         torch._foreach_lerp_(followers, leaders, 1.0 - momentum)
         if self.buffer_rule == "averaged":
@@ -165,20 +165,20 @@ class MomentumPair(nn.Module):
 
     @torch.no_grad()
     def encode_keys_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """The same, and the unit features [B, F], float32, that they were projected from."""
+        """Return unit projections [B, D] and unit features [B, F] of the key views, float32."""
         features: Tensor = self.key.backbone(images)
         return self.key.project(features), nn.functional.normalize(features.float(), dim=1)
 
     @cached_property
     def _parameters_of_both(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Of the key and, in the same order, of the query. Listed once: walking the nets is half of an update."""
+        """Parameters of the key and, in the same order, of the query; cached, since listing takes half of an update."""
         return (
             list(self.key.parameters()),
             [parameter for part in self._followed() for parameter in part.parameters()],
         )
 
     def _followed(self) -> list[nn.Module]:
-        # In the order in which Model registers them; the classifier has no counterpart in the key.
+        # In the order of Model; the momentum encoder has no classifier.
         return [part for part in (self.query.backbone, self.query.projector) if part is not None]
 
     def _average_buffers(self, momentum: float) -> None:
@@ -188,3 +188,52 @@ class MomentumPair(nn.Module):
                 follower.lerp_(leader, 1.0 - momentum)
             else:
                 follower.copy_(leader)  # a counter of batches
+
+
+class KeyMeans(nn.Module):
+    """Running mean of the queries of every training image, unit rows ``[N, D]``, saved in the `state_dict`.
+
+        mean = unit(kept * mean + (1 - kept) * query)
+
+    A momentum encoder costs about a quarter of a step, these means almost nothing (see docs/performance.md).
+
+    Args:
+        images: N.
+        dim: D.
+        kept: weight of the old mean, 0 <= kept < 1; at 0 the mean is the last query.
+
+    Example:
+        >>> means = KeyMeans(images=3, dim=2, kept=0.5)
+        >>> means.take_in(torch.tensor([0, 2]), torch.eye(2))
+        >>> means.take_in(torch.tensor([0]), torch.tensor([[0.0, 1.0]]))
+        >>> unseen = torch.tensor([[-1.0, 0.0]] * 3)
+        >>> means.of(torch.arange(3), unseen)
+        tensor([[ 0.7071,  0.7071],
+                [-1.0000,  0.0000],
+                [ 0.0000,  1.0000]])
+    """
+
+    def __init__(
+        self, images: int, dim: int, *, kept: float, device: torch.device | str | None = None
+    ) -> None:
+        super().__init__()
+        if not 0 <= kept < 1:
+            raise ValueError(f"{kept=} must be at least 0 and less than 1")
+        self.kept = kept
+        self._means: Tensor
+        self.register_buffer("_means", torch.zeros(images, dim, device=device))
+
+    @torch.no_grad()
+    def of(self, rows: Tensor, queries: Tensor) -> Tensor:
+        """Return keys ``[B, D]`` of rows ``[B]``; an image without a mean gets its query ``[B, D]``."""
+        found = self._means[rows]
+        return torch.where(found.any(dim=1, keepdim=True), found, queries.float())
+
+    @torch.no_grad()
+    def take_in(self, rows: Tensor, queries: Tensor) -> None:
+        """Update the means of rows ``[B]`` with unit queries ``[B, D]``; the first query of an image is its mean."""
+        mixed = torch.lerp(queries.float(), self.of(rows, queries), self.kept)
+        self._means[rows] = unit_rows(mixed)
+
+    def extra_repr(self) -> str:
+        return f"images={len(self._means)}, dim={self._means.shape[1]}, kept={self.kept:g}"

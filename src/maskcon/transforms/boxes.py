@@ -1,7 +1,7 @@
-"""Where a view looks: crop boxes in the pixels of the stored image, drawn from a table of uniforms.
+"""Crop boxes in pixels of the stored image, drawn from a table of uniforms.
 
-Every function here works on a whole batch and on numbers of shape [B] only, so it is cheap; the numbers are kept in
-double precision because boxes are rounded to whole pixels, and a row must round alike in every batch it is part of.
+All functions work on tensors of shape [B], in float64: boxes are rounded to whole pixels, and a row must round alike in
+every batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CROP_ATTEMPTS = 10
 
 
 def wide(values: Tensor) -> Tensor:
-    """`values` in double precision, or in single where the device (Apple's MPS) has no doubles."""
+    """Convert to float64, or to float32 on MPS, which has no float64."""
     return values.to(torch.float32 if values.device.type == "mps" else torch.float64)
 
 
@@ -24,7 +24,7 @@ Piece = slice | Tensor  # rows of a batch: a range, or their indices
 
 
 def take(values: Tensor, piece: Piece) -> Tensor:
-    """Some rows of a tensor; `index_select` because it copies whole rows, several times as fast as `values[index]`."""
+    """Select rows; `index_select` is several times as fast as `values[index]`."""
     return values[piece] if isinstance(piece, slice) else values.index_select(0, piece)
 
 
@@ -47,26 +47,25 @@ class Placement:
     column_high: Tensor
 
     def rows(self, piece: Piece) -> Placement:
-        """The placements of some rows of the batch."""
+        """Return the placements of some rows."""
         return Placement(*(take(getattr(self, name), piece) for name in self.__dataclass_fields__))
 
 
 def box_placement(top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Placement:
-    """A crop: nothing outside the box is seen."""
+    """Place a crop: nothing outside the box is visible."""
     return Placement(top, left, height, width, top, top + height, left, left + width)
 
 
 def whole_placement(heights: Tensor, widths: Tensor) -> Placement:
-    """All of each image, stretched to the square of the view."""
+    """Place the whole image, stretched to the square of the view."""
     zero = torch.zeros_like(wide(heights))
     return box_placement(zero, zero, wide(heights), wide(widths))
 
 
 def centre_placement(heights: Tensor, widths: Tensor, size: int) -> Placement:
-    """Shorter side resized to `size`, then the central square cut out, as one box.
+    """Place the central square after the shorter side is resized to `size`.
 
-    The box is the square's outline in the stored image; the taps may reach beyond it, into the image, because here the
-    resize comes before the cut.
+    Filter taps may reach outside the box, because the resize comes before the crop.
     """
     heights, widths = wide(heights), wide(widths)
     zero = torch.zeros_like(heights)

@@ -1,8 +1,9 @@
-"""Views by compiled loops: one pass per sample from stored pixels to normalised values. For images on the CPU.
+"""Views of photographs by numba loops: the views of the tensor code up to rounding, for uint8 images on a CPU.
 
-What is done to a sample is decided by the policy's own code, on tables of [B] numbers; the loops only carry it out.
-Their views equal those of the tensor code but for rounding; their own bits depend neither on the batch nor on the
-number of threads. Importing this imports numba.
+`compiled_policy` makes them; `settled_engine` decides whether a run uses them. Crops, mirrors, warps and the colour
+operations of photographs are compiled; policies with other operations use the tensor code. The policy's own code
+decides what happens to each image, as tables of [B] numbers; the loops apply it. The bits of a view depend neither on
+the batch nor on the number of threads. Importing this module does not import numba.
 """
 
 from __future__ import annotations
@@ -11,51 +12,93 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cache
+from importlib.util import find_spec
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskcon.transforms.boxes import Crop, RandomCrop
-from maskcon.transforms.buffers import Lender
-from maskcon.transforms.kernels import crops, finish, geometry
-from maskcon.transforms.operations import Operation
-from maskcon.transforms.policies import ViewPolicy, normalise
-from maskcon.transforms.programs import Program, program
+from maskcon._utils.errors import UsageError
+from maskcon.transforms.jitter import ColourJitter, GaussianBlur, Greyscale, box_taps
+from maskcon.transforms.operations import Affine, Operation, Perspective
+from maskcon.transforms.policies import Policy, ViewPolicy, normalise, policy
 from maskcon.transforms.resample import Warp
 
-BLOCK_VALUES = 2**17  # of the views made in one go: few enough to stay in the cache from one loop to the next
-FEWEST_ROWS = 8  # that are worth a thread
+COMPILED_OPERATIONS = (Affine, ColourJitter, GaussianBlur, Greyscale, Perspective)
+BLOCK_VALUES = 2**17  # values of the views per block of rows, which then stay in the cache between loops
+FEWEST_ROWS = 8  # per thread
+NOTHING = -1  # an operation that is skipped
+
+
+def has_numba() -> bool:
+    """Whether numba is installed."""
+    return find_spec("numba") is not None
+
+
+def can_compile(view: Policy) -> bool:
+    """Whether all operations of a policy have compiled loops."""
+    return isinstance(view, ViewPolicy) and all(type(o) in COMPILED_OPERATIONS for o in view.operations)
+
+
+def settled_engine(
+    wanted: Literal["auto", "tensor", "compiled"], *names: str
+) -> Literal["tensor", "compiled"]:
+    """Return the engine for policies of these names; "auto" is "compiled" where possible."""
+    without = [name for name in names if not can_compile(policy(name))]
+    if wanted == "auto":
+        return "tensor" if without or not has_numba() else "compiled"
+    if wanted == "compiled" and without:
+        raise UsageError(
+            f"view policy {without[0]!r} has no compiled loops; train in a new folder with --set view_engine=tensor"
+        )
+    return wanted
+
+
+def compiled_policy(
+    name: str,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+    *,
+    channels_last: bool = False,
+) -> CompiledPolicy:
+    """Return the policy of this name by compiled loops, with normalised views where mean and std are given.
+
+    The first call on a machine compiles for ten to twenty seconds; numba keeps the result on disk.
+    """
+    settled_engine("compiled", name)
+    if not has_numba():
+        raise UsageError(
+            "view_engine=compiled needs numba, which is not installed: pip install 'maskcon[compiled]', "
+            "or train in a new folder with --set view_engine=tensor"
+        )
+    view = policy(name)
+    assert isinstance(view, ViewPolicy)  # checked by `can_compile`
+    return CompiledPolicy(view, mean, std, channels_last)
 
 
 @dataclass(frozen=True)
 class CompiledPolicy:
-    """A policy whose views are made by compiled loops; called as the policy is, with the same uniforms.
+    """A policy by compiled loops; called like the policy, with the same uniforms.
 
-    mean, std: of each channel, to normalise by; by default views stay in [0, 1].
-    channels_last: the memory format of the views; their shape is [B, C, size, size] either way.
-    Images that are not bytes on the CPU are left to the tensor code. Views are written into memory that earlier ones
-    no longer need (see `lending`).
-
-    To make one compiles what the policy needs, for some seconds, or reads it from the cache of an earlier process.
+    mean, std: per channel, to normalise with; without them views stay in [0, 1].
+    channels_last: memory format of the views [B, C, size, size].
+    Images other than uint8 on the CPU use the tensor code. The constructor compiles the loops.
     """
 
     policy: ViewPolicy
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     channels_last: bool = False
-    _lender: Lender = field(default_factory=Lender, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        nobody = torch.zeros(0, self.policy.draws)
-        loops = [step.loop for step in _programs(self.policy.operations, self.policy.shares(nobody), 1)]
-        if isinstance(self.policy.crop, RandomCrop):
-            loops.append(crops.crop_rows)
-        for loop in (geometry.resample_rows, finish.finish_rows, *loops):
-            _ = loop.ready  # compiled now, and by one thread
+        from maskcon.transforms.kernels import colours, geometry
+
+        for loop in (geometry.resample_rows, colours.change_rows, colours.finish_rows):
+            _ = loop.ready  # compiled here, by one thread
 
     @property
     def name(self) -> str:
@@ -67,23 +110,25 @@ class CompiledPolicy:
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
         """images [B, C, H, W], uniforms [B, draws] -> float32 [B, C, size, size]."""
+        from maskcon.transforms.kernels import colours, geometry
+
         if images.dtype != torch.uint8 or images.device.type != "cpu":
             return self._by_tensors(images, uniforms, size, sizes)
         heights, widths = self.policy.check(images, uniforms, size, sizes)
         shares = self.policy.shares(uniforms)
         batch, channels = images.shape[:2]
         pixels = images.contiguous().numpy()
-        places = _placements(self.policy.crop, heights, widths, uniforms, size)
-        turned = np.zeros(batch, bool)
-        if self.policy.mirror > 0:
-            turned = uniforms.numpy()[:, self.policy.crop.draws] < self.policy.mirror
+        crop = self.policy.crop
+        placement = crop(heights, widths, uniforms[:, : crop.draws], size)
+        places = torch.stack([getattr(placement, field.name) for field in fields(placement)], dim=1).numpy()
+        mirrored = self.policy.mirrored(uniforms)
+        turned = np.zeros(batch, bool) if mirrored is None else mirrored.numpy()
         kinds, matrices, projective, fill = _warps(self.policy.warp(shares, size), places, size)
-        programs = _programs(self.policy.operations, shares, size)
+        operations, amounts = _colour_operations(self.policy.operations, shares)
         mean = np.array(self.mean or [0.0] * channels, np.float32)
         inverse = np.array([1 / spread for spread in self.std or [1.0] * channels], np.float32)
-        made = self._lender.lend(batch, channels * size * size)
+        made = torch.empty(batch, channels * size * size)
         views = made.numpy()
-
         block = max(1, BLOCK_VALUES // (channels * size * size))  # rows
 
         def make(begin: int, end: int) -> None:
@@ -91,10 +136,9 @@ class CompiledPolicy:
             for first in range(begin, end, block):
                 part = scratch[: end - first]
                 geometry.resample_rows(pixels, places, turned, kinds, matrices, projective, fill, first, part)
-                for step in programs:
-                    step.loop(step.operations, step.amounts, first, part)
+                colours.change_rows(operations, amounts, first, part)
                 lines = part.reshape(len(part), channels, size * size)
-                finish.finish_rows(lines, mean, inverse, self.channels_last, first, views)
+                colours.finish_rows(lines, mean, inverse, self.channels_last, first, views)
 
         _on_threads(make, batch)
         if self.channels_last:
@@ -108,23 +152,12 @@ class CompiledPolicy:
         return views.contiguous(memory_format=torch.channels_last) if self.channels_last else views
 
 
-def _placements(
-    crop: Crop, heights: Tensor, widths: Tensor, uniforms: Tensor, size: int
-) -> NDArray[np.float64]:
-    """[B, 8], in the order of a `Placement`'s fields."""
-    if isinstance(crop, RandomCrop):
-        places = np.empty((len(heights), 8))
-        sides = (heights.long().numpy(), widths.long().numpy())
-        crops.crop_rows(*sides, uniforms.contiguous().numpy(), *crop.scale, *crop.ratio, places)
-        return places
-    placement = crop(heights, widths, uniforms[:, : crop.draws], size)
-    return torch.stack([getattr(placement, field.name) for field in fields(placement)], dim=1).numpy()
-
-
 def _warps(
     warp: Warp | None, places: NDArray[np.float64], size: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32], bool, float]:
-    """How each row is resampled [B], its maps [B, T, 3, 3], whether they are projective, the fill or NaN."""
+    """Return kind [B] and matrices [B, T, 3, 3] per row, whether they are projective, and the fill or NaN."""
+    from maskcon.transforms.kernels import geometry
+
     batch = len(places)
     if warp is None:
         return np.zeros(batch, np.uint8), np.zeros((batch, 0, 3, 3), np.float32), False, math.nan
@@ -135,20 +168,37 @@ def _warps(
     return kinds, matrices, warp.projective, math.nan if warp.fill is None else warp.fill
 
 
-def _programs(operations: Sequence[Operation], shares: Sequence[Tensor], size: int) -> list[Program]:
-    """What is done to the colours, in as few calls as can be."""
-    programs: list[Program] = []
+def _colour_operations(
+    operations: Sequence[Operation], shares: Sequence[Tensor]
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return the numbers of the colour operations [B, T], in order, and their amounts [B, T, 2].
+
+    Amounts are computed from the uniforms by the code of the tensor path.
+    """
+    from maskcon.transforms.kernels import colours
+
+    batch = len(shares[0]) if shares else 0
+    numbers, amounts = [], []
     for operation, share in zip(operations, shares, strict=True):
-        wanted = program(operation, share, size)
-        if wanted is not None and programs and programs[-1].loop is wanted.loop:
-            programs[-1] = programs[-1].then(wanted)
-        elif wanted is not None:
-            programs.append(wanted)
-    return programs
+        chosen = share[:, :1] < getattr(operation, "probability", 1.0)  # [B, 1]
+        if isinstance(operation, ColourJitter):
+            order = operation.order(share)  # [B, 4]
+            factors = operation.amounts(share).gather(1, order)
+            numbers.append(order.where(chosen, NOTHING))
+            amounts.append(torch.stack([factors, torch.zeros_like(factors)], dim=2))
+        elif isinstance(operation, Greyscale):
+            numbers.append(torch.where(chosen, colours.GREY, NOTHING))
+            amounts.append(torch.zeros(batch, 1, 2))
+        elif isinstance(operation, GaussianBlur):
+            numbers.append(torch.where(chosen, colours.BLUR, NOTHING))
+            amounts.append(torch.stack(box_taps(operation.sigmas(share)), dim=1).unsqueeze(1))
+    if not numbers:
+        return np.zeros((batch, 0), np.int8), np.zeros((batch, 0, 2), np.float32)
+    return torch.cat(numbers, dim=1).to(torch.int8).numpy(), torch.cat(amounts, dim=1).float().numpy()
 
 
 def _on_threads(make: Callable[[int, int], None], batch: int) -> None:
-    """make(begin, end) over all rows, on as many threads as torch has."""
+    """Call make(begin, end) over all rows, on as many threads as torch has."""
     threads = max(1, min(torch.get_num_threads(), batch // FEWEST_ROWS))
     if threads == 1:
         make(0, batch)

@@ -1,4 +1,4 @@
-"""What a policy is made of after crop and mirror: operations that warp, recolour, or both.
+"""Operations of a policy after crop and mirror: warps and colour changes.
 
 An operation declares how many uniforms it needs per sample and is a pure function of them. The policy asks every
 operation for its warp first, resamples once, and then lets every operation recolour, in order.
@@ -39,12 +39,12 @@ class Operation:
 
 
 def between(uniforms: Tensor, low: float, high: float) -> Tensor:
-    """Uniforms in [0, 1) stretched to [low, high)."""
+    """Scale uniforms in [0, 1) to [low, high)."""
     return low + uniforms * (high - low)
 
 
 def chosen_rows(uniforms: Tensor, probability: float) -> Tensor:
-    """Indices of the rows of uniforms [B] that a thing of this probability happens to."""
+    """Return the indices of rows of uniforms [B] below a probability."""
     return (uniforms < probability).nonzero().squeeze(1)
 
 
@@ -88,7 +88,7 @@ def quad_to_square(corners: Tensor, *, side: float) -> Tensor:
     area = right_x * below_y - below_x * right_y
     area = torch.where(
         area == 0, torch.ones_like(area), area
-    )  # a view of one pixel has no area: any map will do
+    )  # a view of one pixel has no area: any map is valid
     g = (bend_x * below_y - below_x * bend_y) / area
     h = (right_x * bend_y - bend_x * right_y) / area
     one = torch.ones_like(g)

@@ -29,7 +29,7 @@ from maskcon.transforms.resample import Warp, resample
 
 @runtime_checkable
 class Policy(Protocol):
-    """What the engine needs of a policy; write your own class with these three to use it in a run.
+    """Interface of a policy; implement these three members to use your own class in a run.
 
     A policy is a pure function of images and uniforms: the same row of both gives the same view, in any batch, on
     any rank.
@@ -77,7 +77,7 @@ class ViewPolicy:
 
     @property
     def rotation(self) -> float:
-        """Degrees to either side by which views are turned at most."""
+        """Largest rotation of the views to either side, in degrees."""
         return max((op.rotation for op in self.operations if isinstance(op, Affine)), default=0.0)
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
@@ -95,7 +95,7 @@ class ViewPolicy:
     def check(
         self, images: Tensor, uniforms: Tensor, size: int, sizes: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Valid heights and widths [B] of the images; raises `UsageError` for what cannot be used."""
+        """Return valid heights and widths [B]; raise `UsageError` for invalid input."""
         sides = check_images(images, size, sizes)
         if uniforms.shape != (images.shape[0], self.draws) or uniforms.dtype != torch.float32:
             raise UsageError(
@@ -105,11 +105,11 @@ class ViewPolicy:
         return sides
 
     def mirrored(self, uniforms: Tensor) -> Tensor | None:
-        """Which rows are mirrored, bool [B]; None where no row ever is."""
+        """Return which rows are mirrored, bool [B]; None if the policy never mirrors."""
         return uniforms[:, self.crop.draws] < self.mirror if self.mirror > 0 else None
 
     def shares(self, uniforms: Tensor) -> list[Tensor]:
-        """Each operation's own columns [B, draws]."""
+        """Split the uniforms by operation: [B, draws] each."""
         shares, used = [], self.crop.draws + (self.mirror > 0)
         for operation in self.operations:
             shares.append(uniforms[:, used : used + operation.draws])
@@ -117,7 +117,7 @@ class ViewPolicy:
         return shares
 
     def warp(self, shares: Sequence[Tensor], size: int) -> Warp | None:
-        """How views of `size` are warped, by the columns of the one operation that does."""
+        """Return the warp of the one operation that warps, for views of `size`."""
         warps = (
             operation.warp(share, size) for operation, share in zip(self.operations, shares, strict=True)
         )
@@ -125,7 +125,7 @@ class ViewPolicy:
 
 
 def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Valid heights and widths [B] of the images; raises `UsageError` for shapes that cannot be used."""
+    """Return valid heights and widths [B]; raise `UsageError` for invalid shapes."""
     if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
         raise UsageError(f"images must be [B, 1 or 3, H, W] with pixels, got {tuple(images.shape)}")
     if images.dtype != torch.uint8 and not images.dtype.is_floating_point:
@@ -149,12 +149,12 @@ def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tenso
 
 
 def on_byte_scale(images: Tensor) -> Tensor:
-    """Float images in [0, 1] on the scale 0..255; uint8 as they are (rows are converted when they are read)."""
+    """Scale float images from [0, 1] to 0..255; keep uint8 (converted later, row by row)."""
     return images if images.dtype == torch.uint8 else images.float() * 255
 
 
 def normalise(views: Tensor, mean: Tensor | Sequence[float], std: Tensor | Sequence[float]) -> Tensor:
-    """(views - mean) / std per channel: views [B, C, S, S], mean and std of C values each.
+    """Return (views - mean) / std per channel: views [B, C, S, S], mean and std of C values each.
 
     >>> normalise(torch.ones(1, 3, 2, 2), [0.5, 0.5, 0.5], [0.5, 0.25, 0.5])[0, :, 0, 0]
     tensor([1., 2., 1.])
@@ -168,16 +168,16 @@ def normalise(views: Tensor, mean: Tensor | Sequence[float], std: Tensor | Seque
     return (views - centre.view(1, -1, 1, 1)) / spread.view(1, -1, 1, 1)
 
 
-def test_view(  # the name is part of the interface; pytest and its lint rule are told that it is no test
+def test_view(  # part of the interface, not a test
     images: Tensor,
     *,
     size: int,
     sizes: Tensor | None = None,  # noqa: PT028
     resize: str = "shorter",  # noqa: PT028
 ) -> Tensor:
-    """The view of a test image: no randomness. Shapes and scale as for a policy.
+    """Return the deterministic view of test images; shapes and scale as for a policy.
 
-    resize: "shorter" brings the shorter side to `size` and cuts out the central square (the paper's text);
+    resize: "shorter" resizes the shorter side to `size` and crops the central square (the paper's text);
     "both" stretches both sides to `size`, which changes the aspect (the reference code).
     """
     heights, widths = check_images(images, size, sizes)
@@ -222,7 +222,7 @@ POLICIES: dict[str, ViewPolicy] = {
         ViewPolicy("photos-strong", _CROP, mirror=0.5, operations=_PHOTO_COLOURS),
         ViewPolicy("embedded-weak", WholeImage(), mirror=0.5, operations=_GREY_WEAK),
         ViewPolicy("embedded-strong", WholeImage(), mirror=0.5, operations=_GREY_STRONG),
-        # for digits and letters, which a mirror turns into other signs
+        # for digits and letters, which must not be mirrored
         ViewPolicy("signs-weak", WholeImage(), operations=_GREY_WEAK),
         ViewPolicy("signs-strong", WholeImage(), operations=_GREY_STRONG),
     )
@@ -232,19 +232,19 @@ FAMILIES = ("cifar", "products", "cars", "photos", "embedded", "signs")
 
 
 def policy_names() -> list[str]:
-    """All names that `policy` knows."""
+    """List the names of all policies."""
     return list(POLICIES)
 
 
 def policy(name: str) -> Policy:
-    """The policy of this name."""
+    """Return the policy of this name."""
     if name not in POLICIES:
         raise unknown("view policy", name, POLICIES)
     return POLICIES[name]
 
 
 def name_for(asked: str, family: str) -> str:
-    """The policy's name that is meant for a kind of data: `weak` and `strong` are those of its pair.
+    """Resolve `weak` and `strong` to the policies of a family; other names are unchanged.
 
     >>> name_for("weak", "cifar"), name_for("identity", "cifar")
     ('cifar-weak', 'identity')
@@ -257,7 +257,7 @@ def name_for(asked: str, family: str) -> str:
 
 
 def pair(name: str) -> tuple[Policy, Policy]:
-    """(weak, strong): the key's and the query's policy of a family of data sets.
+    """Return (weak, strong), the key and query policy of a family of datasets.
 
     >>> [view.name for view in pair("cifar")]
     ['cifar-weak', 'cifar-strong']

