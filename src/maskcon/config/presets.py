@@ -173,7 +173,7 @@ METHOD_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 METHOD_SETTINGS["reference"] = METHOD_SETTINGS["paper"]
-# Ours, not the paper's: what brings MaskCon's recall soonest on a CPU (benchmarks/recipe_trials.py, on validation).
+# Ours, not the paper's: what brings MaskCon's recall soonest on a CPU (benchmarks/time_to_recall.py).
 METHOD_SETTINGS["fast"] = METHOD_SETTINGS["cpu"] | {
     "maskcon": {
         "w": 1.0,

@@ -164,7 +164,7 @@ class Method:
 
 
 def _by_class_is_sooner(inputs: RelationInputs) -> bool:
-    """Whether to sort the bank by class (benchmarks/step_options.py columns).
+    """Whether to sort the bank by class.
 
     Not on other devices than a CPU: to go class by class, the host would have to wait for the labels in every step.
     """
