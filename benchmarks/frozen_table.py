@@ -1,15 +1,14 @@
-"""All methods on a frozen backbone, beside the backbone alone: CIFARtoy, settings by validation, ten seeds.
+"""All methods on a frozen backbone and the backbone alone: CIFARtoy, settings by validation, ten seeds.
 
     python benchmarks/frozen_table.py good all --images PATH     # PATH/{train,test}/<class>/*.jpg: CIFAR-10
     python benchmarks/frozen_table.py bad all --images PATH      # the weights: once with --download
 
-500 training and 250 test pictures a class. Settings are chosen on 1,000 further pictures a class of the training part:
-the differences are small, and 800 pictures could not tell them from chance. Every method that sees coarse labels has
-twenty settings, half of them with cross-entropy on these labels beside its loss where it has none of its own (a row of
-its own: "grafit+ce"). They are tried with one seed, the best fifth of a row with five, and the best mean is chosen.
-Test labels are read only by the final scores. Pictures are embedded once for the search and once for the final runs, by
-both cores; a run after that takes seconds.
-Everything lands under --out as in `method_table.py`, which does the work, and `speed.json`: views embedded a second.
+500 training and 250 test images per class. Settings are chosen on 1,000 further training images per class, because the
+differences are small. Every method that uses coarse labels has twenty settings, half of them with added cross-entropy
+on these labels where the loss has none (a separate row: "grafit+ce"). They are tried with one seed, the best fifth of a
+row with five, and the best mean is chosen. Test labels are read only by the final scores. Images are embedded once for
+the search and once for the final runs, on all cores; each run then takes seconds.
+Results are written below --out as by `method_table.py`, with `speed.json`: embedded views per second.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from method_table import (
 RATES = [0.02, 0.05]
 DECAYS = [5e-4, 5e-3]
 FAST = {"learning_rate": [0.1], "weight_decay": DECAYS[:1]}
-# Ten settings a row, and two rows a method that sees coarse labels, with and without cross-entropy on them beside its
-# loss: none is searched harder than another. Where that cross-entropy is in the loss already, one row has all twenty.
+# Ten settings per row, and two rows per method that uses coarse labels, with and without added cross-entropy: equal
+# search effort. Where the loss contains that cross-entropy already, one row has all twenty.
 PLAIN = grid(learning_rate=[0.01, *RATES, 0.1, 0.2], weight_decay=DECAYS)
 BETWEEN = grid(learning_rate=[0.003, 0.006, 0.015, 0.03, 0.07], weight_decay=DECAYS)
 
@@ -67,7 +66,7 @@ TRIALS: Trials = {
     "maskcon+ce": MASKED,
     "supfine": PLAIN,
 }
-FINALISTS, SEARCH_SEEDS = 0.2, 5  # one seed cannot tell the best settings apart
+FINALISTS, SEARCH_SEEDS = 0.2, 5  # one seed is too noisy to choose by
 PER_CLASS = {"train": 500, "test": 250}
 HELD_OUT = 1000
 EPOCHS, EVAL_EVERY = 30, 5
@@ -76,7 +75,7 @@ SPEED = re.compile(r"embedded (\d+) images, (\d+) views? each, in .*\(([\d,]+) v
 
 
 def embed(source: str, out: Path, settings: Mapping[str, Any], download: bool) -> list[dict[str, int]]:
-    """Fill the cache by one short run that has all cores to itself; what it says about its speed."""
+    """Fill the cache by one short run on all cores; return the speeds it reports."""
     arguments = train_arguments(source, "supce", 0, {**settings, "epochs": 1, "eval_every_epochs": 0}, None)
     job = Job("embedding", out, [*arguments, *(["--download"] if download else [])])
     run_jobs([job], at_once=1, threads=None, watch=lambda jobs: None)  # noqa: ARG005
@@ -88,14 +87,14 @@ def embed(source: str, out: Path, settings: Mapping[str, Any], download: bool) -
 
 
 def carry_out(options: argparse.Namespace) -> None:
-    """The stages asked for."""
+    """Run the stages asked for."""
     methods: Sequence[str] = list(TRIALS) if options.methods == "all" else options.methods.split(",")
     for method in methods:
         if method not in TRIALS:
             raise unknown("method", method, TRIALS)
     out: Path = options.out or Path("runs") / f"frozen-{options.split}-table"
     make_writable(out)
-    source = str(lay_out(options.images, options.split, out / "pictures", PER_CLASS))
+    source = str(lay_out(options.images, options.split, out / "images", PER_CLASS))
     study = Study(
         options.split,
         TRIALS,
@@ -111,7 +110,7 @@ def carry_out(options: argparse.Namespace) -> None:
     speeds: dict[str, list[dict[str, int]]] = {}
     if options.stage in ("search", "all"):
         chosen_on = str(
-            lay_out(options.images, options.split, out / "pictures-search", PER_CLASS, held_out=HELD_OUT)
+            lay_out(options.images, options.split, out / "images-search", PER_CLASS, held_out=HELD_OUT)
         )
         speeds["search"] = embed(chosen_on, out / "embedding-search", FIXED, options.download)
         search(study, chosen_on, methods, out, options.jobs)
@@ -121,17 +120,17 @@ def carry_out(options: argparse.Namespace) -> None:
         alone = read_result(out / f"{methods[0]}-seed0")["frozen_backbone"]
         print("backbone alone: " + "  ".join(f"R@{k} {100 * share:.2f}" for k, share in alone.items()))
         write_json(out / "backbone.json", alone)
-        print("by validation, a method stands for: " + ", ".join(standing(out).values()))
+        print("row of each method by validation: " + ", ".join(best_rows(out).values()))
         if "maskcon" in methods:
             without_earlier(source, out, min(options.seeds, 3), options.jobs, options.download)
     if any(speeds.values()):  # nothing was embedded when the cache was there
         write_json(out / "speed.json", speeds)
 
 
-def standing(out: Path) -> dict[str, str]:
-    """Of each method, the row that stands for it: with or without cross-entropy, whichever validation puts first.
+def best_rows(out: Path) -> dict[str, str]:
+    """Return the better row per method by validation, with or without cross-entropy.
 
-    Only settings that were tried with all the seeds count.
+    Only settings that were tried with all seeds count.
     """
     found = json.loads((out / "search.json").read_text(encoding="utf-8"))
     best = {
@@ -145,7 +144,7 @@ def standing(out: Path) -> dict[str, str]:
 
 
 def without_earlier(source: str, out: Path, seeds: int, at_once: int, download: bool) -> None:
-    """MaskCon once more, as chosen, on the backbone's last layer alone: what the earlier layers bring."""
+    """Train MaskCon on the backbone's last layer alone, to measure what the earlier layers add."""
     last_alone = {**FIXED, "earlier_weight": 0.0}
     embed(source, out / "embedding-last", last_alone, download)
     chosen = json.loads((out / "chosen.json").read_text(encoding="utf-8"))["maskcon"]
@@ -170,13 +169,13 @@ def main() -> None:
     parser.add_argument("split", choices=["good", "bad"])
     parser.add_argument("stage", choices=["search", "train", "all"])
     parser.add_argument(
-        "--images", type=Path, required=True, help="CIFAR-10 as train/ and test/, a folder a class"
+        "--images", type=Path, required=True, help="CIFAR-10 as train/ and test/ with a folder per class"
     )
     parser.add_argument("--out", type=Path, help="by default runs/frozen-SPLIT-table")
     parser.add_argument("--methods", default="all", help="comma-separated; all by default")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--download", action="store_true", help="fetch the weights if they are not here")
+    parser.add_argument("--download", action="store_true", help="download the weights if they are missing")
     answer(parser, carry_out)
 
 

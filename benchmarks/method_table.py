@@ -1,14 +1,14 @@
-"""Tables of all methods on one data set: settings chosen on validation, scored on test, three seeds.
+"""Tables of all methods on one dataset: settings chosen on validation, scored on test, three seeds.
 
-    python benchmarks/method_table.py embedded all        # search, then train; goes on where it was stopped
-    python benchmarks/method_table.py embedded search     # every method tries its settings on validation
+    python benchmarks/method_table.py embedded all        # search, then train; rerun to resume
+    python benchmarks/method_table.py embedded search     # each method's settings, scored on validation
     python benchmarks/method_table.py embedded train      # the chosen ones, three seeds, scored on the test images
 
     python benchmarks/method_table.py cifartoy-good all --images PATH     # PATH/{train,test}/<class>/*.jpg: CIFAR-10
     python benchmarks/method_table.py cifartoy-bad all --images PATH
 
 Validation is a fifth of the training images, held out of training; test labels are read only by the final scores.
-Everything lands under --out: a folder a run, `search.json`, `chosen.json`, `report.html`, `tables/`, `figures/`.
+Results are written below --out: a folder per run, `search.json`, `chosen.json`, `report.html`, `tables/`, `figures/`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def grid(**choices: Sequence[float]) -> list[dict[str, float]]:
 
 
 RATES = [0.06, 0.2]
-# Six settings a method: no method is searched harder than another.
+# Six settings per method: every method gets the same search effort.
 EMBEDDED_TRIALS: Trials = {
     "selfcon": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
     "nnclr": grid(learning_rate=[0.06, 0.12, 0.25], weight_decay=[5e-4, 1e-4]),
@@ -91,20 +91,20 @@ TAUS = (0.0, 0.05, 0.1, 0.5)
 class Study:
     """One table: the data, the settings tried, and the budget."""
 
-    source: str  # a data set by name, or the CIFARtoy split to be laid out as folders
+    source: str  # a dataset by name, or a CIFARtoy split
     trials: Trials
     epochs: int
     search_epochs: int
     eval_every: int
     taus: Sequence[float] = ()  # MaskCon is also trained at each of these, with its chosen w and rate
     fixed: Mapping[str, Any] = field(default_factory=dict)  # settings of every run
-    preset: str | None = "cpu"  # None: batch and bank are chosen for the pictures
+    preset: str | None = "cpu"  # None: batch and bank are chosen automatically
     search_on: str = "validation"  # or "test", where the source of the search has none of the test images
     finalists: float = 0.0  # this share of a method's settings, at least one, the best at seed 0 ...
     search_seeds: int = 1  # ... are tried with so many seeds in all; the best mean is chosen
 
 
-PER_CLASS = {"train": 1500, "test": 250}  # pictures of CIFARtoy, of each of the 8 classes
+PER_CLASS = {"train": 1500, "test": 250}  # images per class of CIFARtoy, 8 classes
 STUDIES = {
     "embedded": Study("embedded", EMBEDDED_TRIALS, epochs=30, search_epochs=15, eval_every=3),
     "cifartoy-good": Study("good", PAPER_TRIALS, epochs=12, search_epochs=6, eval_every=4, taus=TAUS),
@@ -115,11 +115,12 @@ STUDIES = {
 def lay_out(
     images: Path, split: str, target: Path, per_class: Mapping[str, int] = PER_CLASS, *, held_out: int = 0
 ) -> Path:
-    """A folder of links part/coarse/fine/picture to a part of CIFAR-10, grouped as in the paper's text.
+    """Link part/coarse/fine/image to a subset of CIFAR-10, grouped as in the paper's text.
 
-    The pictures are chosen by a hash of their names, so everyone gets the same ones.
+    Images are chosen by a hash of their names, so the subset is reproducible.
 
-    held_out: for a choice of settings, so many further training pictures a class stand in for the test pictures.
+    Args:
+        held_out: Further training images per class that replace the test images, for choosing settings.
     """
     shares = {part: (part, 0, count) for part, count in per_class.items()}
     if held_out:
@@ -127,7 +128,7 @@ def lay_out(
     for part, (taken_from, first, end) in shares.items():
         for name, classes in zip(("class A", "class B"), TOY_GROUPS["paper", split], strict=True):
             for fine in classes:
-                files = chosen_pictures(images / taken_from / fine, first, end)
+                files = chosen_images(images / taken_from / fine, first, end)
                 folder = target / part / name / fine
                 folder.mkdir(parents=True, exist_ok=True)
                 for file in files:
@@ -136,25 +137,27 @@ def lay_out(
     return target
 
 
-def chosen_pictures(folder: Path, first: int, end: int) -> list[Path]:
-    """The pictures from `first` to `end` of a folder, ordered by a hash of their names."""
-    files = sorted(folder.glob("*.*"), key=lambda file: picture_hash(file.name))
+def chosen_images(folder: Path, first: int, end: int) -> list[Path]:
+    """Return images `first` to `end` of a folder, ordered by a hash of their names."""
+    files = sorted(folder.glob("*.*"), key=lambda file: name_hash(file.name))
     if len(files) < end:
-        raise UsageError(f"{folder} has {len(files)} pictures; {end} are needed")
+        raise UsageError(f"{folder} has {len(files)} images; {end} are needed")
     return files[first:end]
 
 
-def picture_hash(name: str) -> str:
+def name_hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
 def train_arguments(
     source: str, method: str, seed: int, settings: Mapping[str, Any], preset: str | None = "cpu"
 ) -> list[str]:
-    """Arguments of `maskcon train`; "maskcon+ce" is MaskCon with cross-entropy on the coarse labels beside it.
+    """Return the arguments of `maskcon train`; "maskcon+ce" adds cross-entropy on the coarse labels.
 
-    That weight is always given: without the suffix there is none, whatever the defaults say.
-    preset: None lets batch and bank be chosen for the pictures.
+    The weight of that cross-entropy is always given, so that defaults do not matter.
+
+    Args:
+        preset: None leaves batch and bank size to the automatic choice.
     """
     method, _, more = method.partition("+")
     settings = {"coarse_weight": 1.0 if more == "ce" else 0.0, **settings}
@@ -169,15 +172,15 @@ def show(jobs: Sequence[Job]) -> None:
 
 
 def diverged(job: Job) -> bool:
-    """Was its learning rate too large? Such a setting is a bad one, and no reason to stop the others."""
+    """Return whether the run diverged: a bad setting, but no reason to stop the search."""
     return not (job.folder / RESULT).is_file() and job.log_path.is_file() and DIVERGED in job.reason()
 
 
 def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once: int) -> None:
-    """Each method's best of its trials by recall@1 on validation; all of them go to `search.json`."""
+    """Choose each method's settings by recall@1 on validation; write all trials to `search.json`."""
 
     def tried(trials: Sequence[tuple[str, int]], seed: int) -> None:
-        """Run these trials with this seed and note what they reach."""
+        """Run these trials with this seed and record their recall."""
         jobs: list[Job] = []
         for method, number in trials:
             settings: dict[str, Any] = {**study.fixed, **study.trials[method][number]}
@@ -222,7 +225,7 @@ def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once
 def train(
     name: str, study: Study, source: str, methods: Sequence[str], out: Path, seeds: int, at_once: int
 ) -> None:
-    """The chosen settings on all training images, several seeds, scored on test; table, figures and report."""
+    """Train the chosen settings with several seeds, score on test, write table, figures and report."""
     if not (out / "chosen.json").is_file():
         raise UsageError(f"{out} has no chosen.json yet; run the stage search first, or all")
     chosen = json.loads((out / "chosen.json").read_text(encoding="utf-8"))
@@ -258,7 +261,7 @@ def train(
     print()
     results = [read_result(job.folder) for job in table]
     print(methods_table(results).markdown())
-    print(f"CPU minutes a run: at most {max(r['cpu_seconds'] for r in results) / 60:.1f}")
+    print(f"CPU minutes per run: at most {max(r['cpu_seconds'] for r in results) / 60:.1f}")
     for tau in taus:
         folders = [
             over_tau[tau, seed].folder if (tau, seed) in over_tau else out / f"maskcon-seed{seed}"
@@ -280,7 +283,7 @@ def main() -> None:
     )
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("stage", choices=["search", "train", "all"])
-    parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for the CIFARtoy studies")
+    parser.add_argument("--images", type=Path, help="CIFAR-10 with a folder per class, for CIFARtoy")
     parser.add_argument("--out", type=Path, help="by default runs/STUDY-table")
     parser.add_argument("--methods", default="all", help="comma-separated; all by default")
     parser.add_argument("--seeds", type=int, default=3)
@@ -289,7 +292,7 @@ def main() -> None:
 
 
 def answer(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], None]) -> None:
-    """Do what was asked for; what cannot be done is one line and an exit code."""
+    """Run the script; an error of the package becomes one line and an exit code."""
     options = parser.parse_args()
     try:
         work(options)
@@ -299,7 +302,7 @@ def answer(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace],
 
 
 def carry_out(options: argparse.Namespace) -> None:
-    """The stages asked for."""
+    """Run the stages asked for."""
     study = STUDIES[options.study]
     methods = list(study.trials) if options.methods == "all" else options.methods.split(",")
     for method in methods:
@@ -310,10 +313,8 @@ def carry_out(options: argparse.Namespace) -> None:
     source = study.source
     if source in ("good", "bad"):
         if options.images is None:
-            raise UsageError(
-                "CIFARtoy as pictures needs --images: CIFAR-10 as train/ and test/, a folder a class"
-            )
-        source = str(lay_out(options.images, source, out / "pictures"))
+            raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/ with a folder per class")
+        source = str(lay_out(options.images, source, out / "images"))
     if options.stage in ("search", "all"):
         search(study, source, methods, out, options.jobs)
     if options.stage in ("train", "all"):

@@ -1,12 +1,12 @@
-"""Speed of packing a folder of pictures, over that of the decoder alone, in one run on one machine.
+"""Speed of packing a folder of images over that of the decoder alone, in one run on one machine.
 
-python benchmarks/packing.py [FOLDER] [--pictures 2000] [--size 640x480] [--view 224] [--repeats 5] [--json FILE]
+python benchmarks/packing.py [FOLDER] [--images 2000] [--size 640x480] [--view 224] [--repeats 5] [--json FILE]
 
 Without a folder, JPEGs of that size are made in a temporary one.
-decoder           images a second of Pillow alone: opened, decoded at a reduced size and shrunk, one process a core
-packing           images a second of `maskcon pack`'s work: found, headers read, decoded, written, synced, read back
-ratio             packing over decoder by wall clock, the median of turns that follow each other; the goal is 0.8
-cpu_ratio         the same by processor time, which other work on the machine does not change
+decoder           images per second of Pillow alone: open, decode at a reduced size and shrink, one process per core
+packing           images per second of `maskcon pack`: find, read headers, decode, write, sync, read back
+ratio             packing over decoder by wall clock, median of the turns; the goal is 0.8
+cpu_ratio         the same by CPU time, which other load on the machine does not change
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from bench.packing import make_photos
 from maskcon._utils.threads import usable_cores
 from maskcon.data.decoding import DRAFT_MARGIN, canvas_for, fitted
 from maskcon.data.folder import plan_path
@@ -42,7 +43,7 @@ class Spent:
 
 
 def decode_alone(path: str, side: int) -> int:
-    """What any reader has to do, and nothing of ours: the size of the result."""
+    """Decode and shrink with Pillow alone; return the size of the result."""
     with Image.open(path) as image:
         wanted = fitted(image.size, side)
         if image.format == "JPEG":
@@ -52,7 +53,7 @@ def decode_alone(path: str, side: int) -> int:
 
 
 def spent_on(work: Callable[[], object]) -> Spent:
-    """Wall and processor seconds, of child processes too once they have ended."""
+    """Return wall and CPU seconds, child processes included."""
     before, begun = os.times(), time.perf_counter()
     work()
     wall, after = time.perf_counter() - begun, os.times()
@@ -77,24 +78,12 @@ def packing(folder: Path, side: int) -> Spent:
         return spent_on(work)
 
 
-def make_photos(folder: Path, count: int, size: tuple[int, int]) -> None:
-    """JPEGs with the detail of photographs: blobs with grain."""
-    generator = np.random.default_rng(0)
-    for number in range(count):
-        blobs = Image.fromarray(generator.integers(0, 256, (12, 16, 3), dtype=np.uint8))
-        pixels = np.asarray(blobs.resize(size, Image.Resampling.BICUBIC), dtype=np.int16)
-        grain = generator.integers(-12, 13, (size[1], size[0], 1), dtype=np.int16)
-        target = folder / ("one", "two")[number % 2] / f"{number}.jpg"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.clip(pixels + grain, 0, 255).astype(np.uint8)).save(target, quality=88)
-
-
 def measure(folder: Path, view: int, repeats: int) -> dict[str, object]:
     side = canvas_for(view)
     paths = [str(folder / path) for path in plan_path(folder, image_size=side).job.paths]
     turns = [(decoder(paths, side), packing(folder, side)) for _ in range(repeats)]
     return {
-        "pictures": len(paths),
+        "images": len(paths),
         "canvas": side,
         "cores": usable_cores(),
         "decoder_images_per_second": len(paths) / min(alone.wall for alone, _ in turns),
@@ -109,8 +98,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, nargs="?", help="pictures in sub-folders")
-    parser.add_argument("--pictures", type=int, default=2000)
+    parser.add_argument("folder", type=Path, nargs="?", help="images in sub-folders")
+    parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--size", default="640x480")
     parser.add_argument("--view", type=int, default=224, help="side of a view, as --set image_size")
     parser.add_argument("--repeats", type=int, default=5)
@@ -120,7 +109,7 @@ def main() -> None:
         folder = options.folder or Path(made)
         if options.folder is None:
             width, _, height = options.size.partition("x")
-            make_photos(folder, options.pictures, (int(width), int(height)))
+            make_photos(folder, options.images, (int(width), int(height)))
         figures = measure(folder, options.view, options.repeats)
     for name, value in figures.items():
         print(f"{name:28s} {f'{value:,.3g}' if isinstance(value, float) else value}")

@@ -1,11 +1,11 @@
-"""Time of a search among stored embeddings, and what the graph for large indexes finds of the exact answer.
+"""Time of a search in an index, and recall of the HNSW graph against exact search.
 
-python benchmarks/search.py [--pictures 100000] [--dimension 512] [--hnsw] [--json FILE]
+python benchmarks/search.py [--images 100000] [--dimension 512] [--hnsw] [--json FILE]
 
 open_seconds      check every byte of an index on disk and map its vectors
-query_ms          one exact query of 10 neighbours after that: median and slowest of 20 by the clock, and the
-                  median time of the processor, all threads together, which other programs hardly change
-hnsw_*            building the graph, one query by it, and its recall@10 on queries it was not measured on
+query_ms          one exact query for 10 neighbours: median and slowest of 20 by wall clock, and median CPU time of
+                  all threads
+hnsw_*            build time, query time and recall@10 of the graph, on other queries than those timed
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLUSTERS, SPREAD, QUERIES = 200, 1.0, 20
 
 
 def clustered(count: int, dimension: int, seed: int) -> NDArray[np.float32]:
-    """Unit vectors around some centres, as embeddings of kinds are."""
+    """Return unit vectors around random centres."""
     chance = np.random.default_rng(seed)
     centres = np.random.default_rng(0).standard_normal((CLUSTERS, dimension))
     blocks = []
@@ -69,7 +69,7 @@ def measure(count: int, dimension: int, *, hnsw: bool) -> dict[str, Any]:
         store = FolderStore(Path(name))
         store.index()
         result: dict[str, Any] = {
-            "pictures": count,
+            "images": count,
             "dimension": dimension,
             "machine": platform.processor() or platform.machine(),
             "open_seconds": round(time.perf_counter() - begun, 3),
@@ -77,7 +77,7 @@ def measure(count: int, dimension: int, *, hnsw: bool) -> dict[str, Any]:
         }
         if hnsw:
             begun = time.perf_counter()
-            result["hnsw_told"] = store.make_graph()
+            result["hnsw_message"] = store.make_graph()
             result["hnsw_build_seconds"] = round(time.perf_counter() - begun, 1)
             store.use_graph()
             result["hnsw_query_ms"] = query_times(store, queries)
@@ -91,12 +91,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pictures", type=int, default=100_000)
+    parser.add_argument("--images", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=512)
     parser.add_argument("--hnsw", action="store_true", help="also build the graph (minutes)")
     parser.add_argument("--json", type=Path, help="write the result to this file")
     chosen = parser.parse_args()
-    result = json.dumps(measure(chosen.pictures, chosen.dimension, hnsw=chosen.hnsw), indent=2)
+    result = json.dumps(measure(chosen.images, chosen.dimension, hnsw=chosen.hnsw), indent=2)
     print(result)
     if chosen.json is not None:
         chosen.json.write_text(result + "\n")

@@ -1,21 +1,16 @@
 """CPU seconds until the embedding is good: `fast` beside `reference`, `paper` and every coarse-label method.
 
-    python benchmarks/time_to_recall.py embedded all                     # goes on where it was stopped
+    python benchmarks/time_to_recall.py embedded all                     # rerun the same command to resume
     python benchmarks/time_to_recall.py cifartoy-good all --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
 
     train    `fast` and all others, three seeds, scored on the test images after every epoch; the other coarse-label
-             methods by the optimiser of the paper, and ("... by muon") by that of `fast`
-    ablate   `fast` with one part taken away or changed, three seeds, on validation images: a fifth of the training ones
-    muon     what optimiser and schedule of `fast` bring the other methods, on validation images: two rates with one
-             seed each, then the better one with three
-    long     `fast`, the same with strong and with weak views for all queries, and CoIns optimised as it is, four times
-             as many epochs, on validation images, one seed
+             methods with the optimiser of the paper, and ("... by muon") with that of `fast`
+    ablate   `fast` with one part removed or changed, three seeds, on validation images: a fifth of the training images
 
-How `fast` was found: `recipe_trials.py`.
-The same pictures, the same net (that of the preset `cpu`) and seeds for all; one thread a run. CPU seconds are those of
-training, evaluation left out. Each coarse-label method has its own best settings by validation (`method_table.py`; by
-Muon, the stage `muon`) and as many epochs as take at least the CPU time of `fast`: they stand in `recall_studies.py`.
-Everything lands under --out: a folder a run, `train.json`, `ablate.json`, `muon.json`, `long.json` and `curves.png`.
+All recipes share images, net (that of the preset `cpu`) and seeds, and have one thread per run. CPU seconds are those
+of training, without evaluation. Each coarse-label method has its best settings by validation (`method_table.py`; with
+Muon, the better of the rates 0.1 and 0.2) and as many epochs as take at least the CPU time of `fast`.
+Results are written below --out: a folder per run, `train.json`, `ablate.json` and `curves.png`.
 """
 
 from __future__ import annotations
@@ -23,31 +18,189 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from maskcon.training.comparison import run_jobs
+from maskcon._utils.errors import UsageError, unknown
+from maskcon.config.presets import METHOD_SETTINGS
+from maskcon.training.comparison import Job, run_jobs
 from maskcon.training.journal import read_journal
 from maskcon.training.run_folder import JOURNAL, make_writable, read_result
-from method_table import answer, show, write_json
-from recall_curves import draw
-from recall_studies import ABLATIONS, MUON_RATES, STUDIES, VALIDATION, Recipe, Settings, Study
+from method_table import answer, lay_out, show, write_json
 
+Settings = Mapping[str, Any]
 Row = dict[str, Any]
+
+NET: Settings = {"backbone": "resnet10", "width": 16, "stem": "fast", "weights": "none"}
+# How `fast` is optimised.
+MUON: Settings = {
+    **{key: METHOD_SETTINGS["fast"]["maskcon"][key] for key in ("optimizer", "schedule", "warmup_share")},
+    "relation_warmup_share": 0.5,  # of Grafit and of MaskCon by projections
+}
+BY_MUON = " by muon"
+ENCODED = 0.74  # share of the epochs where a key encoder runs, for the same CPU time
+VALIDATION: Settings = {"eval_every_epochs": 0, "evaluate_on": "validation"}  # scored once, at the end
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A preset, a method and settings on top."""
+
+    preset: str
+    method: str
+    settings: Settings = field(default_factory=dict)
+
+    def but(self, **settings: Any) -> Recipe:
+        """The same with these settings on top."""
+        return replace(self, settings={**self.settings, **settings})
+
+    def job(self, label: str, folder: Path, source: str, seed: int) -> Job:
+        pairs = [argument for key, value in self.settings.items() for argument in ("--set", f"{key}={value}")]
+        fixed = ["--method", self.method, "--preset", self.preset, "--seed", str(seed)]
+        return Job(label, folder, [source, *fixed, *pairs])
+
+
+@dataclass(frozen=True)
+class Study:
+    """One data set: its source, the epochs of each recipe and the other methods' settings."""
+
+    source: str  # a dataset by name, or a CIFARtoy split
+    epochs: Mapping[str, int]  # as many as take the CPU seconds of `fast`, or a few more
+    methods: Mapping[str, Settings]  # each coarse-label method's best settings by validation
+    muon_rates: Mapping[str, float]  # the better of two rates by Muon, by validation
+    everywhere: Settings = field(default_factory=dict)  # set in every recipe
+
+    def prepare(self, images: Path | None, out: Path) -> str:
+        """Return the source to train on; CIFARtoy is linked from `images` below `out` first."""
+        if self.source != "good":
+            return self.source
+        if images is None:
+            raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/ with a folder per class")
+        return str(lay_out(images, self.source, out / "images"))
+
+    @property
+    def fast(self) -> Recipe:
+        return Recipe("fast", "maskcon", {**self.everywhere, "epochs": self.epochs["fast"]})
+
+    def plain(self, method: str) -> Recipe:
+        """A coarse-label method at its best settings, with the optimiser of the paper."""
+        settings = {**self.everywhere, "coarse_weight": 0.0, **self.methods[method]}
+        return Recipe("cpu", method, {**settings, "epochs": self.epochs[method]})
+
+    def by_muon(self, method: str, rate: float) -> Recipe:
+        """The same method with the optimiser of `fast`, at this rate."""
+        return self.plain(method).but(**MUON, learning_rate=rate)
+
+    def published(self, preset: str) -> Recipe:
+        """MaskCon with a preset of the paper and the common net."""
+        return Recipe(preset, "maskcon", {**NET, **self.everywhere, "epochs": self.epochs[preset]})
+
+    def recipes(self) -> dict[str, Recipe]:
+        """All recipes, by name."""
+        return {
+            "fast": self.fast,
+            **{preset: self.published(preset) for preset in ("reference", "paper") if preset in self.epochs},
+            **{method: self.plain(method) for method in self.methods},
+            **{method + BY_MUON: self.by_muon(method, rate) for method, rate in self.muon_rates.items()},
+        }
+
+    def chosen(self, asked: str) -> dict[str, Recipe]:
+        """Return recipes by name, comma-separated or "all"; `reference`, the yardstick, must be among them."""
+        known = self.recipes()
+        names = list(known) if asked == "all" else asked.split(",")
+        for name in names:
+            if name not in known:
+                raise unknown("recipe", name, known)
+        if "reference" not in names:
+            raise UsageError("--recipes needs reference: times are relative to it")
+        return {name: recipe for name, recipe in known.items() if name in names}
+
+    def changed(self, change: Settings) -> Recipe:
+        """Return `fast` with a change, with fewer epochs where a key encoder runs."""
+        encoded = change.get("keys") == "encoder" or change.get("relation_space") == "projection"
+        epochs = max(1, round(self.epochs["fast"] * (ENCODED if encoded else 1)))
+        return self.fast.but(**{"epochs": epochs, **change})
+
+
+EMBEDDED = Study(
+    "embedded",
+    epochs={
+        "fast": 34,
+        "reference": 30,
+        "paper": 30,
+        "supce": 60,
+        "supcon": 30,
+        "grafit": 30,
+        "coins": 30,
+        "maskcon": 30,
+    },
+    methods={
+        "supce": {"learning_rate": 0.15},
+        "supcon": {"learning_rate": 0.06},
+        "grafit": {"w": 0.5, "learning_rate": 0.2},
+        "coins": {"w": 0.8, "learning_rate": 0.2},
+        "maskcon": {"w": 1.0, "tau": 0.05, "learning_rate": 0.2},
+    },
+    muon_rates={"supce": 0.1, "supcon": 0.1, "grafit": 0.2, "coins": 0.2, "maskcon": 0.1},
+)
+CIFARTOY_GOOD = Study(
+    "good",
+    epochs={
+        "fast": 14,
+        "reference": 12,
+        "paper": 12,
+        "supce": 24,
+        "supcon": 12,
+        "grafit": 12,
+        "coins": 12,
+        "maskcon": 12,
+    },
+    methods={
+        "supce": {"learning_rate": 0.06},
+        "supcon": {"learning_rate": 0.2},
+        "grafit": {"w": 0.8, "learning_rate": 0.2},
+        "coins": {"w": 0.5, "learning_rate": 0.2},
+        "maskcon": {"w": 1.0, "tau": 0.1, "learning_rate": 0.2},
+    },
+    muon_rates={"supce": 0.1, "supcon": 0.1, "grafit": 0.1, "coins": 0.2, "maskcon": 0.1},
+)
+STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD}
+
+# `fast` with one part removed or changed.
+ABLATIONS: Mapping[str, Settings] = {
+    "unchanged": {},
+    "SGD at its best rate": {
+        "optimizer": "sgd",
+        "learning_rate": 0.2,
+        "schedule": "cosine",
+        "warmup_epochs": 1.0,
+    },
+    "rate falling from epoch 2, from 0.1": {"learning_rate": 0.1, "warmup_epochs": 1.0},
+    "keys from a key encoder": {"keys": "encoder"},
+    "key encoder, neighbours by projections, w rising over half the run": {
+        "relation_space": "projection",
+        "tau": 0.05,
+        "relation_warmup_share": 0.5,
+    },
+    "strong view for every query": {"weak_queries": 0.0},
+    "no cross-entropy": {"coarse_weight": 0.0},
+    "running BatchNorm statistics": {"final_statistics": 0},
+    "no relation (w = 0)": {"w": 0.0},
+}
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where runs are made: of which pictures, under which folder, how many at once."""
+    """The source of runs, their folder, and how many run at once."""
 
     source: str
     out: Path
     at_once: int
 
     def train(self, recipes: Mapping[str, Recipe], seeds: int, under: str = "") -> dict[str, Row]:
-        """Each recipe with every seed, on one thread; what they reached, by name."""
+        """Train each recipe with every seed, on one thread each; return their results by name."""
         jobs = {
             name: [
                 recipe.job(f"{name} {seed}", self.out / under / f"{name}-seed{seed}", self.source, seed)
@@ -62,7 +215,7 @@ class Bench:
 
 
 def curve(folder: Path) -> list[tuple[float, float]]:
-    """CPU seconds and recall@1 of every evaluation of a finished run."""
+    """Return CPU seconds and recall@1 of every evaluation of a finished run."""
     return [
         (event["cpu_seconds"], event["recall"]["1"])
         for event in read_journal(folder / JOURNAL)
@@ -71,7 +224,7 @@ def curve(folder: Path) -> list[tuple[float, float]]:
 
 
 def seconds_to(curve: Sequence[tuple[float, float]], recall: float) -> float | None:
-    """CPU seconds at the first evaluation that reaches `recall`; None if none does.
+    """Return the CPU seconds of the first evaluation that reaches `recall`; None if none does.
 
     >>> seconds_to([(10.0, 0.4), (20.0, 0.5), (30.0, 0.6)], 0.5)
     20.0
@@ -84,7 +237,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def summary(folders: Sequence[Path]) -> dict[str, Any]:
-    """Final recall@1 in percent and CPU seconds of every seed, and the curves."""
+    """Return final recall@1 in percent, CPU seconds and curve of every seed."""
     results = [read_result(folder) for folder in folders]
     return {
         "epochs": results[0]["epochs"],
@@ -99,7 +252,7 @@ def seconds(row: Row) -> str:
 
 
 def table(heads: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
-    """Markdown: names on the left, numbers to the right.
+    """Return a Markdown table, names on the left.
 
     >>> print(table(["", "R@1"], {"fast": ["71.33"]}))
     |  | R@1 |
@@ -112,7 +265,7 @@ def table(heads: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
 
 
 def train(bench: Bench, recipes: Mapping[str, Recipe], seeds: int, title: str) -> None:
-    """These recipes, `reference` among them, on all training images, scored on the test images after every epoch."""
+    """Train these recipes on all training images; score them on the test images after every epoch."""
     found = bench.train({name: recipe.but(eval_every_epochs=1) for name, recipe in recipes.items()}, seeds)
     goal = fmean(found["reference"]["recall@1"]) / 100
     whole = fmean(found["reference"]["cpu_seconds"])
@@ -144,7 +297,7 @@ def train(bench: Bench, recipes: Mapping[str, Recipe], seeds: int, title: str) -
 
 
 def ablate(bench: Bench, study: Study, changes: Mapping[str, Settings], seeds: int) -> None:
-    """`fast` with each of these changes, on validation images."""
+    """Train `fast` with each of these changes; score on validation images."""
     recipes = {name: study.changed(change).but(**VALIDATION) for name, change in changes.items()}
     found = bench.train(recipes, seeds, "ablate")
     rows = {name: [spread(row["recall@1"]), seconds(row)] for name, row in found.items()}
@@ -152,54 +305,36 @@ def ablate(bench: Bench, study: Study, changes: Mapping[str, Settings], seeds: i
     write_json(bench.out / "ablate.json", {name: {**changes[name], **row} for name, row in found.items()})
 
 
-def by_muon(bench: Bench, study: Study, seeds: int) -> None:
-    """Each coarse-label method optimised as `fast` is, with the epochs that it has by SGD, on validation images."""
+def draw(
+    curves: Mapping[str, Sequence[Sequence[tuple[float, float]]]], path: Path, name: str, goal: float
+) -> None:
+    """Plot recall@1 over CPU seconds: mean and range of the seeds."""
+    import matplotlib
 
-    def run(rates: Mapping[str, Sequence[float]], seeds: int) -> dict[str, dict[float, Row]]:
-        pairs = {f"{method} {rate}": (method, rate) for method, tried in rates.items() for rate in tried}
-        recipes = {name: study.by_muon(*pair).but(**VALIDATION) for name, pair in pairs.items()}
-        found = bench.train(recipes, seeds, "muon")
-        return {
-            method: {rate: found[f"{method} {rate}"] for rate in tried} for method, tried in rates.items()
-        }
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
 
-    searched = run(dict.fromkeys(study.methods, MUON_RATES), 1)
-    at_rates = {
-        method: {rate: row["recall@1"][0] for rate, row in of_method.items()}
-        for method, of_method in searched.items()
-    }
-    best = {
-        method: max((recall, rate) for rate, recall in tried.items())[1] for method, tried in at_rates.items()
-    }
-    finals = run({method: [rate] for method, rate in best.items()}, seeds)
-    found = {
-        method: {
-            "learning_rate": best[method],
-            "at_rates": {str(rate): recall for rate, recall in at_rates[method].items()},
-            **of_method[best[method]],
-        }
-        for method, of_method in finals.items()
-    }
-    heads = ["by Muon", *(f"rate {rate}" for rate in MUON_RATES), f"R@1, {seeds} seeds", "CPU s"]
-    rows = {
-        method: [
-            *(f"{recall:.2f}" for recall in row["at_rates"].values()),
-            spread(row["recall@1"]),
-            seconds(row),
-        ]
-        for method, row in found.items()
-    }
-    print(table(heads, rows))
-    write_json(bench.out / "muon.json", found)
-
-
-def train_long(bench: Bench, study: Study) -> None:
-    """`fast` and what it is compared with, several times as long, on validation images."""
-    recipes = {name: recipe.but(**VALIDATION) for name, recipe in study.longer().items()}
-    found = bench.train(recipes, 1, "long")
-    rows = {name: [str(row["epochs"]), spread(row["recall@1"]), seconds(row)] for name, row in found.items()}
-    print(table(["", "epochs", "validation R@1", "CPU s"], rows))
-    write_json(bench.out / "long.json", found)
+    figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
+    for recipe_name, of_seeds in curves.items():
+        seconds = [fmean(point[0] for point in points) for points in zip(*of_seeds, strict=True)]
+        recalls = [[100 * point[1] for point in points] for points in zip(*of_seeds, strict=True)]
+        leading = recipe_name in ("fast", "reference", "paper")
+        (line,) = axes.plot(
+            seconds,
+            [fmean(values) for values in recalls],
+            label=recipe_name,
+            linewidth=2.2 if leading else 1.1,
+            linestyle="-" if leading else "--",
+        )
+        axes.fill_between(
+            seconds, [min(v) for v in recalls], [max(v) for v in recalls], color=line.get_color(), alpha=0.12
+        )
+    axes.axhline(100 * goal, color="grey", linewidth=0.8, linestyle=":")
+    axes.set(xlabel="CPU seconds of training, one thread", ylabel="recall@1 on test images, %", title=name)
+    axes.legend(ncols=2, frameon=False)
+    axes.grid(alpha=0.25)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
 
 
 def main() -> None:
@@ -207,10 +342,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", choices=STUDIES)
-    parser.add_argument("stage", choices=["train", "ablate", "muon", "long", "all"])
-    parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
+    parser.add_argument("stage", choices=["train", "ablate", "all"])
+    parser.add_argument("--images", type=Path, help="CIFAR-10 with a folder per class, for CIFARtoy")
     parser.add_argument("--out", type=Path, help="by default runs/time-to-recall-STUDY")
-    parser.add_argument("--seeds", type=int, default=3, help="of the stages train, ablate and muon")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--recipes", default="all", help="of the stage train, comma-separated; reference among them"
     )
@@ -219,21 +354,17 @@ def main() -> None:
 
 
 def carry_out(options: argparse.Namespace) -> None:
-    """The stages asked for."""
+    """Run the stages asked for."""
     name: str = options.study
     study = STUDIES[name]
     chosen = study.chosen(options.recipes)
     out: Path = options.out or Path("runs") / f"time-to-recall-{name}"
     make_writable(out)
-    bench = Bench(study.pictures(options.images, out), out, options.jobs)
+    bench = Bench(study.prepare(options.images, out), out, options.jobs)
     if options.stage in ("train", "all"):
         train(bench, chosen, options.seeds, name)
     if options.stage in ("ablate", "all"):
         ablate(bench, study, ABLATIONS, options.seeds)
-    if options.stage in ("muon", "all"):
-        by_muon(bench, study, options.seeds)
-    if options.stage in ("long", "all"):
-        train_long(bench, study)
 
 
 if __name__ == "__main__":

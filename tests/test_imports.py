@@ -26,7 +26,6 @@ LAYERS = (
     ("api",),
     ("report", "export", "sklearn"),
     ("paper",),
-    ("bench",),
     ("cli",),
     ("__main__",),
 )

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from benchmarks.bench.__main__ import ROWS, run
+from benchmarks.bench.figures import ASKED
+from benchmarks.bench.measure import ROOT, Effort
 
-from maskcon.bench.figures import ASKED
-from maskcon.bench.measure import Effort
-from maskcon.bench.rows import ROWS
-from maskcon.cli import app
-from tests.cli.in_process import refused
+from maskcon._utils.errors import UsageError
 
-CHEAP = ("views_per_core", "pack_read")
+CHEAP = ("pack_read",)
 
 
-def test_the_command_runs_cheap_rows_and_leaves_figures_a_table_and_markdown(tmp_path):
+def test_the_command_runs_a_cheap_row_and_leaves_figures_a_table_and_markdown(tmp_path, capsys):
     path = tmp_path / "bench.json"
-    result = CliRunner().invoke(app, ["bench", "--quick", "--rows", ",".join(CHEAP), "--json", str(path)])
-    assert result.exit_code == 0, result.output
-    assert "2 of 2: pack_read" in result.stderr
+    run(["--quick", "--rows", ",".join(CHEAP), "--json", str(path)])
+    told = capsys.readouterr()
+    assert "1 of 1: pack_read" in told.err
+    assert "pack_read.ratio_to_jpeg" in told.out
     content = json.loads(path.read_text())
     assert set(content) == {*CHEAP, "machine"}
-    assert content["views_per_core"]["ratio_to_pil_32"] > 0
-    assert content["views_per_core"]["images_per_second_224"] > 0
     assert content["pack_read"]["ratio_to_jpeg"] > 1
+    assert content["pack_read"]["images_per_second"] > 0
     assert content["machine"]["quick"] is True
     assert content["machine"]["seconds"] > 0
-    assert "views_per_core.ratio_to_pil_32" in result.stdout
-    shown = CliRunner().invoke(app, ["bench", "--show", str(path), "--markdown"])
-    assert "| `pack_read.ratio_to_jpeg` |" in shown.stdout
+    run(["--show", str(path), "--markdown"])
+    assert "| `pack_read.ratio_to_jpeg` |" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -44,15 +44,36 @@ def test_every_row_gives_its_asked_figures(name):
             assert value > 0, asked.path
 
 
-def test_misuse_is_refused_in_one_line(tmp_path):
-    assert "unknown row 'steps'" in refused("bench", "--rows", "steps")
-    assert "folder that exists" in refused("bench", "--json", str(tmp_path / "no" / "bench.json"))
-    assert "cannot read" in refused("bench", "--show", str(tmp_path / "none.json"))
-    assert "give it alone" in refused("bench", "--show", "bench.json", "--quick")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--rows", "steps"], "unknown row 'steps'"),
+        (["--json", "no/such/folder/bench.json"], "folder that exists"),
+        (["--show", "none.json"], "cannot read"),
+        (["--show", "bench.json", "--quick"], "give it alone"),
+    ],
+)
+def test_misuse_is_refused(arguments, told):
+    with pytest.raises(UsageError, match=told):
+        run(arguments)
+
+
+def test_the_module_is_a_command_whose_errors_are_one_line_and_an_exit_code():
+    command = [sys.executable, "-m", "benchmarks.bench", "--rows", "steps"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "unknown row 'steps'" in line
+
+
+def test_make_bench_runs_this_command():
+    assert "python -m benchmarks.bench --json bench.json" in Path(ROOT, "Makefile").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_without_faiss_the_row_says_so_and_measures_the_rest(monkeypatch):
-    from maskcon.bench import recall
+    from benchmarks.bench import recall
 
     monkeypatch.setattr(recall, "has_faiss", lambda: False)
     monkeypatch.setattr(recall, "QUICK_SHARE", 100)

@@ -7,32 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.cost_model import count as counting
+from benchmarks.cost_model import tables
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import cost_count
-
-    return cost_count
-
-
-@pytest.fixture
-def scale(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import cost_scale
-
-    return cost_scale
-
-
-@pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import cost_index
-
-    return cost_index
 
 
 @pytest.mark.parametrize(
@@ -44,16 +22,14 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("mobilenet_v2", {"image_size": 64}),  # convolutions in groups
     ],
 )
-def test_counted_flops_of_a_net_are_those_of_its_layers_shapes(
-    name: str, settings: dict[str, Any], counting: Any
-) -> None:
+def test_counted_flops_of_a_net_are_those_of_its_layers_shapes(name: str, settings: dict[str, Any]) -> None:
     net = counting.Net(name, **settings)
     cost = counting.passes(net, batch=2)
     assert (cost.forward.flops, cost.backward.flops) == counting.layer_flops(net, batch=2)
     assert cost.key.flops == cost.forward.flops
 
 
-def test_a_convolution_counts_the_same_when_it_is_written_as_a_product(counting: Any) -> None:
+def test_a_convolution_counts_the_same_when_it_is_written_as_a_product() -> None:
     images, weight = torch.randn(3, 4, 6, 6, requires_grad=True), torch.randn(5, 4, 1, 1, requires_grad=True)
 
     def product() -> torch.Tensor:
@@ -65,13 +41,13 @@ def test_a_convolution_counts_the_same_when_it_is_written_as_a_product(counting:
 
 
 @pytest.mark.parametrize(("batch", "bank", "dim"), [(8, 100, 16), (128, 8192, 128), (256, 65536, 128)])
-def test_relation_and_loss_cost_what_the_formula_says(batch: int, bank: int, dim: int, counting: Any) -> None:
+def test_relation_and_loss_cost_what_the_formula_says(batch: int, bank: int, dim: int) -> None:
     work = counting.relation_work(batch, bank, dim)
     assert work.flops == counting.relation_flops(batch, bank, dim)
     assert 10 < work.moved / (4 * batch * bank) < 40  # passes over an array [B, K]
 
 
-def test_bytes_moved_are_those_read_and_those_written(counting: Any) -> None:
+def test_bytes_moved_are_those_read_and_those_written() -> None:
     left, right = torch.zeros(10, 7), torch.zeros(10, 7)
     assert counting.count(lambda: left + right).moved == 3 * left.nbytes
     assert counting.count(lambda: left.add_(right)).moved == 3 * left.nbytes
@@ -79,7 +55,7 @@ def test_bytes_moved_are_those_read_and_those_written(counting: Any) -> None:
     assert counting.count(lambda: left.T @ right).moved == 0  # a product: its cost is its arithmetic
 
 
-def test_updates_move_the_bytes_the_formulas_say(counting: Any) -> None:
+def test_updates_move_the_bytes_the_formulas_say() -> None:
     query, key = torch.nn.Linear(100, 100), torch.nn.Linear(100, 100).requires_grad_(False)
     parameters = sum(parameter.numel() for parameter in query.parameters())
     optimiser = torch.optim.SGD(query.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=True)
@@ -103,7 +79,7 @@ def test_updates_move_the_bytes_the_formulas_say(counting: Any) -> None:
     )
 
 
-def test_the_bank_takes_the_bytes_the_formula_says(counting: Any) -> None:
+def test_the_bank_takes_the_bytes_the_formula_says() -> None:
     from maskcon.methods.memory_bank import MemoryBank
 
     bank = MemoryBank(100, 16, compared_dim=32)
@@ -111,27 +87,26 @@ def test_the_bank_takes_the_bytes_the_formula_says(counting: Any) -> None:
     assert held == counting.bank_bytes(100, 16, compared=32)
 
 
-def test_a_vector_of_the_graph_takes_the_bytes_the_formula_says(index: Any) -> None:
+def test_a_vector_of_the_graph_takes_the_bytes_the_formula_says() -> None:
     faiss = pytest.importorskip("faiss")
     import numpy as np
 
     vectors = np.random.default_rng(0).standard_normal((3000, 24), np.float32)
-    graph = faiss.IndexHNSWFlat(24, index.LINKS, faiss.METRIC_INNER_PRODUCT)
+    graph = faiss.IndexHNSWFlat(24, tables.LINKS, faiss.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction = 8
     graph.add(vectors)
-    assert len(faiss.serialize_index(graph)) / 3000 == pytest.approx(index.graph_bytes(24), rel=0.02)
+    assert len(faiss.serialize_index(graph)) / 3000 == pytest.approx(tables.graph_bytes(24), rel=0.02)
 
 
-def test_the_document_shows_the_computed_tables(scale: Any, index: Any) -> None:
+def test_the_document_shows_the_computed_tables() -> None:
     text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
-    assert [name for name, made in (scale.TABLES | index.INDEX_TABLES).items() if made() not in text] == []
+    assert [name for name, made in tables.TABLES.items() if made() not in text] == []
 
 
-def test_the_rates_told_in_the_document_follow_from_the_published_ones(scale: Any) -> None:
-    assert scale.usable_flops() / 1e12 == pytest.approx(60, rel=0.01)
-    assert scale.usable_flops() / scale.PEAK_FLOPS == pytest.approx(0.19, abs=0.005)
-    assert pytest.approx(0.84, abs=0.005) == scale.SCALING
-    cost = scale.cost_of(scale.NETS["ResNet-50, 224 px"])
+def test_the_rates_told_in_the_document_follow_from_the_published_ones() -> None:
+    assert tables.usable_flops() / 1e12 == pytest.approx(60, rel=0.01)
+    assert tables.usable_flops() / tables.PEAK_FLOPS == pytest.approx(0.19, abs=0.005)
+    assert pytest.approx(0.84, abs=0.005) == tables.SCALING
+    cost = tables.cost_of(tables.NETS["ResNet-50, 224 px"])
     key_net_too = cost.all.flops / (cost.forward + cost.backward).flops
-    assert 200 * scale.IMAGENET / 2855 * key_net_too / 3600 == pytest.approx(33, abs=0.5)  # eight V100
-    assert scale.evaluation_batch(224) == 41
+    assert 200 * tables.IMAGENET / 2855 * key_net_too / 3600 == pytest.approx(33, abs=0.5)  # eight V100

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["good", "all", "--images", "nowhere"], "has 0 pictures; 500 are needed"),
+        (["good", "all", "--images", "nowhere"], "has 0 images; 500 are needed"),
         (["bad", "search", "--images", "nowhere", "--methods", "maskcom"], "did you mean 'maskcon'?"),
         (["good", "train", "--images", "nowhere", "--out", "file/below"], "choose another --out"),
     ],
@@ -67,5 +67,5 @@ def test_a_method_stands_for_the_better_of_its_rows(
         "supce": [{"validation_recall@1": 0.70, "of_seeds": [0.70]}],
     }
     (tmp_path / "search.json").write_text(json.dumps(rows))
-    standing = frozen_table.standing(tmp_path)
-    assert standing == {"maskcon": "maskcon" if alone_wins else "maskcon+ce", "supce": "supce"}
+    best = frozen_table.best_rows(tmp_path)
+    assert best == {"maskcon": "maskcon" if alone_wins else "maskcon+ce", "supce": "supce"}

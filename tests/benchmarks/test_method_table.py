@@ -40,7 +40,7 @@ def refused(*arguments: str, cwd: Path, script: str = "method_table.py") -> str:
         (["embedded", "search", "--methods", "maskcom"], "did you mean 'maskcon'?"),
         (["cifartoy-bad", "search", "--methods", "selfcon"], "unknown method 'selfcon'"),
         (["cifartoy-good", "all"], "needs --images"),
-        (["cifartoy-good", "all", "--images", "nowhere"], "has 0 pictures; 1500 are needed"),
+        (["cifartoy-good", "all", "--images", "nowhere"], "has 0 images; 1500 are needed"),
         (["embedded", "search", "--out", "file/below"], "choose another --out"),
     ],
 )
@@ -70,9 +70,9 @@ def test_rows_without_cross_entropy_beside_say_so_whatever_the_defaults_are(
     assert beside[beside.index("--method") + 1] == "maskcon"
 
 
-def test_both_starts_need_pictures(tmp_path: Path) -> None:
+def test_both_starts_need_images(tmp_path: Path) -> None:
     line = refused("--images", "nowhere", cwd=tmp_path, script="both_starts.py")
-    assert "has 0 pictures; 500 are needed" in line
+    assert "has 0 images; 500 are needed" in line
 
 
 def test_finalists_are_tried_with_more_seeds_and_the_best_mean_is_chosen(
@@ -84,7 +84,7 @@ def test_finalists_are_tried_with_more_seeds_and_the_best_mean_is_chosen(
     recalls = {"supce-0": 0.70, "supce-1": 0.69, "supce-2": 0.10}  # at seed 0
     recalls |= {f"supce-0-seed{seed}": 0.60 for seed in (1, 2)}
     recalls |= {f"supce-1-seed{seed}": 0.68 for seed in (1, 2)}
-    recalls |= {"supce-3": math.nan}  # of a run that diverges, nobody asks it
+    recalls |= {"supce-3": math.nan}  # of a run that diverges: never read
     ran: list[str] = []
 
     def run_jobs(jobs: Sequence[Job], *, may_fail: Callable[[Job], bool], **_: Any) -> None:

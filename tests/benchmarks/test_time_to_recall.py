@@ -62,7 +62,7 @@ def test_every_method_that_sees_coarse_labels_is_compared(script):
 def test_each_change_of_fast_is_one_that_can_be_trained(script):
     study = script.STUDIES["embedded"]
     configs = {name: resolved(study.changed(change)) for name, change in script.ABLATIONS.items()}
-    assert configs["as it is"] == resolved(study.fast)
+    assert configs["unchanged"] == resolved(study.fast)
     assert len({config.to_yaml() for config in configs.values()}) == len(script.ABLATIONS)
     with_a_key_net = [config for config in configs.values() if config.keys == "encoder"]
     assert len(with_a_key_net) == 2
@@ -98,52 +98,18 @@ def test_recipes_without_reference_or_misspelt_are_refused(script):
         study.chosen("reference,coin")
 
 
-def test_cifartoy_without_pictures_says_where_they_come_from(script, tmp_path):
+def test_cifartoy_without_images_says_where_they_come_from(script, tmp_path):
     with pytest.raises(UsageError, match="--images"):
-        script.STUDIES["cifartoy-good"].pictures(None, tmp_path)
+        script.STUDIES["cifartoy-good"].prepare(None, tmp_path)
 
 
 @pytest.mark.slow
 def test_changes_of_fast_are_scored_on_validation_images(script, tmp_path, capsys):
-    changes = {"as it is": {}, "no relation": {"w": 0.0}}
+    changes = {"unchanged": {}, "no relation": {"w": 0.0}}
     script.ablate(script.Bench("embedded", tmp_path, 2), small_study(script, {"fast": 1}), changes, seeds=1)
     found = json.loads((tmp_path / "ablate.json").read_text())
     assert set(found) == set(changes)
-    assert json.loads((tmp_path / "ablate" / "as it is-seed0" / "result.json").read_text())[
+    assert json.loads((tmp_path / "ablate" / "unchanged-seed0" / "result.json").read_text())[
         "evaluated_on"
     ] == ("validation")
     assert "| no relation |" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_other_methods_have_the_rate_by_muon_that_validation_puts_first(
-    script, tmp_path, monkeypatch, capsys
-):
-    study = small_study(script, {"coins": 1}, {"coins": {"w": 0.5, "learning_rate": 0.3}})
-    monkeypatch.setattr(script, "MUON_RATES", (0.01, 0.1))
-    script.by_muon(script.Bench("embedded", tmp_path, 2), study, seeds=1)
-    found = json.loads((tmp_path / "muon.json").read_text())["coins"]
-    assert found["learning_rate"] == float(max(found["at_rates"], key=found["at_rates"].get))
-    assert found["recall@1"] == [max(found["at_rates"].values())]
-    trained = RunConfig.from_yaml(tmp_path / "muon" / "coins 0.1-seed0" / "config.yaml")
-    assert (trained.optimizer, trained.learning_rate, trained.evaluate_on) == ("muon", 0.1, "validation")
-    assert (trained.method, trained.w, trained.coarse_weight) == ("coins", 0.5, 0.0)
-    assert "| coins |" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_long_runs_have_four_times_the_epochs_and_leave_the_test_images_alone(script, tmp_path, capsys):
-    study = small_study(script, {"fast": 1, "coins": 2}, {"coins": {"w": 0.5}}, {"coins": 0.1})
-    script.train_long(script.Bench("embedded", tmp_path, 2), study)
-    found = json.loads((tmp_path / "long.json").read_text())
-    assert {name: row["epochs"] for name, row in found.items()} == {
-        "fast": 4,
-        "fast, every query strong": 4,
-        "fast, weak views for queries": 4,
-        "coins by muon": 8,
-    }
-    weak = RunConfig.from_yaml(tmp_path / "long" / "fast, weak views for queries-seed0" / "config.yaml")
-    assert (weak.query_view, weak.relation_space) == ("embedded-weak", "hog")
-    trained = RunConfig.from_yaml(tmp_path / "long" / "coins by muon-seed0" / "config.yaml")
-    assert (trained.method, trained.optimizer, trained.evaluate_on) == ("coins", "muon", "validation")
-    assert "| coins by muon | 8 |" in capsys.readouterr().out

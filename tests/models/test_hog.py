@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
@@ -27,7 +26,6 @@ from maskcon.models.hog import (
     turned,
 )
 from maskcon.training.feed import Feed
-from tests.miniature import miniature
 
 PLAIN = Looks()
 
@@ -253,17 +251,3 @@ def test_axes_found_from_a_part_of_the_images_serve_all(monkeypatch):
     # an axis may point either way, so similarities are compared
     torch.testing.assert_close(part @ part.T, expected @ expected.T, atol=5e-3, rtol=0)
     assert not torch.allclose(part @ part.T, whole @ whole.T, atol=0.1)
-
-
-def test_recall_of_outlines_alone_leaves_the_image_itself_out(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import outlines_alone
-
-    similarity = torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
-    assert outlines_alone.recall_at_1(similarity, torch.tensor([0, 0, 1])) == pytest.approx(200 / 3)
-    images = miniature(20, 20).test
-    assert outlines_alone.histograms(images, Looks(mirror=True)).shape == (
-        len(images),
-        2 * len(SHIFTS),
-        BINS * 81,
-    )

@@ -14,7 +14,6 @@ import typer
 
 from maskcon._utils.errors import MaskconError
 from maskcon._utils.threads import spin_briefly
-from maskcon.cli.bench import bench
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
@@ -43,10 +42,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (
-    *(inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo),
-    bench,
-)
+COMMANDS = (*(inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo),)
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(datasets)

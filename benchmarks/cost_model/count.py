@@ -1,7 +1,7 @@
-"""What a piece of training costs, counted from the real modules: arithmetic, bytes moved, bytes kept for going back.
+"""Count the cost of training from the real modules: FLOPs, bytes moved, bytes kept for the backward pass.
 
-Nets are run on torch's fake tensors, which have shapes and no numbers, so that a ResNet-50 at 224 px costs nothing to
-count. Letters in shapes: B batch, K bank, D projection.
+Nets run on torch's fake tensors, which have shapes but no data, so counting a ResNet-50 at 224 px costs nothing.
+Letters in shapes: B batch, K bank, D projection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 def _shapes_only(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let every tensor that is made meanwhile have a shape and no numbers."""
+    """Run a function with fake tensors."""
 
     @wraps(function)
     def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -42,7 +42,7 @@ def _shapes_only(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 @dataclass(frozen=True)
 class Work:
-    """flops: of products and convolutions, 2 a multiply-add; moved: bytes that all other operations read and write."""
+    """flops: of matrix products and convolutions, 2 per multiply-add; moved: bytes that all other operations touch."""
 
     flops: float = 0.0
     moved: float = 0.0
@@ -51,20 +51,20 @@ class Work:
         return Work(self.flops + other.flops, self.moved + other.moved)
 
     def seconds(self, rates: Rates) -> float:
-        """Products at the machine's rate of products, then everything else at its rate of copying."""
+        """FLOPs at the rate of matrix products plus bytes at the rate of copying."""
         return self.flops / rates.flops_per_second + self.moved / rates.bytes_per_second
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What a machine does in a second; bytes are read ones plus written ones."""
+    """Rates of a machine; bytes count both reads and writes."""
 
     flops_per_second: float
     bytes_per_second: float
 
 
 class _Moved(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up the bytes of inputs and outputs of every operation that is no product and no view."""
+    """Sums input and output bytes of every operation that is neither a matrix product nor a view."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -75,7 +75,7 @@ class _Moved(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = func(*args, **kwargs)
         moves = func.namespace == "aten" and not func.is_view and not func.name().startswith("aten::empty")
         if moves and func.overloadpacket not in flop_registry:
-            written = args[0] if out is None else out  # `foreach` in place gives nothing back
+            written = args[0] if out is None else out  # in-place `foreach` returns None
             self.total += sum(
                 leaf.numel() * leaf.element_size()
                 for leaf in tree_leaves((args, kwargs, written))
@@ -87,14 +87,14 @@ class _Moved(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _convolution_backward_flops(
     grad: torch.Size, _images: torch.Size, weight: torch.Size, *rest: Any, **_: Any
 ) -> int:
-    """As many as going forward for each gradient wanted. Torch's own count takes a grouped one for a full one."""
+    """As many as forward per gradient. Torch's own count treats a grouped convolution as a full one."""
     transposed, wanted = rest[4], rest[7]
     places = math.prod(_images[2:]) if transposed else math.prod(grad[2:])
     return 2 * grad[0] * places * math.prod(weight) * sum(map(bool, wanted[:2]))
 
 
 def count(work: Callable[[], object]) -> Work:
-    """Run it and count; convolutions and the products they may be written as count alike."""
+    """Run the work and count its FLOPs and bytes."""
     moved = _Moved()
     flops = FlopCounterMode(
         display=False, custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward_flops}
@@ -106,7 +106,7 @@ def count(work: Callable[[], object]) -> Work:
 
 @dataclass(frozen=True)
 class Net:
-    """An encoder with its projector, as a run would build it."""
+    """An encoder with its projector, built as in a run."""
 
     name: str
     image_size: int
@@ -134,7 +134,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Passes:
-    """Of one batch: the query net forward and back, the key net forward; `kept`: bytes held from forward to back."""
+    """Cost of one batch: query encoder forward and backward, key encoder forward; `kept`: bytes held for backward."""
 
     forward: Work
     backward: Work
@@ -154,7 +154,7 @@ def passes(net: Net, batch: int) -> Passes:
     stores: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        if not isinstance(tensor, nn.Parameter):  # those are there anyway
+        if not isinstance(tensor, nn.Parameter):  # held in any case
             store = tensor.untyped_storage()
             stores[store._cdata] = store.nbytes()
         return tensor
@@ -165,19 +165,19 @@ def passes(net: Net, batch: int) -> Passes:
         outputs.append(model(images).projection)
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        going = count(forward)
-    back = count(lambda: torch.autograd.backward(outputs[0], torch.empty_like(outputs[0])))
+        forward_work = count(forward)
+    backward_work = count(lambda: torch.autograd.backward(outputs[0], torch.empty_like(outputs[0])))
     with torch.no_grad():
         key = count(lambda: model(images))
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Passes(going, back, key, sum(stores.values()), parameters, model.features)
+    return Passes(forward_work, backward_work, key, sum(stores.values()), parameters, model.features)
 
 
 @_shapes_only
 def layer_flops(net: Net, batch: int) -> tuple[int, int]:
-    """Forward and backward FLOPs by the textbook, from the shapes of convolutions and linear layers.
+    """Return forward and backward FLOPs by the textbook, from the shapes of convolutions and linear layers.
 
-    Going back costs one product for the weights' gradient and one for the input's, which the first layer does not need.
+    Backward needs one product for the weight gradient and one for the input gradient, except in the first layer.
     """
     model, layers = net.build(), list[int]()
 
@@ -195,13 +195,13 @@ def layer_flops(net: Net, batch: int) -> tuple[int, int]:
 
 
 def relation_flops(batch: int, bank: int, dim: int) -> int:
-    """Of MaskCon's relation and loss: keys with bank, queries with bank, and what pulls each query with bank."""
+    """FLOPs of MaskCon's relation and loss: keys x bank, queries x bank, and the gradient x bank."""
     return 3 * 2 * batch * bank * dim
 
 
 @_shapes_only
 def relation_work(batch: int, bank: int, dim: int) -> Work:
-    """Relation and loss of one batch, forward and back, as the package does them."""
+    """Count relation and loss of one batch, forward and backward, as the package computes them."""
 
     def work() -> None:
         rows = torch.empty(batch, dim, requires_grad=True)
@@ -215,17 +215,17 @@ def relation_work(batch: int, bank: int, dim: int) -> Work:
 
 
 def bank_bytes(bank: int, dim: int, compared: int = 0) -> int:
-    """Keys in float32, their labels and sample numbers in int64; `compared`: features kept beside each key."""
+    """Bytes of the bank: float32 keys, int64 labels and indices; `compared`: features stored per key."""
     return bank * ((dim + compared) * FLOAT32 + 2 * 8)
 
 
 def momentum_bytes(parameters: int) -> int:
-    """key <- key + (1 - m) (query - key): two arrays read, one written."""
+    """Bytes of key <- key + (1 - m) (query - key): two arrays read, one written."""
     return 3 * FLOAT32 * parameters
 
 
 def optimiser_bytes(parameters: int) -> int:
-    """SGD with momentum and weight decay, an operation at a time as `foreach` does them.
+    """Bytes of SGD with momentum and weight decay, one `foreach` operation at a time.
 
     gradient + decay * weight (2 read, 1 written), velocity * momentum (1, 1), + gradient (2, 1), weight - rate *
     velocity (2, 1); and the gradient's norm reads it once.

@@ -1,10 +1,10 @@
-"""From a folder of pictures to embedding, search, page and model, as a new user would go: timed, then scored.
+"""From a folder of images to embeddings, search, report and model, with the commands of a new user: times and scores.
 
-    python benchmarks/own_pictures.py --images PATH      # PATH/{train,test}/<class>/*.jpg: CIFAR-10
+    python benchmarks/own_images.py --images PATH      # PATH/{train,test}/<class>/*.jpg: CIFAR-10
 
-The photographs are 4,000 of CIFARtoy-good in two folders, "machines" and "animals", under names that give nothing away;
-2,000 others come later and no command trains on them. What is on a picture is written to truth.json, which only the
-scores at the end read: recall@1 among the 2,000 new pictures. With the weights not here yet, give --download once.
+4,000 photographs of CIFARtoy-good are linked in two folders, "machines" and "animals", under names that do not reveal
+their fine class; 2,000 new ones are never trained on. The fine classes are written to truth.json, which only the final
+scores read: recall@1 among the 2,000 new images. If the weights are missing, give --download once.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from maskcon._utils.errors import MaskconError
 from maskcon.data.builtin.cifar import TOY_GROUPS
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.run_folder import make_writable, read_result
-from method_table import answer, chosen_pictures, picture_hash
+from method_table import answer, chosen_images, name_hash
 
-TRAIN, NEW = 500, 250  # pictures of each of the 8 classes
+TRAIN, NEW = 500, 250  # images per class, 8 classes
 FOLDERS = ("machines", "animals")
 
 
 def lay_out(images: Path, out: Path) -> dict[str, str]:
-    """photos/<coarse>/<name>.jpg and new/<name>.jpg as links; name -> what is on it."""
+    """Link photos/<coarse>/<name>.jpg and new/<name>.jpg; return name -> fine class."""
     truth: dict[str, str] = {}
     for coarse, classes in zip(FOLDERS, TOY_GROUPS["paper", "good"], strict=True):
         for fine in classes:
@@ -41,8 +41,8 @@ def lay_out(images: Path, out: Path) -> dict[str, str]:
                 ("test", NEW, out / "new"),
             ):
                 folder.mkdir(parents=True, exist_ok=True)
-                for file in chosen_pictures(images / part / fine, 0, count):
-                    name = f"{picture_hash(part + fine + file.name)[:12]}{file.suffix}"
+                for file in chosen_images(images / part / fine, 0, count):
+                    name = f"{name_hash(part + fine + file.name)[:12]}{file.suffix}"
                     truth[name] = fine
                     if not (folder / name).is_symlink():
                         (folder / name).symlink_to(file.resolve())
@@ -50,7 +50,7 @@ def lay_out(images: Path, out: Path) -> dict[str, str]:
 
 
 def run(arguments: Sequence[str], out: Path) -> tuple[float, float, str]:
-    """Seconds until the first line and until the end, and all that the command said."""
+    """Return seconds until the first line, seconds until the end, and the output."""
     begun = time.perf_counter()
     first: float | None = None
     said: list[str] = []
@@ -69,7 +69,7 @@ def run(arguments: Sequence[str], out: Path) -> tuple[float, float, str]:
 
 
 def fine_recall(table: Path, truth: dict[str, str]) -> dict[int, float]:
-    """Recall@1 and @10 of the vectors in a file of `maskcon embed`, by what is on the pictures."""
+    """Return recall@1 and @10 of the vectors in a file of `maskcon embed`."""
     import pyarrow.parquet as pq
 
     rows = pq.read_table(table).to_pydict()
@@ -115,10 +115,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--images", type=Path, required=True, help="CIFAR-10 as a folder a class")
-    parser.add_argument("--out", type=Path, default=Path("runs/own-pictures"))
+    parser.add_argument("--images", type=Path, required=True, help="CIFAR-10 with a folder per class")
+    parser.add_argument("--out", type=Path, default=Path("runs/own-images"))
     parser.add_argument("--budget", default="5m")
-    parser.add_argument("--download", action="store_true", help="fetch the weights if they are not here")
+    parser.add_argument("--download", action="store_true", help="download the weights if they are missing")
     answer(parser, carry_out)
 
 

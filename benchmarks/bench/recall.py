@@ -1,4 +1,4 @@
-"""The row `recall_eval`: recall@K against faiss' flat index and a full similarity matrix, and its memory at any N."""
+"""The row `recall_eval`: recall@K against a faiss flat index and a full similarity matrix, and its memory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from maskcon._utils.threads import usable_cores
-from maskcon.bench.figures import Row
-from maskcon.bench.fresh import in_fresh_process
-from maskcon.bench.measure import BY_THE_CLOCK, ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
 from maskcon.retrieval import recall
 from maskcon.retrieval.recall import recall_at_k
+
+from .figures import Row
+from .measure import BY_THE_CLOCK, ON_ONE_THREAD, Effort, in_fresh_process, in_turns, peak_extra_bytes
 
 SMALL, MIDDLE, LARGE = 8_000, 25_000, 60_000
 QUICK_SHARE = 10  # of each size
@@ -23,11 +23,11 @@ KS = (1, 2, 5, 10)
 
 
 def recall_eval(effort: Effort) -> Row:
-    """Our seconds over those of a faiss search on as many threads; lower is better. Memory in fresh processes."""
+    """Our seconds over those of faiss with as many threads; lower is better."""
     share = QUICK_SHARE if effort.quick else 1
     row: Row = {}
     if not has_faiss():
-        row["note"] = "faiss is not installed, so nothing is compared with it; pip install 'maskcon[faiss]'"
+        row["note"] = "faiss is not installed and was not compared; pip install 'maskcon[faiss]'"
     row |= _timed("8k", SMALL // share, threads=1, turns=effort.turns(3), matrix=True)
     row |= _timed("25k", MIDDLE // share, threads=1, turns=2)
     row |= _timed("25k_all_cores", MIDDLE // share, threads=usable_cores(), turns=1, matrix=True)
@@ -60,7 +60,7 @@ def has_faiss() -> bool:
 
 
 def clustered(count: int, dimension: int) -> tuple[Tensor, Tensor]:
-    """Embeddings as a trained encoder gives them: about a hundred to a kind, some of them on the wrong side."""
+    """Clustered embeddings, about a hundred per label, with some errors at rank 1."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(max(2, count // 100), (count,), generator=generator)
     centres = torch.randn(int(labels.max()) + 1, dimension, generator=generator)
@@ -70,8 +70,8 @@ def clustered(count: int, dimension: int) -> tuple[Tensor, Tensor]:
     return embeddings, labels
 
 
-def at_once(embeddings: Tensor, labels: Tensor) -> dict[int, float]:
-    """By topk of the whole similarity matrix."""
+def by_matrix(embeddings: Tensor, labels: Tensor) -> dict[int, float]:
+    """Recall@K by topk of the whole similarity matrix."""
     unit = torch.nn.functional.normalize(embeddings, dim=1)
     similarity = unit @ unit.T
     similarity.fill_diagonal_(-torch.inf)
@@ -80,7 +80,7 @@ def at_once(embeddings: Tensor, labels: Tensor) -> dict[int, float]:
 
 
 def by_faiss(embeddings: Tensor, labels: Tensor) -> dict[int, float]:
-    """By the flat inner-product index of faiss."""
+    """Recall@K by the flat inner-product index of faiss."""
     import faiss
 
     faiss.omp_set_num_threads(torch.get_num_threads())
@@ -90,7 +90,7 @@ def by_faiss(embeddings: Tensor, labels: Tensor) -> dict[int, float]:
     _, found = index.search(unit, max(KS) + 1)
     places = torch.from_numpy(found)
     match = (labels[places] == labels[:, None]) & (places != torch.arange(len(labels))[:, None])
-    match = match[:, 1:]  # the nearest is the image itself, but for duplicates, of which there are none here
+    match = match[:, 1:]  # the nearest is the image itself: there are no duplicates
     return {k: match[:, :k].any(dim=1).float().mean().item() for k in KS}
 
 
@@ -100,7 +100,7 @@ def _timed(name: str, count: int, *, threads: int, turns: int, matrix: bool = Fa
     if has_faiss():
         work["faiss"] = lambda: by_faiss(embeddings, labels)
     if matrix:
-        work["matrix"] = lambda: at_once(embeddings, labels)
+        work["matrix"] = lambda: by_matrix(embeddings, labels)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -121,11 +121,11 @@ class _EnoughError(Exception):
 
 
 def a_stretch(count: int, dimension: int, seconds: float | None) -> dict[str, float | int | str]:
-    """Run by a fresh process: peak memory of recall@K, and its seconds, projected from so many of them unless None.
+    """Peak memory and seconds of recall@K, projected from a stretch of `seconds` unless None. Runs in a fresh process.
 
-    The stretch begins where every image has met those of its label, which is dearer but a small part of a large whole.
+    The stretch begins after the first passes, which compare images of one label, cost more and are a small part.
     """
-    recall_at_k(*clustered(200, 8))  # what libraries need for themselves is not counted
+    recall_at_k(*clustered(200, 8))  # memory of the libraries themselves is not counted
     embeddings, labels = clustered(count, dimension)
     clock = BY_THE_CLOCK if seconds is None else ON_ONE_THREAD
     begin, even_from = clock(), min(0.5, 6 * recall.BLOCK_ROWS / count)
@@ -156,7 +156,7 @@ def a_stretch(count: int, dimension: int, seconds: float | None) -> dict[str, fl
     (before, first), (after, last) = marks
     remark = (
         f"on one core, projected from {after - before:.0f} seconds with {100 * (last - first):.2g} % of the work; "
-        "--whole-million does it all, on all cores"
+        "--whole-million measures all of it, on all cores"
     )
     return {
         **figures,

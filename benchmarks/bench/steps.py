@@ -1,6 +1,7 @@
-"""The rows `step_overhead` and `step_vs_plain`: one training step against what it cannot do without, and against plain
-PyTorch. All are timed in the same turns, on one thread. The plain step has a process of its own, because a run of ours
-changes how its process keeps memory (`maskcon.training.memory`), which would speed up the plain one too.
+"""The rows `step_overhead` and `step_vs_plain`: a training step against its bare passes, and against plain PyTorch.
+
+All are timed in the same turns, on one thread. The plain step has a process of its own: a run changes how its process
+keeps freed memory, which would speed up the plain step too.
 """
 
 from __future__ import annotations
@@ -9,18 +10,17 @@ from functools import cache
 
 import torch
 
-from maskcon.bench import subjects
-from maskcon.bench.figures import Row
-from maskcon.bench.fresh import Apart
-from maskcon.bench.measure import ON_ONE_THREAD, Effort, Turns, Work, in_turns
-from maskcon.bench.plain import PlainStep, PlainTurn, PlainViews, ReadyPair
-from maskcon.bench.subjects import Subject
+from . import subjects
+from .figures import Row
+from .measure import ON_ONE_THREAD, Apart, Effort, Turns, Work, in_turns
+from .plain import PlainStep, PlainTurn, PlainViews, ReadyPair
+from .subjects import Subject
 
 QUICK = {"batch_size": 16, "bank_size": 512}
 
 
 def step_overhead(effort: Effort) -> Row:
-    """Whole step over forward and backward of the query net and forward of the key net; 1 is the least."""
+    """Whole step over the passes of query and key encoder alone; 1 is ideal."""
     row: Row = {}
     for name in ("resnet18", "cpu"):
         turns, batch = _timed(name, effort)
@@ -33,7 +33,7 @@ def step_overhead(effort: Effort) -> Row:
 
 
 def step_vs_plain(effort: Effort) -> Row:
-    """Seconds of a plain PyTorch step over ours; above 1, ours is faster."""
+    """Seconds of a plain PyTorch step over ours; above 1 ours is faster."""
     row: Row = {}
     for name in ("resnet18", "cpu"):
         turns, batch = _timed(name, effort)
@@ -46,9 +46,9 @@ def step_vs_plain(effort: Effort) -> Row:
 
 @cache
 def _timed(name: str, effort: Effort) -> tuple[Turns, int]:
-    """Seconds of each piece, and the batch size; both rows read the same turns.
+    """Time each piece once for both rows; return the turns and the batch size.
 
-    A ResNet-18 step takes many seconds, of which its views are a hundredth: they are not measured apart.
+    Views are a hundredth of a ResNet-18 step, so ready views are not measured there.
     """
     changes = QUICK if effort.quick else {}
     threads = torch.get_num_threads()
@@ -64,7 +64,7 @@ def _timed(name: str, effort: Effort) -> tuple[Turns, int]:
 
 
 def time_steps(subject: Subject, turns: int, *, warm_up: int, ready_views: bool = True) -> Turns:
-    """ours and plain make their views; ours_ready and plain_ready are given the same ones; bare has nothing else."""
+    """Time `ours` and `plain`, which make views, `..._ready`, which are given them, and `bare` passes."""
     ready = subject.ready_views()
     plain, make = PlainStep.like(subject), PlainViews.like(subject)
     labels, index = subject.data.labels[subject.rows], subject.data.index[subject.rows]

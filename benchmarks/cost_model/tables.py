@@ -1,20 +1,21 @@
-"""The cost model carried to machines that are not here: GPUs, networks, large indexes. Assumptions are data.
+"""The cost model applied to GPUs, networks and large indexes, with all assumptions as constants.
 
-Each function ending in `_table` gives a table of docs/scaling.md (see tests/benchmarks/test_cost_model.py).
+Each function ending in `_table` returns a table of docs/scaling.md (see tests/benchmarks/test_cost_model.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from cost_count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
-from cost_show import duration, figures, share, size, table
-from maskcon.data.decoding import canvas_for
 from maskcon.methods.losses import BLOCK_ELEMENTS
-from maskcon.retrieval.encode import BATCH_IMAGES, BATCH_PIXELS
+from maskcon.retrieval.search.faiss_index import LINKS
 
-IMAGENET, VALIDATION = 1_281_167, 50_000  # images of ImageNet-1K
+from .count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
+
+IMAGENET = 1_281_167  # training images of ImageNet-1K
 
 # Published: NVIDIA DeepLearningExamples, ResNet-50 v1.5 for PyTorch, DGX A100 80 GB, mixed precision, images/s.
 PUBLISHED_ONE, PUBLISHED_EIGHT = 2470, 16621
@@ -23,11 +24,13 @@ EFFICIENCY = {1: 1.0, 8: SCALING, 64: SCALING}  # of 64 GPUs: assumed
 PEAK_FLOPS = 312e12  # A100, bfloat16, its data sheet
 # Relation and loss are float32 by design: 19.5 TFLOP/s and 2.04 TB/s by the data sheet, of which we assume 70 %.
 A100_FLOAT32 = Rates(0.7 * 19.5e12, 0.7 * 2.04e12)
-NVLINK = 0.7 * 300e9  # bytes/s of a GPU, one way; 70 % is assumed
-ETHERNET = 0.8 * 12.5e9  # bytes/s of a machine with 100 Gb/s; 80 % is assumed
-GPUS_A_MACHINE = 8
-BATCH, DIM = 256, 128  # images a GPU, size of a key
-DECODED_A_CORE = 303 / 2  # images/s of 640 x 480 JPEGs: benchmarks/packing.py on two cores, docs/results.md
+NVLINK = 0.7 * 300e9  # bytes/s per GPU, one way; 70 % is assumed
+ETHERNET = 0.8 * 12.5e9  # bytes/s per machine with 100 Gb/s; 80 % is assumed
+GPUS_PER_MACHINE = 8
+BATCH, DIM = 256, 128  # images per GPU, size of a key
+INDEX_COUNTS, INDEX_DIM = (10**6, 10**8, 10**9), 512
+SERVER_RATE = 200e9  # bytes/s that a server reads from memory: assumed
+CODE_BYTES = 64  # of a product quantiser: a byte per 8 numbers
 
 NETS = {"ResNet-18, 224 px": Net("resnet18", 224), "ResNet-50, 224 px": Net("resnet50", 224)}
 SMALL_NETS = {
@@ -40,7 +43,7 @@ SMALL_NETS = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """One A100 at the rate that the published ResNet-50 throughput stands for."""
+    """One A100 at the FLOP rate of the published ResNet-50 throughput."""
 
     name: str
     cost: Passes  # of BATCH images
@@ -54,18 +57,14 @@ class Gpu:
         return BATCH / self.images_per_second
 
 
-_known: dict[Net, Passes] = {}
-
-
+@cache
 def cost_of(net: Net) -> Passes:
-    """Passes of a batch; counted once."""
-    if net not in _known:
-        _known[net] = passes(net, BATCH)
-    return _known[net]
+    """Count the passes of a batch once per net."""
+    return passes(net, BATCH)
 
 
 def usable_flops() -> float:
-    """FLOP/s that an A100 is published to reach when it trains a ResNet-50: forward and back, no key net."""
+    """FLOP/s of an A100 in the published ResNet-50 training: forward and backward, no key encoder."""
     cost = cost_of(NETS["ResNet-50, 224 px"])
     return PUBLISHED_ONE * (cost.forward + cost.backward).flops / BATCH
 
@@ -88,7 +87,7 @@ def nets_table() -> str:
                 size(cost.kept / BATCH),
             ]
         )
-    head = ("net with projector", "parameters", "forward", "back", "key", "all GFLOP", "moved", "kept")
+    head = ("net with projector", "parameters", "forward", "backward", "key", "all GFLOP", "moved", "kept")
     return table(head, rows)
 
 
@@ -104,12 +103,11 @@ def epochs_table() -> str:
                     f"{count * BATCH:,}",
                     figures(rate),
                     duration(epoch),
-                    duration(100 * epoch),
                     duration(200 * epoch),
                     figures(200 * epoch * count / 3600),
                 ]
             )
-    head = ("net", "global batch", "images/s", "an epoch", "100 epochs", "200 epochs", "GPU hours for 200")
+    head = ("net", "global batch", "images/s", "epoch", "200 epochs", "GPU hours for 200")
     return table(head, rows)
 
 
@@ -118,17 +116,17 @@ def memory_table(bank: int = 65536) -> str:
     for gpu in gpus():
         weights = 4 * FLOAT32 * gpu.cost.parameters  # query, key, gradient, velocity
         kept = gpu.cost.kept / 2  # bfloat16
-        # similarity, relation, and what is made of each on the way, of as many rows as are worked on at once
+        # similarity, relation and one temporary of each, for one block of rows
         relation = 4 * FLOAT32 * min(BATCH * bank, BLOCK_ELEMENTS)
         views = 2 * 3 * 224**2 * FLOAT32 * BATCH
         parts = (weights, kept, views, bank_bytes(bank, DIM), relation)
         rows.append([gpu.name, *(size(part) for part in parts), size(sum(parts))])
-    head = ("net", "weights x 4", "kept for back", "views", f"bank of {bank:,}", "relation, loss", "together")
+    head = ("net", "weights x 4", "activations", "views", f"bank of {bank:,}", "relation, loss", "sum")
     return table(head, rows)
 
 
 def keys_seconds(count: int) -> tuple[float, float]:
-    """Time for every process to get the keys of all: over NVLink, and over Ethernet between machines of 8."""
+    """Seconds to gather all keys over NVLink, and over Ethernet between machines of 8 GPUs."""
     return _gathered(count * BATCH * DIM * FLOAT32, count, 1)
 
 
@@ -137,7 +135,7 @@ def gradient_seconds(count: int, parameters: int) -> tuple[float, float]:
 
 
 def _gathered(total: int, count: int, times: int) -> tuple[float, float]:
-    machines = max(1, count // GPUS_A_MACHINE)
+    machines = max(1, count // GPUS_PER_MACHINE)
     local = times * total * (count - 1) / count / NVLINK
     return local, times * total * (machines - 1) / machines / ETHERNET
 
@@ -154,7 +152,7 @@ def communication_table() -> str:
                 size(count * BATCH * DIM * FLOAT32),
                 size(FLOAT32 * gpu.cost.parameters),
                 *(duration(value) for value in (keys[0], gradient[0])),
-                *(duration(value) if count > GPUS_A_MACHINE else "-" for value in (keys[1], gradient[1])),
+                *(duration(value) if count > GPUS_PER_MACHINE else "-" for value in (keys[1], gradient[1])),
                 *(share(value / gpu.step_seconds) for value in slowest),
             ]
         )
@@ -166,57 +164,22 @@ def communication_table() -> str:
         "gradient, NVLink",
         "keys, 100 Gb/s",
         "gradient, 100 Gb/s",
-        "keys of a step",
-        "gradient of a step",
+        "keys, share of step",
+        "gradient, share of step",
     )
     return table(head, rows)
 
 
-PICTURE_BYTES = 3 * canvas_for(224) ** 2  # in a pack
-
-
-def input_table() -> str:
-    picture = PICTURE_BYTES
-    rows = []
-    for gpu in gpus():
-        for count in EFFICIENCY:
-            rate = count * EFFICIENCY[count] * gpu.images_per_second / max(1, count // GPUS_A_MACHINE)
-            times = 1 if count == 1 else 2  # the key's share is shuffled: other rows than the query's
-            rows.append(
-                [
-                    f"{gpu.name}, {count} GPU{'s' * (count > 1)}",
-                    figures(rate),
-                    f"{size(times * rate * picture)}/s",
-                    f"{size(times * rate * picture / min(count, GPUS_A_MACHINE))}/s",
-                    figures(times * rate / DECODED_A_CORE),
-                ]
-            )
-    head = (
-        "net",
-        "images/s a machine",
-        "read from the pack",
-        "by each process",
-        "cores if JPEGs were decoded each epoch",
-    )
-    return table(head, rows)
-
-
-def relation_share(bank: int, rates: Rates, step_seconds: float, batch: int, dim: int) -> float:
-    """Time of relation and loss over that of the step's two nets."""
-    return relation_work(batch, bank, dim).seconds(rates) / step_seconds
-
-
-def bank_reaching(part: float, rates: Rates, step_seconds: float, batch: int, dim: int) -> int:
-    """The size at which relation and loss take this share: they grow with K, in blocks, by the same amount."""
-    large = 1 << 17
-    return int(part / relation_share(large, rates, step_seconds, batch, dim) * large)
+def relation_share(bank: int, rates: Rates, step_seconds: float) -> float:
+    """Time of relation and loss over that of both encoders."""
+    return relation_work(BATCH, bank, DIM).seconds(rates) / step_seconds
 
 
 def bank_table() -> str:
     rows = []
     for bank in (8192, 65536, 2**19):
         work = relation_work(BATCH, bank, DIM)
-        shares = [relation_share(bank, A100_FLOAT32, gpu.step_seconds, BATCH, DIM) for gpu in gpus()]
+        shares = [relation_share(bank, A100_FLOAT32, gpu.step_seconds) for gpu in gpus()]
         rows.append(
             [
                 f"{bank:,}",
@@ -240,53 +203,87 @@ def bank_table() -> str:
     return table(head, rows)
 
 
-def bank_limits_table() -> str:
-    rows = [
-        [
-            gpu.name,
-            *(
-                figures(bank_reaching(part, A100_FLOAT32, gpu.step_seconds, BATCH, DIM))
-                for part in (0.01, 0.1)
-            ),
-        ]
-        for gpu in gpus()
-    ]
-    return table(("net", "K at 1 % of the step", "K at 10 %"), rows)
+def graph_bytes(dim: int) -> float:
+    """Bytes per vector in faiss's HNSW: numbers, 2 M links at the bottom, M per level above, offset and level."""
+    above = LINKS / (LINKS - 1)  # one of M nodes reaches the next level
+    return FLOAT32 * dim + 4 * (2 * LINKS + above) + 8 + 4
 
 
-def evaluation_table() -> str:
+FORMATS: dict[str, Callable[[int], float]] = {
+    "float32, exact": lambda dim: 4.0 * dim,
+    "float16": lambda dim: 2.0 * dim,
+    "HNSW, M = 32": graph_bytes,
+    "IVF-PQ, 64 bytes": lambda _: CODE_BYTES + 8.0,  # and the number of the vector
+}
+
+
+def index_table() -> str:
     rows = []
-    for name, count, features in (
-        ("ImageNet-1K's validation images, ResNet-18", VALIDATION, 512),
-        ("the same, ResNet-50", VALIDATION, 2048),
-        ("its training images, ResNet-50", IMAGENET, 2048),
-    ):
-        flops = 2 * count**2 * features
-        rows.append(
-            [
-                name,
-                size(2 * FLOAT32 * count * features),  # features and their unit copy
-                figures(flops / 1e12),
-                duration(flops / A100_FLOAT32.flops_per_second),
-                duration(flops / 1e11),
-            ]
-        )
-    head = ("recall@K of", "features, twice", "TFLOP", "on an A100, float32", "at 100 GFLOP/s")
-    return table(head, rows)
-
-
-def evaluation_batch(side: int) -> int:
-    """Images that `maskcon.retrieval.encode` takes at once."""
-    return max(1, min(BATCH_IMAGES, BATCH_PIXELS // side**2))
+    for count in INDEX_COUNTS:
+        needed = [per_vector(INDEX_DIM) * count for per_vector in FORMATS.values()]
+        read_once = duration(FLOAT32 * INDEX_DIM * count / SERVER_RATE)
+        rows.append([f"{count:,} x {INDEX_DIM}", *(size(total) for total in needed), read_once])
+    return table(("vectors", *FORMATS, "exact query"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "An image": nets_table,
+    "One image": nets_table,
     "ImageNet-1K, 224 px, A100": epochs_table,
-    "Memory of a GPU, 256 images": memory_table,
-    "Communication a step, ResNet-50": communication_table,
-    "Input": input_table,
+    "Memory per GPU, 256 images": memory_table,
+    "Communication per step, ResNet-50": communication_table,
     "Relation and loss, 256 images": bank_table,
-    "Where the bank matters": bank_limits_table,
-    "Evaluation": evaluation_table,
+    "An index": index_table,
 }
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def size(count: float) -> str:
+    """Format bytes in powers of 1000.
+
+    >>> size(4325376), size(252e9)
+    ('4.33 MB', '252 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{figures(count)} {unit}"
+        count /= 1000
+    return f"{figures(count)} TB"
+
+
+def figures(value: float) -> str:
+    """Format with at most three significant figures.
+
+    >>> figures(1234567), figures(0.01234), figures(5.0)
+    ('1,230,000', '0.0123', '5')
+    """
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    return f"{rounded:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Format seconds with a fitting unit.
+
+    >>> duration(0.0042), duration(90), duration(7200), duration(400000)
+    ('4.2 ms', '90 s', '2 h', '4.63 days')
+    """
+    for limit, unit, length in (
+        (1e-3, "us", 1e-6),
+        (1, "ms", 1e-3),
+        (600, "s", 1),
+        (7200, "min", 60),
+        (172800, "h", 3600),
+    ):
+        if seconds < limit:
+            return f"{figures(seconds / length)} {unit}"
+    return f"{figures(seconds / 86400)} days" if seconds >= 172800 else f"{figures(seconds / 3600)} h"
+
+
+def share(part: float) -> str:
+    return f"{figures(100 * part)} %"

@@ -1,4 +1,4 @@
-"""The row `loss_memory`: peak memory and time of relation and loss, forward and backward, against both written out."""
+"""The row `loss_memory`: peak memory and time of relation and loss against full matrices."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from maskcon.bench.figures import Row
-from maskcon.bench.fresh import in_fresh_process
-from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns, peak_extra_bytes
-from maskcon.bench.plain import plain_loss, plain_relation
 from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import RelationInputs, method_named
+
+from .figures import Row
+from .measure import ON_ONE_THREAD, Effort, in_fresh_process, in_turns, peak_extra_bytes
+from .plain import plain_loss, plain_relation
 
 BATCHES, BANKS = (128, 1024), (8192, 65536)
 DIMENSION, CLASSES = 128, 20
 TAU, TEMPERATURE = 0.05, 0.1
 TIMED = ((128, 8192), (1024, 65536))
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def loss_memory(effort: Effort) -> Row:
-    """Our megabytes over those of the form written out; lower is better. Each is measured in a process of its own."""
+    """Peak megabytes over those of full matrices, each in a fresh process; lower is better."""
     row: Row = {}
     sizes = [(batch, bank) for batch in BATCHES for bank in BANKS]
     for batch, bank in sizes[-1:] if effort.quick else sizes:
@@ -39,7 +40,7 @@ def loss_memory(effort: Effort) -> Row:
         for batch, bank in TIMED[: 1 if effort.quick else 2]:
             inputs = make_inputs(batch, bank)
             turns = in_turns(
-                {form: partial(work, *inputs) for form, work in FORMS.items()},
+                {form: partial(work, inputs) for form, work in FORMS.items()},
                 effort.turns(9 if batch * bank < 1 << 22 else 3),
                 clock=ON_ONE_THREAD,
             )
@@ -51,7 +52,7 @@ def loss_memory(effort: Effort) -> Row:
 
 
 def _growth(row: Row) -> Row:
-    """How many times our memory grows with a bank eight times as large, and with a batch eight times as large."""
+    """Growth of our memory with a bank, and with a batch, eight times as large."""
 
     def ours(batch: int, bank: int) -> float:
         return max(float(row[f"ours_mb_b{batch}_k{bank}"] or 0), 0.1)
@@ -63,7 +64,7 @@ def _growth(row: Row) -> Row:
     }
 
 
-def make_inputs(batch: int, bank: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def make_inputs(batch: int, bank: int) -> Inputs:
     """Unit queries, keys and bank; labels and sample numbers of the batch and of the bank."""
     generator = torch.Generator().manual_seed(0)
     queries, keys, bank_keys = (
@@ -74,34 +75,20 @@ def make_inputs(batch: int, bank: int) -> tuple[Tensor, Tensor, Tensor, Tensor, 
     return queries, keys, bank_keys, labels, bank_labels, torch.arange(batch), torch.arange(bank) + batch // 2
 
 
-def ours(
-    queries: Tensor,
-    keys: Tensor,
-    bank_keys: Tensor,
-    labels: Tensor,
-    bank_labels: Tensor,
-    index: Tensor,
-    bank_index: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """MaskCon's relation and loss as a training step computes them: the mean, and its gradient for the queries."""
+def ours(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """MaskCon's mean loss as a training step computes it, and its gradient for the queries."""
+    queries, keys, bank_keys, labels, bank_labels, index, bank_index = inputs
     free = queries.detach().requires_grad_()
-    inputs = RelationInputs(keys, labels, index, bank_keys, bank_labels, bank_index, w=1.0, tau=TAU)
-    relation_of = method_named("maskcon").relation_of(inputs)
+    related = RelationInputs(keys, labels, index, bank_keys, bank_labels, bank_index, w=1.0, tau=TAU)
+    relation_of = method_named("maskcon").relation_of(related)
     loss = relation_loss(free, keys, bank_keys, relation_of, TEMPERATURE).mean()
     (gradient,) = torch.autograd.grad(loss, free)
     return loss.detach(), gradient
 
 
-def written_out(
-    queries: Tensor,
-    keys: Tensor,
-    bank_keys: Tensor,
-    labels: Tensor,
-    bank_labels: Tensor,
-    index: Tensor,
-    bank_index: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The same with every [B, 1+K] matrix, as the paper writes it."""
+def written_out(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """The same with every [B, 1+K] matrix in memory."""
+    queries, keys, bank_keys, labels, bank_labels, index, bank_index = inputs
     free = queries.detach().requires_grad_()
     with torch.no_grad():
         other = index[:, None] != bank_index[None, :]
@@ -116,8 +103,8 @@ FORMS = {"ours": ours, "written_out": written_out}
 
 
 def peak_megabytes(form: str, batch: int, bank: int) -> float:
-    """Run by a fresh process: what one call holds at most beyond its inputs."""
+    """Return the peak of one call beyond its inputs. Runs in a fresh process."""
     torch.set_num_threads(1)
-    FORMS[form](*make_inputs(8, 64))  # what libraries need for themselves is not counted
+    FORMS[form](make_inputs(8, 64))  # memory of the libraries themselves is not counted
     inputs = make_inputs(batch, bank)
-    return peak_extra_bytes(lambda: FORMS[form](*inputs)) / 1e6
+    return peak_extra_bytes(lambda: FORMS[form](inputs)) / 1e6

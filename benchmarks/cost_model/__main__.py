@@ -1,48 +1,41 @@
-"""What a training step costs by the cost model and when measured, and the model carried to GPUs and large indexes.
+"""Predicted and measured cost of a training step, and the prediction for GPUs and large indexes.
 
-python benchmarks/cost_model.py [--repeats 3] [--computed-only]
+python -m benchmarks.cost_model [--repeats 3] [--computed-only]
 
-Prints every table of docs/scaling.md. The measured ones come first: rates of this machine (a product of matrices, a
-copy, a read), then the parts of a step, each with what these rates predict for its counted work. All of it on one
-thread and in seconds of the processor, the fastest of some calls.
+Prints every table of docs/scaling.md. The measured ones come first: the rates of this machine (matrix product, copy),
+then the parts of a step with what these rates predict for their counted work. Measurements are CPU seconds on one
+thread, the fastest of several calls.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from cost_count import Net, Rates, Work, count, momentum_bytes, optimiser_bytes, passes, relation_work
-from cost_index import INDEX_TABLES
-from cost_scale import IMAGENET, PICTURE_BYTES, SMALL_NETS, TABLES
-from cost_show import duration, figures, size, table
 from maskcon import transforms
 from maskcon.config.resolution import resolve
-from maskcon.data.dataset import ImageSet
-from maskcon.data.statistics import channel_statistics
 from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import method_named
 from maskcon.methods.relations import masked_relation
-from maskcon.retrieval.search import nearest_exact, unit_rows
 from maskcon.training.distributed import start
 from maskcon.training.feed import Feed
 from maskcon.training.learner import Learner, build_learner
 from maskcon.training.step import Place, TrainingData, make_views, train_step
+
+from .count import Net, Rates, Work, count, momentum_bytes, optimiser_bytes, passes, relation_work
+from .tables import SMALL_NETS, TABLES, duration, figures, size, table
 
 PRESETS = dict(zip(SMALL_NETS, ("cpu", "paper"), strict=True))
 CLASSES = 4
 
 
 def fastest(work: Callable[[], object], repeats: int) -> float:
-    """Processor seconds of the fastest call after one to warm up: others may be using the machine."""
+    """Return the CPU seconds of the fastest call, after one to warm up."""
     times = []
     for _ in range(repeats + 1):
         begin = time.process_time()
@@ -52,7 +45,7 @@ def fastest(work: Callable[[], object], repeats: int) -> float:
 
 
 def machine_rates(repeats: int) -> Rates:
-    """Of float32 on one thread: a product of 1024 x 1024 matrices, a copy of 256 MB."""
+    """Measure float32 on one thread: a product of 1024 x 1024 matrices, a copy of 256 MB."""
     side, left = 1024, torch.randn(1024, 1024)
     source, target = torch.zeros(1 << 26), torch.zeros(1 << 26)
     product = fastest(lambda: torch.mm(left, left), 4 * repeats)
@@ -68,7 +61,7 @@ class Part:
 
 
 def step_parts(name: str, net: Net, repeats: int) -> tuple[list[Part], Part]:
-    """The parts of a MaskCon step on a full bank, and the whole of it."""
+    """Count and measure the parts of a MaskCon step with a full bank, and the whole step."""
     resolved = resolve("embedded", method="maskcon", preset=PRESETS[name], overrides={"seed": 0}).config
     config = resolved.changed(
         image_size=net.image_size,
@@ -127,17 +120,17 @@ def step_parts(name: str, net: Net, repeats: int) -> tuple[list[Part], Part]:
     updating = Work(0, momentum_bytes(cost.parameters) + optimiser_bytes(cost.parameters))
     parts = [
         Part("two views", count(both_views), fastest(both_views, repeats)),
-        Part("query net, forward and back", cost.forward + cost.backward, fastest(query, repeats)),
-        Part("key net, forward", cost.key, fastest(lambda: pair.encode_keys(images), repeats)),
+        Part("query encoder, forward and backward", cost.forward + cost.backward, fastest(query, repeats)),
+        Part("key encoder, forward", cost.key, fastest(lambda: pair.encode_keys(images), repeats)),
         Part(
             f"relation and loss, K = {config.bank_size:,}",
             relation_work(batch, config.bank_size, net.projection),
             fastest(relation, repeats),
         ),
-        Part("key update, optimiser, norm", updating, fastest(update, repeats)),
+        Part("key update, optimiser, gradient norm", updating, fastest(update, repeats)),
     ]
     whole = fastest(lambda: train_step(learner, data, config, place, rows), repeats)
-    return parts, Part("the whole step", sum((part.work for part in parts), Work()), whole)
+    return parts, Part("whole step", sum((part.work for part in parts), Work()), whole)
 
 
 def net_images(net: Net, batch: int) -> torch.Tensor:
@@ -177,50 +170,6 @@ def step_table(parts: list[Part], whole: Part, rates: Rates) -> str:
     return table(("part", "GFLOP", "moved", "predicted", "measured", "predicted / measured"), rows)
 
 
-def search_table(repeats: int, pictures: int = 100_000, dimension: int = 512) -> str:
-    """One exact query in memory against the time to read the vectors once."""
-    vectors = unit_rows(np.random.default_rng(0).standard_normal((pictures, dimension), np.float32))
-    query = vectors[:1] * np.float32(1)
-    read = fastest(lambda: vectors.sum(), 4 * repeats)
-    found = fastest(lambda: nearest_exact(vectors, query, 10), 4 * repeats)
-    row = [
-        f"{pictures:,} x {dimension}",
-        size(vectors.nbytes),
-        duration(read),
-        duration(found),
-        f"{read / found:.2f}",
-    ]
-    return table(("vectors", "bytes", "read once", "one exact query", "predicted / measured"), [row])
-
-
-def pack_table(repeats: int, pictures: int = 1024, batch: int = 256) -> str:
-    """What is done with a memory-mapped pack of 256 px pictures that lies in the system's cache, on one thread."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "images.npy"
-        np.save(path, np.zeros((pictures, 3, 256, 256), np.uint8))
-        images = np.load(path, mmap_mode="r")
-        feed = Feed(images, None, torch.device("cpu"))
-        order = torch.randperm(pictures)
-        numbers = np.arange(pictures)
-        few = ImageSet(images[:batch], numbers[:batch], None, numbers[:batch])
-
-        def read() -> None:
-            for rows in torch.split(order, batch):
-                feed.take(rows)
-
-        rates = {
-            "read in random order (`Feed`)": pictures / fastest(read, repeats),
-            "sha256 (`Dataset.fingerprint`)": pictures / fastest(lambda: hashlib.sha256(images), repeats),
-            "channel statistics": batch / fastest(lambda: channel_statistics(few), repeats),
-        }
-        feed.close()
-    rows = [
-        [name, figures(rate), f"{size(rate * PICTURE_BYTES)}/s", duration(IMAGENET / rate)]
-        for name, rate in rates.items()
-    ]
-    return table(("work", "pictures/s", "bytes", "all of ImageNet-1K"), rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -239,12 +188,10 @@ def main() -> None:
                 max(before.bytes_per_second, after.bytes_per_second),
             )
             print(f"\n### A step of {name}, batch 128, measured\n")
-            print(f"{figures(rates.flops_per_second / 1e9)} GFLOP/s of products, ", end="")
+            print(f"{figures(rates.flops_per_second / 1e9)} GFLOP/s of matrix products, ", end="")
             print(f"{size(rates.bytes_per_second)}/s of copying\n")
             print(step_table(parts, whole, rates), flush=True)
-        print(f"\n### Exact search, measured\n\n{search_table(chosen.repeats)}")
-        print(f"\n### Reading a pack, measured\n\n{pack_table(chosen.repeats)}")
-    for name, made in (TABLES | INDEX_TABLES).items():
+    for name, made in TABLES.items():
         print(f"\n### {name}, computed\n\n{made()}")
 
 

@@ -1,4 +1,4 @@
-"""What the step rows train: the package's own objects, put together as a run does, on images made here."""
+"""What the step rows train: the objects of a real run, one step ahead of training."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from maskcon.training.preparation import settle
 from maskcon.training.setup import assemble
 from maskcon.training.step import Place, StepReport, TrainingData, train_step
 
-LEARNING_RATE = 1e-4  # nothing is to be learnt, and nothing is to grow out of range
+LEARNING_RATE = 1e-4  # small: repeated steps on one batch must stay in range
 
 
 @dataclass
 class Subject:
-    """A run in front of a step: its bank is full."""
+    """A run with a full bank, ready for a step."""
 
     config: RunConfig
     learner: Learner
@@ -43,20 +43,20 @@ class Subject:
         return images
 
     def ready_views(self) -> Tensor:
-        """Views as an encoder takes them, for work that is to be measured without making any."""
+        """Random views in the encoder's memory format, for work measured without view making."""
         channels, size = self.images.shape[1], self.data.image_size
         views = torch.randn(len(self.rows), channels, size, size, generator=torch.Generator().manual_seed(1))
         return views.contiguous(memory_format=torch.channels_last) if self.config.channels_last else views
 
     def with_views(self, query: Tensor, key: Tensor) -> Subject:
-        """The same learner, given these views ``[B, C, S, S]`` instead of making some."""
+        """The same learner, given these views ``[B, C, S, S]`` instead of making its own."""
         data = replace(
             self.data, query_view=ReadyViews(query), key_view=ReadyViews(key), normalise=lambda views: views
         )
         return replace(self, data=data)
 
     def bare_passes(self, views: Tensor) -> Callable[[], None]:
-        """Forward and backward of the query net, forward of the key net, and nothing else."""
+        """Forward and backward of the query encoder and forward of the key encoder alone."""
         learner = self.learner
         pair = learner.pair
         assert pair is not None  # all subjects contrast
@@ -71,7 +71,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class ReadyViews:
-    """A view policy that hands out views made before."""
+    """A view policy that returns given views."""
 
     views: Tensor
     draws: int = 0
@@ -112,7 +112,7 @@ def cpu(**changes: Any) -> Subject:
 
 
 def subject(data: Dataset, source: str, preset: str, *, devices: int = 1, **changes: Any) -> Subject:
-    """MaskCon with a preset's settings, but for `changes`, on one thread a process."""
+    """MaskCon with a preset's settings, but for `changes`, on one thread per process."""
     config = settle(resolve(source, method="maskcon", preset=preset, overrides=changes).config, data)
     processes = start(device="cpu", devices=devices, precision=config.precision, threads=1)
     assembly = assemble(config, data, processes, download=False)

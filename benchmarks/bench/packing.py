@@ -1,4 +1,4 @@
-"""The row `pack_read`: large pictures from a pack against decoding their JPEG files in every epoch, on one thread."""
+"""The row `pack_read`: large images from a pack against decoding their JPEG files, on one thread."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from maskcon.bench.figures import Row
-from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns
 from maskcon.data.decoding import canvas_for, decode
 from maskcon.data.folder import plan_path
 from maskcon.data.packing import make_pack
 from maskcon.training.feed import Feed
 
+from .figures import Row
+from .measure import ON_ONE_THREAD, Effort, in_turns
+
 VIEW = 224
 PHOTO = (640, 480)
-PICTURES, QUICK_PICTURES = 256, 2 * 32
+IMAGES, QUICK_IMAGES = 256, 2 * 32
 BATCH = 32
 
 
 def pack_read(effort: Effort) -> Row:
-    """Images a second from the pack, which the system has in its cache, over those of the decoder; higher is better."""
-    count, side = QUICK_PICTURES if effort.quick else PICTURES, canvas_for(VIEW)
+    """Images per second from a cached pack over those of the decoder; higher is better."""
+    count, side = QUICK_IMAGES if effort.quick else IMAGES, canvas_for(VIEW)
     with tempfile.TemporaryDirectory(prefix="maskcon-bench-") as scratch:
         folder = Path(scratch, "photos")
         make_photos(folder, count)
@@ -53,7 +54,7 @@ def pack_read(effort: Effort) -> Row:
 
 
 def decoded(root: Path, paths: list[str], side: int) -> Tensor:
-    """A batch as a loader would make it of files: uint8 ``[B, 3, side, side]``, by the package's decoder."""
+    """Decode files into a batch, uint8 ``[B, 3, side, side]``."""
     batch = np.zeros((len(paths), 3, side, side), dtype=np.uint8)
     for row, path in enumerate(paths):
         pixels = decode(root / path, side, 3)
@@ -61,13 +62,13 @@ def decoded(root: Path, paths: list[str], side: int) -> Tensor:
     return torch.from_numpy(batch)
 
 
-def make_photos(folder: Path, count: int) -> None:
-    """JPEGs with the detail of photographs: blobs with grain, in two classes."""
+def make_photos(folder: Path, count: int, size: tuple[int, int] = PHOTO) -> None:
+    """Write JPEGs with the detail of photographs (blobs with grain) in two classes."""
     generator = np.random.default_rng(0)
     for number in range(count):
         blobs = Image.fromarray(generator.integers(0, 256, (12, 16, 3), dtype=np.uint8))
-        pixels = np.asarray(blobs.resize(PHOTO, Image.Resampling.BICUBIC), dtype=np.int16)
-        grain = generator.integers(-12, 13, (PHOTO[1], PHOTO[0], 1), dtype=np.int16)
+        pixels = np.asarray(blobs.resize(size, Image.Resampling.BICUBIC), dtype=np.int16)
+        grain = generator.integers(-12, 13, (size[1], size[0], 1), dtype=np.int16)
         target = folder / ("one", "two")[number % 2] / f"{number}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.clip(pixels + grain, 0, 255).astype(np.uint8)).save(target, quality=88)

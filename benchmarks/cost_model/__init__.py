@@ -1,0 +1,1 @@
+"""The cost model of docs/scaling.md: `python -m benchmarks.cost_model`."""
