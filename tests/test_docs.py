@@ -30,6 +30,7 @@ PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 DOCUMENTS = [path for path in PAGES if path.is_file()]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+WEBSITE = {"index.md", "reference.md"}  # pages for `make docs` only
 MAKE_TARGETS = {"bench"}  # documented as `make bench`
 NO_RUN = "<!-- no-run -->"
 SEPARATORS = ("|", "||", "&&", ";", "&", ">", ">>", "<")
@@ -149,6 +150,25 @@ def test_the_version_is_the_same_everywhere():
     assert f"## {maskcon.__version__} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_every_name_of_the_reference_resolves():
+    names = re.findall(
+        r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {name for name in names if not resolves(name)} == set()
+    assert {f"maskcon.{name}" for name in maskcon.__all__} <= set(names)
+
+
+def test_the_website_has_every_page():
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [
+        path.name for path in DOCUMENTS if path.parent.name == "docs" and f": {path.name}" not in settings
+    ] == []
+
+
+def test_the_citation_names_the_version():
+    assert f"\nversion: {maskcon.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
 def test_every_package_name_in_paper_to_code_resolves():
     spans = inline_code(PAPER_TO_CODE.read_text(encoding="utf-8"))
     names = {name for span in spans for name in re.findall(r"(?<![/\w.])maskcon(?:\.\w+)+", span)}
@@ -241,9 +261,8 @@ def test_every_link_to_a_heading_leads_to_one(document):
 
 def test_every_page_is_reached_from_the_readme():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [
-        path.name for path in DOCUMENTS[1:] if f"{path.name})" not in text and f"{path.name}#" not in text
-    ] == []
+    pages = [path for path in DOCUMENTS[1:] if path.name not in WEBSITE]
+    assert [path.name for path in pages if f"{path.name})" not in text and f"{path.name}#" not in text] == []
 
 
 @pytest.mark.parametrize(
