@@ -22,6 +22,7 @@ from maskcon.cli import app
 from maskcon.config.presets import TRAIN_PRESET
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
+from maskcon.data import catalogue
 from maskcon.methods.registry import method_named
 from maskcon.report.tables import METHOD_NAMES
 
@@ -127,6 +128,28 @@ def test_every_command_is_in_the_readme():
     assert [
         name for name in group.commands if f"`maskcon {name}" not in text and name not in MAKE_TARGETS
     ] == []
+
+
+def test_every_dataset_is_in_the_page_about_data():
+    spans = inline_code((ROOT / "docs" / "your_data.md").read_text(encoding="utf-8"))
+    assert {description.name for description in catalogue()} <= set(spans)
+
+
+def test_every_shared_option_of_the_page_exists():
+    group: Any = typer.main.get_command(app)
+    known = {name for command in walk(group) for parameter in command.params for name in parameter.opts}
+    rows = cells_of(table_rows(ROOT / "docs" / "options.md", "option"))
+    named = {name for row in rows for name in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", row[0])} - {"--debug"}
+    assert len(named) > 12
+    assert named <= known
+
+
+def walk(group: Any) -> Iterator[Any]:
+    """Every command of a group, those of its groups included."""
+    for command in group.commands.values():
+        yield command
+        if hasattr(command, "commands"):
+            yield from walk(command)
 
 
 def test_every_command_is_in_the_changelog():
@@ -235,6 +258,25 @@ def test_every_test_and_file_named_in_a_document_exists(document):
         assert path.exists(), span
         if match.group(2):
             assert f"def {match.group(2)}(" in path.read_text(encoding="utf-8"), span
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_script_that_a_document_runs_exists(document):
+    scripts = re.findall(
+        r"\bpython ((?:benchmarks|scripts|examples)/\S+\.py)", document.read_text(encoding="utf-8")
+    )
+    assert [script for script in scripts if not (ROOT / script).is_file()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_make_target_in_a_document_exists(document):
+    """Targets in code, inline or in a block; a target of this project has a line of help in the Makefile."""
+    targets = set(
+        re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    text = document.read_text(encoding="utf-8")
+    named = re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)
+    assert set(named) <= targets
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
