@@ -25,6 +25,7 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import catalogue
 from maskcon.methods.registry import method_named
 from maskcon.report.tables import METHOD_NAMES
+from tests.test_imports import RANK
 
 ROOT = Path(__file__).parents[1]
 PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"
@@ -142,6 +143,14 @@ def test_every_shared_option_of_the_page_exists():
     named = {name for row in rows for name in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", row[0])} - {"--debug"}
     assert len(named) > 12
     assert named <= known
+
+
+def test_the_architecture_page_has_every_room_in_the_order_of_the_layers():
+    rows = cells_of(table_rows(ROOT / "docs" / "architecture.md", "room"))
+    told = [name for row in rows for name in re.split("[`, ]+", row[0])]
+    rooms = {path.stem for path in (ROOT / "src" / "maskcon").iterdir() if not path.name.startswith("__")}
+    assert rooms - set(told) - MAKE_TARGETS - {"py"} == set()
+    assert [RANK[name] for name in told] == sorted(RANK[name] for name in told)
 
 
 def walk(group: Any) -> Iterator[Any]:
