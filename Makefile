@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format bench results clean
+.PHONY: help setup demo test test-slow check format bench results docs dist clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,20 @@ bench: $(STAMP)  ## what training and evaluation cost here, as ratios within one
 
 results: $(STAMP)  ## the embedded-set table of docs/results.md, from nothing (hours)
 	$(BIN)/python benchmarks/method_table.py embedded all
+
+# As few packages as a reader of the documentation needs, beside or without those of `make setup`.
+$(VENV)/.docs: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs  ## the documentation as a website, build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo build/site/index.html
+
+dist: $(STAMP)  ## wheel and source archive, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
 
 clean:  ## remove what was made, but no run
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -19,15 +19,21 @@ import typer
 
 import maskcon
 from maskcon.cli import app
+from maskcon.config.presets import TRAIN_PRESET
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
+from maskcon.data import catalogue
 from maskcon.methods.registry import method_named
 from maskcon.report.tables import METHOD_NAMES
+from tests.test_imports import RANK
 
 ROOT = Path(__file__).parents[1]
 PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"
-DOCUMENTS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.is_file()]
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = [path for path in PAGES if path.is_file()]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+WEBSITE = {"index.md", "reference.md"}  # pages for `make docs` only
+MAKE_TARGETS = {"bench"}  # documented as `make bench`
 NO_RUN = "<!-- no-run -->"
 SEPARATORS = ("|", "||", "&&", ";", "&", ">", ">>", "<")
 
@@ -80,21 +86,79 @@ def table_rows(path: Path, first_cell: str) -> list[str]:
     return list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
 
 
-def test_the_readme_shows_the_table_of_the_results():
-    readme = table_rows(ROOT / "README.md", "Method")
-    assert len(readme) == 12  # two head lines, raw pixels, nine methods
-    assert readme == table_rows(ROOT / "docs" / "results.md", "Method")
+def cells_of(rows: list[str]) -> list[list[str]]:
+    """Cells of the rows of a table, without its two head lines."""
+    return [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 
-def test_the_readme_lists_every_method_and_the_labels_it_sees():
-    rows = [[cell.strip(" `") for cell in row.split("|")] for row in table_rows(ROOT / "README.md", "method")]
-    assert {row[1]: row[2] for row in rows[2:]} == {name: method_named(name).labels for name in METHOD_NAMES}
+def test_the_readme_shows_the_recalls_of_the_results():
+    readme = cells_of(table_rows(ROOT / "README.md", "method"))
+    results = cells_of(table_rows(ROOT / "docs" / "results.md", "Method"))
+    assert len(readme) == 10  # raw pixels, nine methods
+    shown = [(METHOD_NAMES.get(row[0], row[0]), row[-2], row[-1]) for row in readme]
+    assert shown == [(row[0], row[1], row[4]) for row in results]
+
+
+@pytest.mark.parametrize(("page", "head"), [("README.md", "method"), ("docs/methods.md", "name")])
+def test_a_page_lists_every_method_and_the_labels_it_sees(page, head):
+    rows = [row for row in cells_of(table_rows(ROOT / page, head)) if row[0] != "Raw pixels"]
+    assert {row[0]: row[1] for row in rows} == {name: method_named(name).labels for name in METHOD_NAMES}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])
+def test_the_pages_state_what_the_default_preset_does(page):
+    """The numbers of `fast` are those of performance.md, and no page calls its recipe the paper's."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert TRAIN_PRESET == "fast"
+    assert "72.71 ± 0.40" in text
+    assert "72.71" in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert re.search(r"ours?\b[^.]*\bnot the paper's|our recipe, not the paper's", text)
+
+
+def test_the_changes_of_the_default_preset_are_true():
+    config = resolve("embedded", method="maskcon", preset=TRAIN_PRESET, overrides={}).config.model_dump()
+    for settings, values, _ in cells_of(table_rows(ROOT / "docs" / "methods.md", "setting")):
+        for key, value in zip(re.split("[`, ]+", settings), re.split("[`, ]+", values), strict=True):
+            actual = config[key]
+            assert str(actual) == value or float(value) == actual, key
 
 
 def test_every_command_is_in_the_readme():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     group: Any = typer.main.get_command(app)
-    assert [name for name in group.commands if f"`maskcon {name}" not in text] == []
+    assert [
+        name for name in group.commands if f"`maskcon {name}" not in text and name not in MAKE_TARGETS
+    ] == []
+
+
+def test_every_dataset_is_in_the_page_about_data():
+    spans = inline_code((ROOT / "docs" / "your_data.md").read_text(encoding="utf-8"))
+    assert {description.name for description in catalogue()} <= set(spans)
+
+
+def test_every_shared_option_of_the_page_exists():
+    group: Any = typer.main.get_command(app)
+    known = {name for command in walk(group) for parameter in command.params for name in parameter.opts}
+    rows = cells_of(table_rows(ROOT / "docs" / "options.md", "option"))
+    named = {name for row in rows for name in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", row[0])} - {"--debug"}
+    assert len(named) > 12
+    assert named <= known
+
+
+def test_the_architecture_page_has_every_room_in_the_order_of_the_layers():
+    rows = cells_of(table_rows(ROOT / "docs" / "architecture.md", "room"))
+    told = [name for row in rows for name in re.split("[`, ]+", row[0])]
+    rooms = {path.stem for path in (ROOT / "src" / "maskcon").iterdir() if not path.name.startswith("__")}
+    assert rooms - set(told) - MAKE_TARGETS - {"py"} == set()
+    assert [RANK[name] for name in told] == sorted(RANK[name] for name in told)
+
+
+def walk(group: Any) -> Iterator[Any]:
+    """Every command of a group, those of its groups included."""
+    for command in group.commands.values():
+        yield command
+        if hasattr(command, "commands"):
+            yield from walk(command)
 
 
 def test_every_command_is_in_the_changelog():
@@ -116,6 +180,25 @@ def test_every_extra_for_users_is_in_the_readme():
 def test_the_version_is_the_same_everywhere():
     assert project()["version"] == maskcon.__version__
     assert f"## {maskcon.__version__} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_name_of_the_reference_resolves():
+    names = re.findall(
+        r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {name for name in names if not resolves(name)} == set()
+    assert {f"maskcon.{name}" for name in maskcon.__all__} <= set(names)
+
+
+def test_the_website_has_every_page():
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [
+        path.name for path in DOCUMENTS if path.parent.name == "docs" and f": {path.name}" not in settings
+    ] == []
+
+
+def test_the_citation_names_the_version():
+    assert f"\nversion: {maskcon.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_every_package_name_in_paper_to_code_resolves():
@@ -187,10 +270,50 @@ def test_every_test_and_file_named_in_a_document_exists(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_script_that_a_document_runs_exists(document):
+    scripts = re.findall(
+        r"\bpython ((?:benchmarks|scripts|examples)/\S+\.py)", document.read_text(encoding="utf-8")
+    )
+    assert [script for script in scripts if not (ROOT / script).is_file()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_make_target_in_a_document_exists(document):
+    """Targets in code, inline or in a block; a target of this project has a line of help in the Makefile."""
+    targets = set(
+        re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    text = document.read_text(encoding="utf-8")
+    named = re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)
+    assert set(named) <= targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_to_a_file_leads_to_one(document):
     text = FENCE.sub("", document.read_text(encoding="utf-8"))
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in target]
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of the headings of a document, as GitHub and mkdocs make them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_heading_leads_to_one(document):
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)#\s:]*\.md)?#([^)\s]+)\)", text)
+    assert [
+        link for link in links if link[1] not in anchors(document.parent / (link[0] or document.name))
+    ] == []
+
+
+def test_every_page_is_reached_from_the_readme():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [path for path in DOCUMENTS[1:] if path.name not in WEBSITE]
+    assert [path.name for path in pages if f"{path.name})" not in text and f"{path.name}#" not in text] == []
 
 
 @pytest.mark.parametrize(

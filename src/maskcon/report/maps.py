@@ -53,7 +53,7 @@ def _tsne(array: NDArray[np.float64], seed: int) -> FloatArray:
     start = (
         start / width * 1e-4 if width > 1e-12 else np.random.default_rng(seed).normal(0, 1e-4, start.shape)
     )
-    # Farther groups of points as one, and fewer rounds: a third of the time, and a map as good (docs/reproduce.md).
+    # Farther groups of points as one, and fewer rounds: a third of the time, and a map as good (docs/reproducing.md).
     hasty = len(array) >= POINTS_WORTH_HASTE
     layout = TSNE(
         n_components=2,
