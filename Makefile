@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-demo: $(STAMP)  ## train three methods on the embedded pictures and write a report (minutes)
+demo: $(STAMP)  ## train four methods on the embedded images and write a report (minutes)
 	$(BIN)/maskcon demo
 
 test: $(STAMP)  ## all tests but the slow ones

@@ -24,7 +24,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from maskcon._utils.errors import UsageError, unknown
-from maskcon.config.presets import METHOD_SETTINGS
+from maskcon.config.presets import PRESETS
 from maskcon.training.comparison import Job, run_jobs
 from maskcon.training.journal import read_journal
 from maskcon.training.run_folder import JOURNAL, make_writable, read_result
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 NET: Settings = {"backbone": "resnet10", "width": 16, "stem": "fast", "weights": "none"}
 # How `fast` is optimised.
 MUON: Settings = {
-    **{key: METHOD_SETTINGS["fast"]["maskcon"][key] for key in ("optimizer", "schedule", "warmup_share")},
+    **{key: PRESETS["fast"][key][0] for key in ("optimizer", "schedule", "warmup_share")},
     "relation_warmup_share": 0.5,  # of Grafit and of MaskCon by projections
 }
 BY_MUON = " by muon"
@@ -82,7 +82,7 @@ class Study:
 
     @property
     def fast(self) -> Recipe:
-        return Recipe("fast", "maskcon", {**self.everywhere, "epochs": self.epochs["fast"]})
+        return Recipe("fast", "teachcon", {**self.everywhere, "epochs": self.epochs["fast"]})
 
     def plain(self, method: str) -> Recipe:
         """A coarse-label method at its best settings, with the optimiser of the paper."""
