@@ -340,6 +340,19 @@ def test_array_of_very_many_dimensions_is_refused_at_once(tmp_path: Path) -> Non
         load_pickle(tmp_path / "batch")
 
 
+def test_large_memo_index_allocates_no_memo(tmp_path: Path) -> None:
+    """The unpickler in C makes a table as long as the largest index, here 64 GB."""
+    (tmp_path / "batch").write_bytes(b"\x80\x02}U\x01aK\x01r\xff\xff\xff\xffs.")
+    assert load_pickle(tmp_path / "batch") == {"a": 1}
+
+
+def test_key_that_takes_very_long_to_hash_is_refused_at_once(tmp_path: Path) -> None:
+    doubled = b"".join(b"q%ch%c\x86" % (place, place) for place in range(100))  # 2**100 leaves
+    (tmp_path / "batch").write_bytes(b"\x80\x02})" + doubled + b"K\x01s.")
+    with pytest.raises(CorruptFileError, match="tuple where text"):
+        load_pickle(tmp_path / "batch")
+
+
 def test_byte_strings_in_lists_come_as_text(tmp_path: Path) -> None:
     (tmp_path / "batch").write_bytes(pickle.dumps({"filenames": [b"a.png", "b.png"]}, protocol=3))
     assert load_pickle(tmp_path / "batch")["filenames"] == ["a.png", "b.png"]

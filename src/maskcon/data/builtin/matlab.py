@@ -1,17 +1,19 @@
-"""A strict reader of MATLAB 5 files (.mat), for the few kinds of values that annotations are made of.
+"""Read MATLAB 5 files (.mat) that hold annotations: text, numbers, cell arrays and struct arrays.
 
-Text, numbers, cell arrays and struct arrays are read, with every length checked against the bytes that are there.
-(The reader of scipy.io, written for files one trusts, can crash the whole process on a damaged one.)
+Every length is checked against the bytes that are there. `scipy.io.loadmat` is not used because it is written for
+trusted files: a few changed bytes in an uncompressed file make it crash the process (SIGSEGV, scipy 1.17).
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from math import prod
 from pathlib import Path
+
+import numpy as np
 
 from maskcon._utils.errors import CorruptFileError, DataError
 
@@ -27,27 +29,14 @@ MATRIX, COMPRESSED = 14, 15
 CELL, STRUCT, CHAR = 1, 2, 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x800
-STORED_AS = {
-    1: "b",
-    2: "B",
-    3: "h",
-    4: "H",
-    5: "i",
-    6: "I",
-    7: "f",
-    9: "d",
-    12: "q",
-    13: "Q",
-}  # as in `struct`
+DTYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 UTF = {16: "utf-8", 17: "utf-16", 18: "utf-32"}
 
-
-class _DamagedError(Exception):
-    """What is wrong with the bytes."""
+Elements = Iterator[tuple[int, memoryview]]
 
 
 def read_mat(path: Path, names: Sequence[str]) -> dict[str, Value]:
-    """The named variables of the file, those of them that it has; others are passed over unread."""
+    """Read the named variables, those of them that the file has; others are skipped."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -55,193 +44,141 @@ def read_mat(path: Path, names: Sequence[str]) -> dict[str, Value]:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     try:
         return _variables(data, names)
-    except _DamagedError as error:
+    except (ValueError, struct.error, zlib.error) as error:
         raise CorruptFileError(f"{path}: not a readable MATLAB 5 file ({error}); get it again") from error
 
 
 def _variables(data: bytes, names: Sequence[str]) -> dict[str, Value]:
     if len(data) > MAX_BYTES:
-        raise _DamagedError(f"more than {MAX_BYTES} bytes")
+        raise ValueError(f"more than {MAX_BYTES} bytes")
     mark = data[126:HEADER_BYTES]
     if mark not in (b"IM", b"MI"):
-        raise _DamagedError("no such header")
+        raise ValueError("no such header")
     order = "<" if mark == b"IM" else ">"
     if struct.unpack_from(f"{order}H", data, 124)[0] != 0x100:
-        raise _DamagedError("another version")
+        raise ValueError("another version")
     found: dict[str, Value] = {}
-    outer = _Cursor(data, order, HEADER_BYTES, len(data))
-    while not outer.at_end:
-        kind, element = outer.element(padded=False)
+    for kind, content in _elements(memoryview(data)[HEADER_BYTES:], order, padded=False):
         if kind == COMPRESSED:
-            kind, element = _Cursor(_unpacked(element), order).element(padded=False)
+            kind, content = _next(_elements(_decompress(content), order, padded=False))
         if kind != MATRIX:
-            raise _DamagedError(f"a variable of type {kind}")
-        matrix = _Matrix.open(element)
-        if matrix.name in names:
-            found[matrix.name] = matrix.value(depth=0)
+            raise ValueError(f"a variable of type {kind}")
+        name, value = _read_matrix(content, order, names)
+        if value is not None:
+            found[name] = value
     return found
 
 
-def _unpacked(element: _Cursor) -> bytes:
+def _decompress(content: memoryview) -> memoryview:
     inflate = zlib.decompressobj()
-    try:
-        unpacked = inflate.decompress(element.rest(), MAX_UNPACKED_BYTES)
-    except zlib.error as error:
-        raise _DamagedError(str(error)) from error
+    unpacked = inflate.decompress(content, MAX_UNPACKED_BYTES)
     if not inflate.eof:
-        raise _DamagedError(f"a compressed variable is cut off, or has more than {MAX_UNPACKED_BYTES} bytes")
-    return unpacked
+        raise ValueError(f"a compressed variable is cut off, or has more than {MAX_UNPACKED_BYTES} bytes")
+    return memoryview(unpacked)
 
 
-class _Cursor:
-    """A span of bytes, read from its start; nothing beyond its end is ever looked at."""
-
-    def __init__(self, data: bytes, order: str, start: int = 0, end: int | None = None) -> None:
-        self.data = data
-        self.order = order
-        self.at = start
-        self.end = len(data) if end is None else end
-
-    @property
-    def at_end(self) -> bool:
-        return self.at >= self.end
-
-    @property
-    def left(self) -> int:
-        return self.end - self.at
-
-    def rest(self) -> bytes:
-        return self.data[self.at : self.end]
-
-    def element(self, *, padded: bool = True) -> tuple[int, _Cursor]:
-        """The type and the content of the next element; small ones have both in 8 bytes."""
-        if self.left < 8:
-            raise _DamagedError("it ends within an element")
-        kind, size = struct.unpack_from(f"{self.order}II", self.data, self.at)
+def _elements(data: memoryview, order: str, *, padded: bool = True) -> Elements:
+    """Yield type and content of each element; small ones have both in 8 bytes."""
+    at = 0
+    while at < len(data):
+        kind, size = struct.unpack_from(f"{order}II", data, at)
+        start = at + 8
         if kind >> 16:
-            kind, size = kind & 0xFFFF, kind >> 16
-            start, following = self.at + 4, self.at + 8
+            kind, size, start = kind & 0xFFFF, kind >> 16, at + 4
             if size > 4:
-                raise _DamagedError(f"a small element of {size} bytes")
+                raise ValueError(f"a small element of {size} bytes")
+            at += 8
         else:
-            start = self.at + 8
-            following = start + (-(-size // 8) * 8 if padded else size)
-        if start + size > self.end:
-            raise _DamagedError(f"an element of {size} bytes where {max(0, self.end - start)} are left")
-        self.at = min(following, self.end)
-        return kind, _Cursor(self.data, self.order, start, start + size)
-
-    def numbers(self, kind: int) -> list[float]:
-        """All of the span as numbers of the stored type."""
-        code = STORED_AS.get(kind)
-        if code is None:
-            raise _DamagedError(f"numbers of type {kind}")
-        count, rest = divmod(self.left, struct.calcsize(f"={code}"))
-        if rest:
-            raise _DamagedError(f"{self.left} bytes of numbers of type {kind}")
-        return list(struct.unpack_from(f"{self.order}{count}{code}", self.data, self.at))
+            at = start + size + (-size % 8 if padded else 0)
+        if start + size > len(data):
+            raise ValueError(f"an element of {size} bytes where {max(0, len(data) - start)} are left")
+        yield kind, data[start : start + size]
 
 
-@dataclass
-class _Matrix:
-    """An array of any class, opened up to where its contents start."""
-
-    kind: int
-    is_complex: bool
-    size: int
-    name: str
-    content: _Cursor
-
-    @classmethod
-    def open(cls, content: _Cursor) -> _Matrix:
-        if content.at_end:  # how MATLAB writes a field that was never filled
-            return cls(NUMERIC_CLASSES[0], False, 0, "", content)
-        flags = _whole_numbers(content)
-        sides = _whole_numbers(content)
-        name = _plain_text(content)
-        if len(flags) != 2 or not sides or min(sides) < 0:
-            raise _DamagedError("an array without class or size")
-        if len(sides) > MAX_DIMENSIONS:  # to multiply out millions of them would take hours
-            raise _DamagedError(f"an array of {len(sides)} dimensions")
-        return cls(flags[0] & 0xFF, bool(flags[0] & COMPLEX_FLAG), prod(sides), name, content)
-
-    def value(self, depth: int) -> Value:
-        if depth > MAX_DEPTH:
-            raise _DamagedError(f"nested deeper than {MAX_DEPTH}")
-        if self.kind == CELL:
-            return [item.value(depth + 1) for item in self._inner(self.size)]
-        if self.kind == STRUCT:
-            return self._structs(depth)
-        if self.kind == CHAR:
-            return self._text()
-        if self.kind in NUMERIC_CLASSES and not self.is_complex:
-            return self._numbers()
-        raise _DamagedError(f"an array of class {self.kind}")
-
-    def _inner(self, count: int) -> list[_Matrix]:
-        if count > self.content.left // 8:  # each takes 8 bytes at least
-            raise _DamagedError(f"{count} values in {self.content.left} bytes")
-        inner = []
-        for _ in range(count):
-            kind, element = self.content.element()
-            if kind != MATRIX:
-                raise _DamagedError(f"a value of type {kind}")
-            inner.append(_Matrix.open(element))
-        return inner
-
-    def _structs(self, depth: int) -> list[dict[str, Value]]:
-        widths = _whole_numbers(self.content)
-        _, names = self.content.element()
-        table = names.rest()
-        if len(widths) != 1 or widths[0] < 1 or len(table) % widths[0]:
-            raise _DamagedError("a struct without names of fields")
-        fields = [
-            table[start : start + widths[0]].split(b"\0")[0].decode("latin-1")
-            for start in range(0, len(table), widths[0])
-        ]
-        if not fields or len(set(fields)) != len(fields):
-            raise _DamagedError("a struct with no field, or with one twice")
-        values = [item.value(depth + 1) for item in self._inner(self.size * len(fields))]
-        return [
-            dict(zip(fields, values[start : start + len(fields)], strict=True))
-            for start in range(0, len(values), len(fields))
-        ]
-
-    def _text(self) -> str:
-        if not self.size and self.content.at_end:
-            return ""
-        kind, element = self.content.element()
-        if kind in UTF:
-            suffix = "" if kind == 16 else ("-le" if self.content.order == "<" else "-be")
-            try:
-                text = element.rest().decode(UTF[kind] + suffix)
-            except UnicodeDecodeError as error:
-                raise _DamagedError(str(error)) from error
-        elif kind in (1, 2, 4):
-            text = "".join(chr(int(code) & 0xFFFF) for code in element.numbers(kind))
-        else:
-            raise _DamagedError(f"text of type {kind}")
-        if len(text) != self.size:
-            raise _DamagedError(f"text of {len(text)} instead of {self.size} characters")
-        return text
-
-    def _numbers(self) -> list[float]:
-        if not self.size and self.content.at_end:
-            return []
-        kind, element = self.content.element()
-        values = element.numbers(kind)
-        if len(values) != self.size:
-            raise _DamagedError(f"{len(values)} instead of {self.size} numbers")
-        return values
+def _next(elements: Elements) -> tuple[int, memoryview]:
+    found = next(elements, None)
+    if found is None:
+        raise ValueError("it ends within an array")
+    return found
 
 
-def _whole_numbers(content: _Cursor) -> list[int]:
-    kind, element = content.element()
+def _read_matrix(
+    data: memoryview, order: str, names: Sequence[str] | None = None, depth: int = 0
+) -> tuple[str, Value | None]:
+    """Read name and value of an array; the value is None where `names` does not have the name."""
+    if not len(data):  # how MATLAB writes a field that was never filled
+        return "", []
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
+    elements = _elements(data, order)
+    flags, sides = _sizes(elements, order), _sizes(elements, order)
+    name = bytes(_next(elements)[1]).decode("latin-1")
+    if len(flags) != 2 or not sides or min(sides) < 0:
+        raise ValueError("an array without class or size")
+    if len(sides) > MAX_DIMENSIONS:  # to multiply out millions of them would take hours
+        raise ValueError(f"an array of {len(sides)} dimensions")
+    if names is not None and name not in names:
+        return name, None
+    kind, size = flags[0] & 0xFF, prod(sides)
+    if kind == STRUCT:
+        fields = _field_names(elements, order)
+        values = _inner(elements, order, size * len(fields), len(data), depth)
+        rows = range(0, len(values), len(fields))
+        return name, [dict(zip(fields, values[row : row + len(fields)], strict=True)) for row in rows]
+    if kind == CELL:
+        return name, _inner(elements, order, size, len(data), depth)
+    if kind != CHAR and (kind not in NUMERIC_CLASSES or flags[0] & COMPLEX_FLAG):
+        raise ValueError(f"an array of class {kind}")
+    stored, content = next(elements, (2, memoryview(b"")))
+    value = _text(content, stored, order) if kind == CHAR else _numbers(content, stored, order)
+    if len(value) != size:
+        raise ValueError(f"{len(value)} instead of {size} {'characters' if kind == CHAR else 'numbers'}")
+    return name, value
+
+
+def _inner(elements: Elements, order: str, count: int, size: int, depth: int) -> list[Value]:
+    if count > size // 8:  # each takes 8 bytes at least
+        raise ValueError(f"{count} values in {size} bytes")
+    values: list[Value] = []
+    for kind, content in islice(elements, count):
+        if kind != MATRIX:
+            raise ValueError(f"a value of type {kind}")
+        value = _read_matrix(content, order, depth=depth + 1)[1]
+        values.append([] if value is None else value)
+    if len(values) != count:
+        raise ValueError(f"{len(values)} instead of {count} values")
+    return values
+
+
+def _field_names(elements: Elements, order: str) -> list[str]:
+    widths, table = _sizes(elements, order), bytes(_next(elements)[1])
+    if len(widths) != 1 or widths[0] < 1 or len(table) % widths[0]:
+        raise ValueError("a struct without names of fields")
+    starts = range(0, len(table), widths[0])
+    fields = [table[start : start + widths[0]].split(b"\0")[0].decode("latin-1") for start in starts]
+    if not fields or len(set(fields)) != len(fields):
+        raise ValueError("a struct with no field, or with one twice")
+    return fields
+
+
+def _text(content: memoryview, stored: int, order: str) -> str:
+    if stored in UTF:
+        suffix = "" if stored == 16 else ("-le" if order == "<" else "-be")
+        return bytes(content).decode(UTF[stored] + suffix)
+    if stored not in (1, 2, 4):
+        raise ValueError(f"text of type {stored}")
+    return "".join(chr(int(code) & 0xFFFF) for code in _numbers(content, stored, order))
+
+
+def _numbers(content: memoryview, stored: int, order: str) -> list[float]:
+    if stored not in DTYPES:
+        raise ValueError(f"numbers of type {stored}")
+    numbers: list[float] = np.frombuffer(content, dtype=order + DTYPES[stored]).tolist()
+    return numbers
+
+
+def _sizes(elements: Elements, order: str) -> list[int]:
+    kind, content = _next(elements)
     if kind not in (5, 6):  # int32, uint32
-        raise _DamagedError(f"sizes of type {kind}")
-    return [int(value) for value in element.numbers(kind)]
-
-
-def _plain_text(content: _Cursor) -> str:
-    _, element = content.element()
-    return element.rest().decode("latin-1")
+        raise ValueError(f"sizes of type {kind}")
+    return [int(size) for size in _numbers(content, kind, order)]
