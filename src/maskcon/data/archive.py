@@ -19,8 +19,9 @@ import tempfile
 import unicodedata
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from maskcon._utils.errors import CorruptFileError, DataError, MaskconError
 from maskcon._utils.files import write_all
@@ -35,18 +36,21 @@ ZIP_ENCRYPTED = 0x1
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")  # a first member, or none
 
 _FORMAT_ERRORS = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    OSError,  # bz2 and gzip say so of damaged data
-    ValueError,
-    OverflowError,
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError),
+    OSError,  # bz2 and gzip raise it for damaged data
     NotImplementedError,  # zip compression that the standard library lacks
-    RecursionError,
+    *(ValueError, OverflowError, RecursionError),
 )
+
+
+class _RefusedError(Exception):
+    """What is wrong with an archive."""
+
+
+class _Member(NamedTuple):
+    name: str
+    source: IO[bytes] | None  # None: a folder
+    size: int = 0
 
 
 def extract(
@@ -57,19 +61,26 @@ def extract(
     max_bytes: int = MAX_BYTES,
     max_members: int = MAX_MEMBERS,
 ) -> Path:
-    """Unpack a .tar(.gz|.bz2|.xz) or .zip into the new folder `destination`, and return it.
+    """Unpack a .tar(.gz|.bz2|.xz) or .zip into the new folder `destination`.
 
-    inside: take only what lies below this top folder of the archive, and leave its name off.
     The folder appears in one piece, by a rename, after everything has been read and checked.
+
+    Args:
+        inside: take only what lies below this top folder of the archive, and leave its name off.
+        max_bytes: limit on the unpacked size.
+        max_members: limit on the number of files and folders.
+
+    Returns:
+        The destination.
     """
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(destination.parent) as alone:
             if destination.exists():
                 raise DataError(f"{destination} exists already; delete it to unpack {archive.name} again")
-            scratch = _scratch_for(destination, sweep=alone)
+            scratch = _make_scratch(destination, sweep=alone)
             try:
-                _Unpacker(archive, scratch, inside, max_bytes, max_members).run()
+                _unpack(archive, scratch, inside, max_bytes, max_members)
                 _publish(scratch, destination)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -78,8 +89,8 @@ def extract(
     return destination
 
 
-def _scratch_for(destination: Path, *, sweep: bool) -> Path:
-    """A new folder beside the destination. sweep: delete those that killed processes left there."""
+def _make_scratch(destination: Path, *, sweep: bool) -> Path:
+    """Make a new folder beside the destination. sweep: delete those that killed processes left."""
     prefix = f".{destination.name}-unpacking-"
     if sweep:
         for left in destination.parent.iterdir():
@@ -97,156 +108,127 @@ def _publish(scratch: Path, destination: Path) -> None:
             raise DataError(f"cannot create {destination}: {error.strerror or error}") from error
 
 
-class _Unpacker:
-    def __init__(
-        self, archive: Path, folder: Path, inside: str | None, max_bytes: int, max_members: int
-    ) -> None:
-        self.archive = archive
-        self.folder = folder
-        self.inside = inside
-        self.max_bytes = max_bytes
-        self.max_members = max_members
-        self.bytes_written = 0
-        self.files_written = 0
-        self.seen: set[str] = set()
-
-    def run(self) -> None:
+def _unpack(archive: Path, folder: Path, inside: str | None, max_bytes: int, max_members: int) -> None:
+    try:
+        file = archive.open("rb")
+    except OSError as error:
+        raise DataError(f"cannot read {archive}: {error.strerror or error}") from error
+    with file:
+        # by its first bytes: a tar file whose last member is a zip file would pass for one by its end
+        is_zip = file.read(4) in ZIP_MAGIC
+        file.seek(0)
+        members = _zip_members(file) if is_zip else _tar_members(file, max_bytes + 4096 * max_members)
         try:
-            file = self.archive.open("rb")
-        except OSError as error:
-            raise DataError(f"cannot read {self.archive}: {error.strerror or error}") from error
-        with file:
-            try:
-                # by its first bytes: a tar file whose last member is a zip file would pass for one by its end
-                is_zip = file.read(4) in ZIP_MAGIC
-                file.seek(0)
-                if is_zip:
-                    self._unpack_zip(file)
-                else:
-                    self._unpack_tar(file)
-            except MaskconError:
-                raise
-            except _FORMAT_ERRORS as error:
-                raise self._refused(f"damaged or not an archive ({error or type(error).__name__})") from error
-        if not self.files_written:
-            where = "" if self.inside is None else f" below {self.inside!r}"
-            raise self._refused(f"it holds no file{where}")
+            files_written = _write_members(members, folder, inside, max_bytes, max_members)
+            if not files_written:
+                where = "" if inside is None else f" below {inside!r}"
+                raise _RefusedError(f"it holds no file{where}")
+        except _RefusedError as error:
+            raise CorruptFileError(f"{archive}: {error}; nothing was unpacked") from error
+        except MaskconError:  # a full disk, for example
+            raise
+        except _FORMAT_ERRORS as error:
+            why = f"damaged or not an archive ({error or type(error).__name__})"
+            raise CorruptFileError(f"{archive}: {why}; nothing was unpacked") from error
 
-    def _unpack_tar(self, file: IO[bytes]) -> None:
-        # the cap lies on the unpacked stream, so that headers which claim gigabytes stop there as well
-        limited = _LimitedReader(_decompressed(file), self.max_bytes + 4096 * self.max_members)
-        with tarfile.open(fileobj=limited, mode="r|") as tar:
-            for member in tar:
-                if member.isdir():
-                    self._take_folder(member.name)
-                elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
-                    source = tar.extractfile(member)
-                    if source is None:
-                        raise self._refused(f"{member.name!r} cannot be read")
-                    self._take_file(member.name, source, member.size)
-                else:
-                    raise self._refused(f"{member.name!r} is a link, a device or another special file")
-        while limited.read(BLOCK_BYTES):  # to the very end, where the checksum of the compressed data is
-            pass
 
-    def _unpack_zip(self, file: IO[bytes]) -> None:
-        with zipfile.ZipFile(file) as archive:
-            for member in archive.infolist():
-                name = member.orig_filename  # zipfile cuts `filename` at a NUL
-                kind = stat.S_IFMT(member.external_attr >> 16)
-                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise self._refused(f"{name!r} is a link, a device or another special file")
-                if member.flag_bits & ZIP_ENCRYPTED:
-                    raise self._refused(f"{name!r} is encrypted")
-                if name.endswith("/") or kind == stat.S_IFDIR:
-                    self._take_folder(name)
-                else:
-                    with archive.open(member) as source:
-                        self._take_file(name, source, member.file_size)
+def _tar_members(file: IO[bytes], limit: int) -> Iterator[_Member]:
+    # the cap lies on the unpacked stream, so that headers which claim gigabytes stop there as well
+    limited = _LimitedReader(_decompressed(file), limit)
+    with tarfile.open(fileobj=limited, mode="r|") as tar:
+        for member in tar:
+            if member.isdir():
+                yield _Member(member.name, None)
+            elif member.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
+                yield _Member(member.name, tar.extractfile(member), member.size)
+            else:
+                raise _RefusedError(f"{member.name!r} is a link, a device or another special file")
+    while limited.read(BLOCK_BYTES):  # to the very end, where the checksum of the compressed data is
+        pass
 
-    def _take_folder(self, name: str) -> None:
-        parts = self._checked_parts(name)
-        self._count(parts, folder=True)
-        target = self._target(parts)
-        if target is not None:
-            self._make_folder(target, name)
 
-    def _take_file(self, name: str, source: IO[bytes], size: int) -> None:
-        parts = self._checked_parts(name)
-        self._count(parts, folder=False)
-        if not parts:
-            raise self._refused(f"a file with the empty name {name!r}")
-        target = self._target(parts)
-        if self.bytes_written + size > self.max_bytes:
-            raise self._refused(f"more than {self.max_bytes} bytes once unpacked, at {name!r}")
-        if target is None:
-            return
-        self._make_folder(target.parent, name)
-        written = 0
-        with _create(target, name, self) as out:
-            while block := source.read(BLOCK_BYTES):
-                written += len(block)
-                self.bytes_written += len(block)
-                if self.bytes_written > self.max_bytes:  # the size in the header was a lie
-                    raise self._refused(f"more than {self.max_bytes} bytes once unpacked, at {name!r}")
-                _write(out, block, target)
-        if written != size:
-            raise self._refused(f"{name!r} has {written} bytes instead of {size}")
-        self.files_written += 1
+def _zip_members(file: IO[bytes]) -> Iterator[_Member]:
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            name = member.orig_filename  # zipfile cuts `filename` at a NUL
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _RefusedError(f"{name!r} is a link, a device or another special file")
+            if member.flag_bits & ZIP_ENCRYPTED:
+                raise _RefusedError(f"{name!r} is encrypted")
+            if name.endswith("/") or kind == stat.S_IFDIR:
+                yield _Member(name, None)
+            else:
+                with archive.open(member) as source:
+                    yield _Member(name, source, member.file_size)
 
-    def _checked_parts(self, name: str) -> list[str]:
-        """The components of a relative, harmless name; "." and empty components left out."""
-        if "\\" in name or ":" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
-            raise self._refused(f"the name {name!r} has a control character, a backslash or a colon")
-        parts = [part for part in name.split("/") if part not in ("", ".")]
-        if name.startswith("/") or ".." in parts:
-            raise self._refused(f"the name {name!r} points outside the archive")
-        if len(parts) > MAX_DEPTH or any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in parts):
-            raise self._refused(f"the name {name[:80]!r} is too long or too deep")
-        return parts
 
-    def _count(self, parts: list[str], *, folder: bool) -> None:
-        if len(self.seen) >= self.max_members:
-            raise self._refused(f"more than {self.max_members} members")
+def _write_members(
+    members: Iterator[_Member], folder: Path, inside: str | None, max_bytes: int, max_members: int
+) -> int:
+    """Check and write the members; return the number of files."""
+    seen: set[str] = set()
+    files = written = 0
+    for name, source, size in members:
+        parts = _checked_parts(name)
+        if len(seen) >= max_members:
+            raise _RefusedError(f"more than {max_members} members")
         # names that some file system takes for one another clash as well
         key = unicodedata.normalize("NFC", "/".join(parts)).casefold()
-        if key in self.seen and not folder:
-            raise self._refused(f"the name {'/'.join(parts)!r} occurs twice")
-        self.seen.add(key)
-
-    def _target(self, parts: list[str]) -> Path | None:
-        if self.inside is not None:
-            if parts[:1] != [self.inside]:
-                return None
+        if source is not None and (key in seen or not parts):
+            raise _RefusedError(
+                f"the name {name!r} occurs twice" if parts else f"a file with the name {name!r}"
+            )
+        seen.add(key)
+        if written + size > max_bytes:
+            raise _RefusedError(f"more than {max_bytes} bytes once unpacked, at {name!r}")
+        if inside is not None:
+            if parts[:1] != [inside]:
+                continue
             parts = parts[1:]
-        return self.folder.joinpath(*parts)
-
-    def _make_folder(self, folder: Path, name: str) -> None:
+        written += size
+        target = folder.joinpath(*parts)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise self._refused(f"{name!r} lies below a file") from error
+            if source is None:
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            out = target.open("xb", buffering=0)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise _RefusedError(f"{name!r} lies below a file, or is a folder already") from error
         except OSError as error:
-            raise DataError(f"cannot create {folder}: {error.strerror or error}") from error
-
-    def _refused(self, why: str) -> CorruptFileError:
-        return CorruptFileError(f"{self.archive}: {why}; nothing was unpacked")
-
-
-def _create(target: Path, name: str, unpacker: _Unpacker) -> io.FileIO:
-    try:
-        return target.open("xb", buffering=0)
-    except (FileExistsError, IsADirectoryError) as error:
-        raise unpacker._refused(f"the name {name!r} occurs twice") from error
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror or error}") from error
+            raise DataError(f"cannot create {target}: {error.strerror or error}") from error
+        with out:
+            _copy(source, out, size, name)
+        files += 1
+    return files
 
 
-def _write(out: io.FileIO, block: bytes, target: Path) -> None:
-    try:
-        write_all(out, block)
-    except OSError as error:
-        raise DataError(f"cannot write {target}: {error.strerror or error}") from error
+def _copy(source: IO[bytes], out: io.FileIO, size: int, name: str) -> None:
+    """Copy exactly `size` bytes; the size in a header may be wrong."""
+    copied = 0
+    while block := source.read(BLOCK_BYTES):
+        copied += len(block)
+        if copied > size:
+            break
+        try:
+            write_all(out, block)
+        except OSError as error:
+            raise DataError(f"cannot write {out.name!s}: {error.strerror or error}") from error
+    if copied != size:
+        raise _RefusedError(f"{name!r} does not have the {size} bytes that its header says")
+
+
+def _checked_parts(name: str) -> list[str]:
+    """Split a relative, harmless name; "." and empty components are left out."""
+    if "\\" in name or ":" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+        raise _RefusedError(f"the name {name!r} has a control character, a backslash or a colon")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts:
+        raise _RefusedError(f"the name {name!r} points outside the archive")
+    if len(parts) > MAX_DEPTH or any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in parts):
+        raise _RefusedError(f"the name {name[:80]!r} is too long or too deep")
+    return parts
 
 
 def _decompressed(file: IO[bytes]) -> IO[bytes]:
@@ -256,17 +238,14 @@ def _decompressed(file: IO[bytes]) -> IO[bytes]:
         return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
     if magic[:3] == b"BZh":
         return bz2.BZ2File(file)
-    if magic == b"\xfd7zXZ\x00":
-        return lzma.LZMAFile(file)
-    return file
+    return lzma.LZMAFile(file) if magic == b"\xfd7zXZ\x00" else file
 
 
 class _LimitedReader(io.RawIOBase):
     """A stream that refuses to yield more than a number of bytes."""
 
     def __init__(self, source: IO[bytes], limit: int) -> None:
-        self.source = source
-        self.left = limit
+        self.source, self.left = source, limit
 
     def read(self, size: int = -1) -> bytes:
         data = self.source.read(size if 0 <= size <= self.left else self.left + 1)
