@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cost_count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
 from cost_show import duration, figures, share, size, table
-from maskcon.data.canvas import canvas_for
+from maskcon.data.decoding import canvas_for
 from maskcon.methods.losses import BLOCK_ELEMENTS
 from maskcon.retrieval.encode import BATCH_IMAGES, BATCH_PIXELS
 

@@ -28,9 +28,8 @@ import numpy as np
 from PIL import Image
 
 from maskcon._utils.threads import usable_cores
-from maskcon.data.canvas import canvas_for
-from maskcon.data.decoding import DRAFT_MARGIN, fitted
-from maskcon.data.local import plan_path
+from maskcon.data.decoding import DRAFT_MARGIN, canvas_for, fitted
+from maskcon.data.folder import plan_path
 from maskcon.data.packing import make_pack
 
 CHUNK = 32

@@ -28,7 +28,7 @@ from maskcon.api import Run
 from maskcon.data import Dataset, ImageSet
 from maskcon.data.builtin import registry
 from maskcon.data.builtin.embedded import as_part, load_embedded
-from maskcon.data.builtin.idx import read_idx
+from maskcon.data.builtin.fashion_mnist import read_idx
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.run_folder import make_writable
 from method_table import answer, write_json

@@ -33,7 +33,7 @@ from maskcon.data.arrays import (
     value_range,
     warn_of_another_scale,
 )
-from maskcon.data.canvas import canvas_for
+from maskcon.data.decoding import canvas_for
 from maskcon.data.photos import family_of
 from maskcon.methods.registry import Method, method_named
 from maskcon.training.distributed import usable_device

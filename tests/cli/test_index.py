@@ -168,7 +168,7 @@ def test_colour_pictures_of_a_data_set_serve_an_encoder_of_grey_ones_and_its_not
     write_cifar10(tmp_path / "data")
     data = load("cifar10", root=tmp_path / "data")
     noted = replace(data, notes=("1 image could not be read",))
-    monkeypatch.setattr("maskcon.data.collection.opening.load", lambda name, **_: noted)
+    monkeypatch.setattr("maskcon.data.collection.load", lambda name, **_: noted)
     assert "note: 1 image could not be read" in call("index", run, "cifar10", "--out", tmp_path / "index")
     index = read_index(tmp_path / "index" / "index.maskcon")
     names = [entry.path for entry in index.entries]

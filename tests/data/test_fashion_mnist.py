@@ -9,7 +9,7 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data import load
 from maskcon.data.builtin import fashion_mnist
-from maskcon.data.builtin.idx import read_idx
+from maskcon.data.builtin.fashion_mnist import read_idx
 from tests.data.miniatures import idx_bytes, write_fashion_mnist
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 from maskcon._utils.errors import DataError
 from maskcon._utils.locks import one_at_a_time
 from maskcon.data import load_photos, packing
-from maskcon.data.local import plan_path
+from maskcon.data.folder import plan_path
 from maskcon.data.packing import PackJob, find_pack, make_pack
 from tests.data.class_folders import all_paths, write_classes
 from tests.data.miniatures import write_picture

@@ -17,7 +17,7 @@ from maskcon.cli.train import train as train_function
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
 from maskcon.data import load
-from maskcon.data.canvas import canvas_for
+from maskcon.data.decoding import canvas_for
 from maskcon.report.provenance import about, fit_call, provenance, train_command
 from maskcon.training.preparation import settle
 from maskcon.training.run_folder import CHOICES, CONFIG, ENCODER, ENVIRONMENT, RESULT, json_bytes

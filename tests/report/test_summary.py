@@ -13,7 +13,7 @@ from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.api import Run
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, ImageSet, load
-from maskcon.data.canvas import canvas_for
+from maskcon.data.decoding import canvas_for
 from maskcon.report.summary import CHANGED, write_summary
 from maskcon.training.journal import Journal
 from maskcon.training.run_folder import CONFIG, JOURNAL, RESULT, json_bytes

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from maskcon.bench.figures import Row
 from maskcon.bench.measure import ON_ONE_THREAD, Effort, in_turns
-from maskcon.data.canvas import canvas_for
-from maskcon.data.decoding import decode
-from maskcon.data.local import plan_path
+from maskcon.data.decoding import canvas_for, decode
+from maskcon.data.folder import plan_path
 from maskcon.data.packing import make_pack
 from maskcon.training.feed import Feed
 

@@ -34,7 +34,7 @@ def pack(
     """
     from maskcon._utils.text import counted
     from maskcon.data import prepare, takes_image_size
-    from maskcon.data.canvas import canvas_for
+    from maskcon.data.decoding import canvas_for
 
     unit = "images" if takes_image_size(source) else "batch files"
     with (

@@ -115,8 +115,7 @@ def _draw(
 ) -> None:
     """The pictures of a folder are read again, those of arrays taken from the data set."""
     from maskcon._utils.text import counted
-    from maskcon.data.canvas import canvas_for
-    from maskcon.data.decoding import decode, picture_bombs_refused
+    from maskcon.data.decoding import canvas_for, decode, picture_bombs_refused
     from maskcon.report.search_grid import DECODE_SIDE, picture_reader, write_grid
 
     picture_of = picture_reader(

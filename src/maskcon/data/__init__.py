@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 from maskcon._utils.paths import data_root
-from maskcon.data.builtin.catalogue import Description, catalogue, describe
+from maskcon.data.builtin.registry import catalogue, describe
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
+from maskcon.data.decoding import read_images
+from maskcon.data.folder import load_photos
 from maskcon.data.in_memory import from_arrays
 from maskcon.data.loading import (
     Prepared,
@@ -21,9 +23,7 @@ from maskcon.data.loading import (
     prepare,
     takes_image_size,
 )
-from maskcon.data.local import load_photos
-from maskcon.data.single_images import read_images
-from maskcon.data.source import SourceInfo
+from maskcon.data.source import Description, SourceInfo
 
 __all__ = [
     "Dataset",

@@ -1,9 +1,9 @@
-"""One image file, of any size and mode, as uint8 pixels on a square canvas. Whatever is wrong with it is an error."""
+"""Decode one image file, of any size and mode, to uint8 pixels on a square canvas."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
+
+from maskcon._utils.errors import DataError, UsageError
 
 EXTENSIONS = frozenset(
     (
@@ -231,3 +233,58 @@ def _in_short(error: Exception) -> str:
         return error.strerror
     text = " ".join(str(error).split())[:120]
     return text or type(error).__name__
+
+
+DEFAULT_SIDE = 256  # canvas_for(224), the views of the paper's large pictures
+SIDE_RANGE = (8, 4096)
+LARGEST_WITHOUT_MARGIN = 64
+
+
+def canvas_for(image_size: int) -> int:
+    """Side of the stored image for views of this size: small ones as they are, large ones with some margin.
+
+    >>> canvas_for(224), canvas_for(32)
+    (256, 32)
+    """
+    return image_size if image_size <= LARGEST_WITHOUT_MARGIN else round(image_size * 8 / 7)
+
+
+def checked_side(image_size: int | None) -> int:
+    """The side asked for, or the usual one; an impossible one is refused."""
+    if image_size is None:
+        return DEFAULT_SIDE
+    if not SIDE_RANGE[0] <= image_size <= SIDE_RANGE[1]:
+        raise UsageError(f"the image size must lie in {SIDE_RANGE[0]}..{SIDE_RANGE[1]}, got {image_size}")
+    return image_size
+
+
+def read_images(
+    images: Sequence[str | Path | Image.Image], *, channels: int, canvas: int
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Pictures on a common canvas: uint8 ``[N, C, S, S]`` and the valid (height, width) of each, ``[N, 2]``.
+
+    Each is turned upright, shrunk (never enlarged) to fit S x S and placed in the top-left corner, as a folder's
+    pictures are before training. Unlike there, one that cannot be read is an error: the caller counts on N rows.
+    """
+    if isinstance(images, str | Path | Image.Image):
+        raise UsageError("images are given as a list, even if there is only one")
+    array = np.zeros((len(images), channels, canvas, canvas), dtype=np.uint8)
+    sizes = np.empty((len(images), 2), dtype=np.int32)
+    with picture_bombs_refused():
+        for row, image in enumerate(images):
+            pixels = _pixels(image, canvas, channels)  # [C, H, W]
+            sizes[row] = pixels.shape[1:]
+            array[row, :, : pixels.shape[1], : pixels.shape[2]] = pixels
+    return array, sizes
+
+
+def _pixels(image: str | Path | Image.Image, canvas: int, channels: int) -> NDArray[np.uint8]:
+    try:
+        if isinstance(image, Image.Image):
+            return to_array(image, canvas, channels)
+        if isinstance(image, str | Path):
+            return decode(Path(image), canvas, channels)
+    except UndecodableError as error:
+        name = "a given picture" if isinstance(image, Image.Image) else str(image)
+        raise DataError(f"cannot read {name}: {error}") from None
+    raise UsageError(f"images are given as paths, Pillow images or a uint8 array, not {type(image).__name__}")

@@ -1,16 +1,29 @@
-"""Size and kind of many pictures, read from their headers; remembered in the cache where they are many."""
+"""What is known of many images before they are decoded: size and kind by their headers, labels and parts."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from maskcon.data.cache_folder import place_key
-from maskcon.data.decoding import Header, UndecodableError, read_header
-from maskcon.data.packing import SCRATCH, Contents, Progress, contents_key, map_files, opened
+import numpy as np
+
+from maskcon.data.dataset import Dataset
+from maskcon.data.decoding import Header, UndecodableError, picture_bombs_refused, read_header, read_shape
+from maskcon.data.packing import (
+    SCRATCH,
+    Contents,
+    Packed,
+    PicturePlan,
+    Progress,
+    contents_key,
+    map_files,
+    opened,
+    place_key,
+)
 
 REMEMBER_FROM = 1000  # fewer are read again in no time
 FORMAT_VERSION = 1
@@ -72,3 +85,33 @@ def _remember(file: Path, key: str, headers: Sequence[Header | str]) -> None:
             written = Path(scratch) / file.name
             written.write_text(json.dumps({"key": key, "headers": rows}), encoding="utf-8")
             written.replace(file)
+
+
+LOOKED_AT = 64  # pictures whose headers tell the usual size
+
+
+def labels_only(plan: PicturePlan, failures: Mapping[int, str] | None = None) -> Dataset:
+    """The data set that a plan would give, with labels, parts, paths and notes as in training, but blank 1 x 1 images.
+
+    failures: place in the plan's paths -> why that picture cannot be read, as far as is known.
+    """
+    failures = dict(failures or {})
+    kept = np.array([row for row in range(len(plan.job.paths)) if row not in failures], dtype=np.int64)
+    blank = np.zeros((1, plan.job.channels, 1, 1), dtype=np.uint8)
+    images = np.broadcast_to(blank, (len(kept), *blank.shape[1:]))  # takes no memory
+    return plan.dataset(Packed(images, np.ones((len(kept), 2), dtype=np.int32), kept, failures))
+
+
+def usual_side(plan: PicturePlan) -> float | None:
+    """The median of the shorter sides of some of the pictures, spread over all of them; None if none can be read."""
+    paths = plan.job.paths
+    spread = {place * len(paths) // LOOKED_AT for place in range(LOOKED_AT)} if paths else set()
+    sides = []
+    with picture_bombs_refused():
+        for place in sorted(spread):
+            try:
+                shape = read_shape(opened(plan.job.root, paths[place], plan.job.contents))
+            except UndecodableError:
+                continue
+            sides.append(min(shape.width, shape.height))
+    return float(statistics.median(sides)) if sides else None

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import DataError
 from maskcon._utils.paths import has_file
 from maskcon._utils.text import counted
-from maskcon.data.canvas import checked_side
 from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.decoding import checked_side
 from maskcon.data.folder_layout import some
 from maskcon.data.packing import Packed, PackJob, Progress, pack, usual_cache
 

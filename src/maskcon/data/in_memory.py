@@ -15,12 +15,17 @@ from PIL import Image
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
 from maskcon.data.arrays import Channels, planes
-from maskcon.data.canvas import checked_side
 from maskcon.data.dataset import Dataset, ImageSet
-from maskcon.data.decoding import UndecodableError, is_grey, picture_bombs_refused, read_header
+from maskcon.data.decoding import (
+    UndecodableError,
+    checked_side,
+    is_grey,
+    picture_bombs_refused,
+    read_header,
+    read_images,
+)
 from maskcon.data.folder_layout import path_hash
 from maskcon.data.photos import family_of, trimmed
-from maskcon.data.single_images import read_images
 from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
 Images = NDArray[np.uint8] | Sequence[Any]

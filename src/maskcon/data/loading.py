@@ -13,12 +13,12 @@ import numpy as np
 from maskcon._utils.download import Progress as DownloadProgress
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.paths import data_root, resolved
-from maskcon.data.builtin.converted import check_converted
+from maskcon.data.builtin.batch_files import check_converted
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.dataset import Dataset, Variant
+from maskcon.data.folder import plan_path
 from maskcon.data.huggingface import PREFIX, Address, plan_hub
 from maskcon.data.image_list import plan_listing
-from maskcon.data.local import plan_path
 from maskcon.data.manifest import is_manifest
 from maskcon.data.packing import PicturePlan, Progress, find_pack, make_pack, pack
 from maskcon.data.source import ArraySource, PictureSource

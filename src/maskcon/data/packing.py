@@ -1,8 +1,8 @@
 """Decode many files into one uint8 array: in memory, or in a memory-mapped file of the cache, called a pack.
 
-A pack is made when the array is large, or when it is asked for (`maskcon pack`); once there it is used whatever its
-size. It is a folder that is written under another name, synced and renamed, so a kill or a full disk leaves no half of
-it; what a killed process left is removed by the next one that packs. Its name holds a fingerprint of the files.
+A pack is made when the array is large, or on request (`maskcon pack`); an existing one is used whatever its size. It is
+a folder that is written under another name, synced and renamed, so that neither a kill nor a full disk leaves a partial
+one; the next process that packs removes what a killed one left. Its name holds a fingerprint of the files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from maskcon._utils.files import reserve, sync_folder
 from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.paths import cache_root, has_folder
 from maskcon._utils.threads import usable_cores
-from maskcon.data.cache_folder import files_key, place_key
 from maskcon.data.dataset import Dataset
 from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
 
@@ -295,3 +294,21 @@ def _reserve(path: Path) -> None:
     """Claim the disk space now: running out of it later, inside a memory map, would kill the process."""
     with path.open("r+b") as file:
         reserve(file, path.stat().st_size)
+
+
+def place_key(folder: Path) -> str:
+    """Tells folders apart by where they are."""
+    return hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
+
+
+def files_key(root: Path, paths: Sequence[str], salt: str) -> str:
+    """Changes when a file is added, removed, replaced or touched; looks at sizes and times only."""
+    digest = hashlib.sha256(salt.encode())
+    for path in paths:
+        try:
+            status = (root / path).stat()
+            stamp = f"{status.st_size};{status.st_mtime_ns}"
+        except OSError:  # whoever opens it says why
+            stamp = "none"
+        digest.update(os.fsencode(path) + f"\0{stamp};".encode())
+    return digest.hexdigest()[:20]

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.text import counted
-from maskcon.data.canvas import checked_side
 from maskcon.data.dataset import Dataset, ImageSet
-from maskcon.data.decoding import Header
+from maskcon.data.decoding import Header, checked_side
 from maskcon.data.folder_layout import Found, Layout, path_hash, show, some
 from maskcon.data.headers import read_headers
 from maskcon.data.packing import Contents, Packed, PackJob, Progress, usual_cache

@@ -91,3 +91,20 @@ class PictureSource(Source):
     """A data set of pictures of many sizes, which are decoded onto a canvas."""
 
     listing: Lister
+
+
+@dataclass(frozen=True)
+class Description:
+    """All about one data set on this machine.
+
+    missing: what is not in `folder`, one line each
+    grouping: the coarse class of every fine one; None where `why_no_grouping` says why it cannot be told
+    """
+
+    info: SourceInfo
+    variant: Variant
+    folder: Path
+    missing: tuple[str, ...]
+    coarse_names: tuple[str, ...]
+    grouping: Grouping | None
+    why_no_grouping: str | None

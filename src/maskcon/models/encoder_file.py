@@ -17,7 +17,7 @@ from torch import Tensor
 
 from maskcon import transforms
 from maskcon._utils.errors import CorruptFileError, UsageError
-from maskcon.data.canvas import canvas_for
+from maskcon.data.decoding import canvas_for
 from maskcon.models import Backbone, FeatureHead, FrozenEncoder, build_backbone, shape_of
 
 _KEY = "maskcon"  # the one entry of the header: several would be written in no fixed order

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maskcon._utils.errors import DataError, UsageError, unknown
-from maskcon.data.builtin.catalogue import describe
+from maskcon.data.builtin.registry import describe
 
 SCALES = ("cpu", "full")
 STAND_IN = "embedded"

@@ -14,8 +14,8 @@ from maskcon._utils.paths import has_file
 from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Facts, pretrained_backbone
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, picture_plan
+from maskcon.data.headers import labels_only, usual_side
 from maskcon.data.packing import Progress
-from maskcon.data.preview import labels_only, usual_side
 from maskcon.models.weights import PUBLISHED, locate, weights_folder
 from maskcon.training.distributed import several_processes, usable_device
 from maskcon.training.run_folder import json_bytes

@@ -12,7 +12,7 @@ from maskcon._utils.text import counted
 from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, load, takes_image_size
-from maskcon.data.canvas import canvas_for
+from maskcon.data.decoding import canvas_for
 from maskcon.data.statistics import channel_statistics
 from maskcon.methods.registry import method_named
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape

@@ -150,7 +150,7 @@ def test_a_data_set_decoded_as_a_whole_says_what_it_left_out(run, tmp_path, monk
         asked.update(options)
         return replace(miniature(train=8, test=4), notes=("1 image could not be read",))
 
-    monkeypatch.setattr("maskcon.data.collection.opening.load", load)
+    monkeypatch.setattr("maskcon.data.collection.load", load)
     outcome = write_embeddings(run, "hf:user/set", tmp_path / "e.parquet", strict=True, reading=print)
     assert (asked["strict"], asked["progress"]) == (True, print)
     assert outcome.notes == ("1 image could not be read",)

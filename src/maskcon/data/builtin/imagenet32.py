@@ -15,9 +15,8 @@ import numpy as np
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import cache_root, has_file
-from maskcon.data.builtin.batch_files import Batches
+from maskcon.data.builtin.batch_files import Batches, Converted, ConvertedPart, convert_once
 from maskcon.data.builtin.classes import read_grouping, read_table
-from maskcon.data.builtin.converted import Converted, ConvertedPart, convert_once
 from maskcon.data.dataset import Dataset, ImageSet, Variant
 
 PAGE = "https://image-net.org/download-images"

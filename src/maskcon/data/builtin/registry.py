@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from maskcon._utils.download import Progress
-from maskcon._utils.errors import MaskconError
+from maskcon._utils.errors import MaskconError, unknown
+from maskcon._utils.paths import data_root
 from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
 from maskcon.data.builtin.embedded import load_embedded
 from maskcon.data.dataset import Dataset, Grouping, Variant
-from maskcon.data.source import ArraySource, PictureSource, Source, SourceInfo, WantedFile
+from maskcon.data.source import (
+    ArraySource,
+    Description,
+    Loader,
+    PictureSource,
+    Source,
+    SourceInfo,
+    WantedFile,
+)
 
 FASHION_PAGE = "https://github.com/zalandoresearch/fashion-mnist"
 FASHION_LICENCE = "MIT (Zalando SE)"
@@ -33,28 +45,13 @@ SOP_CITATION = (
 CARS_PAGE = "https://www.kaggle.com/datasets/cyizhuo/stanford-cars-by-classes-folder"
 
 
-def _embedded(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return load_embedded()
+def _same_in_both(load: Callable[..., Dataset]) -> Loader:
+    """Make a loader of a function without variants."""
 
+    def loader(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
+        return load(root, download=download, progress=progress)
 
-def _fashion(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return fashion_mnist.load_fashion_mnist(root, download=download, progress=progress)
-
-
-def _cifar10(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return cifar.load_cifar10(root, download=download, progress=progress)
-
-
-def _cifar100(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-    return cifar.load_cifar100(root, download=download, progress=progress)
-
-
-def _clothes(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    return fashion_mnist.CLASSES
-
-
-def _imagenet(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    return imagenet32.GROUPING
+    return loader
 
 
 def _cars(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
@@ -140,8 +137,8 @@ _ALL: tuple[Source, ...] = (
         ),
         missing=lambda _: (),
         coarse_names=fashion_mnist.CLASSES.coarse_names,
-        grouping=_clothes,
-        load=_embedded,
+        grouping=lambda *_: fashion_mnist.CLASSES,
+        load=lambda *_, **__: load_embedded(),
     ),
     ArraySource(
         SourceInfo(
@@ -165,8 +162,8 @@ _ALL: tuple[Source, ...] = (
         ),
         missing=fashion_mnist.missing,
         coarse_names=fashion_mnist.CLASSES.coarse_names,
-        grouping=_clothes,
-        load=_fashion,
+        grouping=lambda *_: fashion_mnist.CLASSES,
+        load=_same_in_both(fashion_mnist.load_fashion_mnist),
     ),
     _toy("good", "the paper's toy set: 8 classes of CIFAR-10 as vehicles and animals"),
     _toy("bad", "the same 8 classes in two mixed groups (which differ by variant: paper or reference)"),
@@ -190,7 +187,7 @@ _ALL: tuple[Source, ...] = (
         missing=partial(cifar.missing, cifar.CIFAR10),
         coarse_names=cifar.cifar10_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar10_grouping(),
-        load=_cifar10,
+        load=_same_in_both(cifar.load_cifar10),
     ),
     ArraySource(
         SourceInfo(
@@ -212,7 +209,7 @@ _ALL: tuple[Source, ...] = (
         missing=partial(cifar.missing, cifar.CIFAR100),
         coarse_names=cifar.cifar100_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar100_grouping(),
-        load=_cifar100,
+        load=_same_in_both(cifar.load_cifar100),
     ),
     ArraySource(
         SourceInfo(
@@ -238,7 +235,7 @@ _ALL: tuple[Source, ...] = (
         ),
         missing=imagenet32.missing,
         coarse_names=imagenet32.GROUPING.coarse_names,
-        grouping=_imagenet,
+        grouping=lambda *_: imagenet32.GROUPING,
         load=imagenet32.load_imagenet32,
         converted=True,
     ),
@@ -271,3 +268,38 @@ _ALL: tuple[Source, ...] = (
     ),
 )
 SOURCES: dict[str, Source] = {source.info.name: source for source in _ALL}
+
+
+def catalogue(root: Path | None = None) -> list[SourceInfo]:
+    """What can be given to `load` by name.
+
+    >>> [info.name for info in catalogue() if info.name == "embedded" and info.available]
+    ['embedded']
+    """
+    folder = data_root(root)
+    return [replace(source.info, available=not source.missing(folder)) for source in SOURCES.values()]
+
+
+def describe(name: str, root: Path | None = None, *, variant: Variant = "paper") -> Description:
+    """The data set of this name, with its classes; loads no image.
+
+    >>> describe("cifartoy-good").grouping.coarse_of
+    (0, 0, 1, 1, 1, 1, 0, 0)
+    """
+    source = SOURCES.get(name)
+    if source is None:
+        raise unknown("data set", name, SOURCES)
+    if variant not in get_args(Variant):
+        raise unknown("variant", variant, get_args(Variant))
+    folder = data_root(root)
+    missing = source.missing(folder)
+    found = source.grouping(folder, variant)
+    return Description(
+        info=replace(source.info, available=not missing),
+        variant=variant,
+        folder=folder,
+        missing=missing,
+        coarse_names=source.coarse_names,
+        grouping=None if isinstance(found, str) else found,
+        why_no_grouping=found if isinstance(found, str) else None,
+    )

@@ -14,8 +14,8 @@ from PIL import Image
 from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import Shape, UndecodableError, decode, examine
 from maskcon.data.folder_layout import show
+from maskcon.data.headers import labels_only
 from maskcon.data.packing import PicturePlan, Progress, map_files, opened
-from maskcon.data.preview import labels_only
 from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, picture_hash
 
 EXAMINED_SIDE = 64  # a JPEG is decoded at a reduced size, which is all that a hash needs

@@ -7,7 +7,7 @@ from pathlib import Path
 from maskcon.config.choices import FROZEN_SIZES, size_for
 from maskcon.data import picture_plan
 from maskcon.data.dataset import Variant
-from maskcon.data.preview import usual_side
+from maskcon.data.headers import usual_side
 
 
 def chosen_size(

@@ -22,7 +22,7 @@ from maskcon.data.collection import (
     none_readable,
     with_channels,
 )
-from maskcon.data.collection.base import BLOCK_BYTES
+from maskcon.data.image_readers import BLOCK_BYTES
 from tests.finished_run import write_photo
 from tests.miniature import miniature
 
@@ -135,7 +135,7 @@ def test_a_data_set_by_name_is_found_by_that_name_again() -> None:
 
 def test_a_name_goes_before_a_folder_of_that_name(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("maskcon.data.collection.opening.load", lambda name, **_: miniature(train=8, test=4))
+    monkeypatch.setattr("maskcon.data.collection.load", lambda name, **_: miniature(train=8, test=4))
     for name in ("embedded", "hf:user"):
         write_photo(tmp_path / name / "a.png", 0)
         assert len(pictures_of(name).paths) == 12

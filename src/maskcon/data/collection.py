@@ -1,4 +1,7 @@
-"""From what a user gives to its pictures."""
+"""Open the images of any source: a folder, manifest, list, files, a dataset by name, `hf:NAME` or a `Dataset`.
+
+`embed` and `index` read images through this. Labels are given where a source has them, and never needed.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,37 @@ from maskcon._utils.paths import data_root, has_folder
 from maskcon._utils.text import counted
 from maskcon.data import Dataset, absolute, is_path, load, takes_image_size
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.data.collection.arrays import ArrayPictures
-from maskcon.data.collection.files import FilePictures
 from maskcon.data.dataset import Variant
 from maskcon.data.decoding import EXTENSIONS
 from maskcon.data.folder_layout import read_any_depth, show
 from maskcon.data.huggingface import PREFIX
 from maskcon.data.image_list import Listing
+from maskcon.data.image_readers import (
+    ArrayPictures,
+    Block,
+    FilePictures,
+    Pictures,
+    Stamp,
+    at_once,
+    none_readable,
+    with_channels,
+)
 from maskcon.data.manifest import folder_of, is_manifest, listed_pictures
 from maskcon.data.packing import Progress
 from maskcon.data.source import PictureSource
+
+__all__ = [
+    "ArrayPictures",
+    "Block",
+    "FilePictures",
+    "Given",
+    "Pictures",
+    "Stamp",
+    "at_once",
+    "gather",
+    "none_readable",
+    "with_channels",
+]
 
 LIST_SUFFIX = ".txt"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a text file with it

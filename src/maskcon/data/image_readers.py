@@ -1,0 +1,278 @@
+"""Read the images of a source block by block: `FilePictures` from files, `ArrayPictures` from arrays.
+
+Letters in shapes: M images that could be read, C channels, H and W the canvas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.decoding import UndecodableError, decode
+from maskcon.data.folder_layout import show
+from maskcon.data.packing import map_files
+
+BLOCK_BYTES = 64 << 20  # of decoded pictures at a time
+
+
+class Stamp(NamedTuple):
+    """By which a picture is taken to be unchanged without being read: a file's size and time.
+
+    A picture that is no file has the number of its bytes, and in place of a time a number made of its content.
+    """
+
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some pictures on a common canvas.
+
+    images: uint8 [M, C, H, W]; sizes: [M, 2] valid (height, width), None where all of the canvas is
+    rows: [M] which of the source's pictures they are; failures: row -> why there is no picture
+    """
+
+    images: NDArray[np.uint8]
+    sizes: NDArray[np.int32] | None
+    rows: list[int]
+    failures: dict[int, str]
+
+
+class Pictures(Protocol):
+    """Pictures in the order of their source; the number of each is its row.
+
+    source: what they can be gathered from again, from any directory
+    root: the folder that paths start from; "" where the pictures are no files
+    empty: in words, that the source holds no picture
+    """
+
+    source: str
+    root: str
+    empty: str
+    notes: tuple[str, ...]  # what a user should know of the source
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """With `/`, each once; bytes that are no UTF-8 as Python's file functions give them."""
+        ...
+
+    @property
+    def coarse(self) -> Sequence[str | None]:
+        """Labels; None where nobody said."""
+        ...
+
+    @property
+    def stamps(self) -> Sequence[Stamp]: ...
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Known to be so before any was read, and not among `paths`: path -> why."""
+        ...
+
+    @property
+    def image_bytes(self) -> int:
+        """Of one picture on its canvas."""
+        ...
+
+    def digests(self, rows: Sequence[int]) -> list[str | None]:
+        """sha256 (hex) of the content of these; None where it cannot be read."""
+        ...
+
+    def read(self, rows: Sequence[int]) -> Block:
+        """The pictures themselves."""
+        ...
+
+
+def at_once(pictures: Pictures, limit: int) -> int:
+    """How many to read at a time: at most `limit`, and fewer of large ones, so that memory stays bounded."""
+    return max(1, min(limit, BLOCK_BYTES // pictures.image_bytes))
+
+
+def none_readable(pictures: Pictures, failures: Mapping[str, str]) -> str:
+    """In words, that there is no picture, or none that can be read; failures: path -> why, of all of them."""
+    if not failures:
+        return pictures.empty
+    first, why = next(iter(failures.items()))
+    told = f"{show(first)} ({show(why)})"
+    source = show(pictures.source)
+    if len(failures) == 1:
+        return f"the one picture of {source} cannot be read: {told}"
+    return f"none of the {len(failures):,} pictures of {source} can be read; the first: {told}"
+
+
+class FilePictures:
+    """See `Pictures`. A link to elsewhere is followed; a file that is not regular is not opened.
+
+    named: path and coarse label ("" or None where there is none); of a path that comes twice the first counts
+    canvas, channels: what pictures are decoded onto
+    """
+
+    def __init__(
+        self,
+        source: str,
+        root: Path,
+        named: Iterable[tuple[str, str | None]],
+        *,
+        canvas: int,
+        channels: int,
+        empty: str,
+        unreadable: Mapping[str, str] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.source, self.root, self.empty, self.notes = source, str(root), empty, notes
+        self.paths: list[str] = []
+        self.coarse: list[str | None] = []
+        self.stamps: list[Stamp] = []
+        self.unreadable: dict[str, str] = dict(unreadable or {})
+        self.image_bytes = channels * canvas**2
+        self._folder, self._canvas, self._channels = root, canvas, channels
+        labels: dict[str, str | None] = {}
+        for path, coarse in named:
+            labels.setdefault(path, coarse)
+        for path, coarse in labels.items():
+            found = self._looked_up(path)
+            if isinstance(found, str):
+                self.unreadable[path] = found
+                continue
+            self.paths.append(path)
+            self.coarse.append(coarse or None)
+            self.stamps.append(found)
+
+    def _looked_up(self, path: str) -> Stamp | str:
+        try:
+            status = (self._folder / path).stat()
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+            return getattr(error, "strerror", None) or str(error)
+        if not stat.S_ISREG(status.st_mode):
+            return "not a regular file"  # opening a pipe might never return
+        return Stamp(status.st_size, status.st_mtime_ns)
+
+    def digests(self, rows: Sequence[int]) -> list[str | None]:
+        def work(place: int) -> str | None:
+            try:
+                with (self._folder / self.paths[rows[place]]).open("rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError:
+                return None
+
+        return map_files(work, len(rows))
+
+    def read(self, rows: Sequence[int]) -> Block:
+        images = np.zeros((len(rows), self._channels, self._canvas, self._canvas), dtype=np.uint8)
+
+        def work(place: int) -> tuple[int, int] | str:
+            path = self.paths[rows[place]]
+            try:
+                pixels = decode(self._folder / path, self._canvas, self._channels)
+            except UndecodableError as error:
+                return str(error)
+            if self._looked_up(path) != self.stamps[rows[place]]:
+                return "changed while it was read"  # its stamp or digest may be of other bytes
+            _, height, width = pixels.shape
+            images[place, :, :height, :width] = pixels
+            return height, width
+
+        outcome = map_files(work, len(rows))
+        kept = [place for place, found in enumerate(outcome) if not isinstance(found, str)]
+        return Block(
+            images=images if len(kept) == len(rows) else images[kept],
+            sizes=np.array([outcome[place] for place in kept], dtype=np.int32).reshape(-1, 2),
+            rows=[rows[place] for place in kept],
+            failures={rows[place]: why for place, why in enumerate(outcome) if isinstance(why, str)},
+        )
+
+
+# of red, green, blue in 1/65536: ITU-R 601, as Pillow has it
+LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
+
+
+class ArrayPictures:
+    """See `Pictures`. Each is called by its path in the source, or else, unless all have one of their own, part/id.
+
+    channels: what they are turned into, grey or colour
+    """
+
+    root = ""
+
+    def __init__(self, source: str, data: Dataset, *, channels: int) -> None:
+        self.source, self.notes = source, data.notes
+        self.empty = f"{source} holds no picture"
+        self.unreadable: dict[str, str] = {}
+        self._data, self._channels = data, channels
+        self.image_bytes = channels * int(np.prod(data.train.images.shape[2:]))
+
+    @cached_property
+    def paths(self) -> list[str]:
+        parts = {"train": self._data.train, "test": self._data.test}
+        own = [path for part in parts.values() for path in part.paths or ()]
+        if len(set(own)) == sum(len(part) for part in parts.values()):
+            return own
+        return [f"{name}/{index}" for name, part in parts.items() for index in part.index.tolist()]
+
+    @cached_property
+    def coarse(self) -> list[str | None]:
+        labels = np.concatenate([self._data.train.coarse, self._data.test.coarse])
+        return [self._data.coarse_names[label] for label in labels.tolist()]
+
+    @cached_property
+    def stamps(self) -> list[Stamp]:
+        # one at a time: the array may be larger than memory
+        return [
+            Stamp(self.picture(row).nbytes, int(self._digest(row)[:15], 16)) for row in range(len(self.paths))
+        ]
+
+    def digests(self, rows: Sequence[int]) -> list[str | None]:
+        return [self._digest(row) for row in rows]
+
+    def _digest(self, row: int) -> str:
+        """The same bytes in another shape are another picture."""
+        pixels = self.picture(row)
+        return hashlib.sha256(f"{pixels.shape};".encode() + pixels.tobytes()).hexdigest()
+
+    def read(self, rows: Sequence[int]) -> Block:
+        found = [self._part(row) for row in rows]
+        images = np.stack([part.images[inner] for part, inner in found])
+        sizes = None
+        if any(part.sizes is not None for part, _ in found):
+            canvas = images.shape[2:]
+            known = [canvas if part.sizes is None else part.sizes[inner] for part, inner in found]
+            sizes = np.array(known, dtype=np.int32)
+        return Block(with_channels(images, self._channels), sizes, list(rows), {})
+
+    def picture(self, row: int) -> NDArray[np.uint8]:
+        """[C, h, w] as it is in the data set, without the empty rest of its canvas."""
+        part, inner = self._part(row)
+        return part.picture(inner)
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """Path -> row."""
+        return {path: row for row, path in enumerate(self.paths)}
+
+    def _part(self, row: int) -> tuple[ImageSet, int]:
+        count = len(self._data.train)
+        return (self._data.train, row) if row < count else (self._data.test, row - count)
+
+
+def with_channels(images: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
+    """Grey images as colour ones or the reverse: uint8 [N, 1 or 3, H, W] -> [N, channels, H, W].
+
+    >>> with_channels(np.full((1, 3, 1, 1), 200, np.uint8), 1).ravel().tolist()
+    [200]
+    """
+    if images.shape[1] == channels:
+        return images
+    if images.shape[1] == 1:
+        return np.repeat(images, channels, axis=1)
+    grey: NDArray[np.uint32] = (np.einsum("nchw,c->nhw", images.astype(np.uint32), LUMA) + 0x8000) >> 16
+    return grey.astype(np.uint8)[:, None]
