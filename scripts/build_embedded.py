@@ -93,7 +93,7 @@ def place(images: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.
 def contact_sheet(
     images: NDArray[np.uint8], labels: NDArray[np.uint8], path: Path, columns: int = 20
 ) -> None:
-    """One row of pictures a class, twice enlarged."""
+    """One row of images a class, twice enlarged."""
     rows = [np.hstack(list(images[labels == kind][:columns])) for kind in range(len(CLASSES.fine_names))]
     sheet = Image.fromarray(np.vstack(rows))
     sheet.resize((2 * sheet.width, 2 * sheet.height), Image.Resampling.NEAREST).save(path)
@@ -107,7 +107,7 @@ def main() -> None:
     package = Path(__file__).resolve().parent.parent / "src" / "maskcon" / "data" / "builtin"
     parser.add_argument("--out", type=Path, default=package / "embedded.npz")
     parser.add_argument(
-        "--sheet", type=Path, help="also write a picture of the first test images of each class"
+        "--sheet", type=Path, help="also write an image of the first test images of each class"
     )
     arguments = parser.parse_args()
 

@@ -3,9 +3,9 @@
     python scripts/build_imagenet_groups.py --noun /usr/share/wordnet/data.noun --check
 
 WordNet 3.0's data.noun comes with Debian's package wordnet-base; its offsets are the numbers in ImageNet's WNIDs.
-The classes and the labels that the downsampled files give them are read from the table as it is, or with --order
+The classes and the labels that the downsampled files give them are read from the existing table, or with --order
 from a file whose lines begin with a WNID, in the order of those labels (map_clsloc.txt of ImageNet's devkit).
---check compares with the table as it is and writes nothing.
+--check compares with the existing table and writes nothing.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def test_a_list_that_is_here_is_not_called_absent_where_pictures_are(data_folder
     found = shown("sop-split1")
     assert found["missing"] == [f"sofa_final in {folder}"]
     assert "not here" not in found["coarse_of_reason"]
-    assert "once the set is complete" in found["coarse_of_reason"]
+    assert "once the dataset is complete" in found["coarse_of_reason"]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_refusal_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     done = maskcon("datasets", "show", "sop", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("maskcon: unknown data set 'sop'")
+    assert done.stderr.startswith("maskcon: unknown dataset 'sop'")
     assert done.stderr.count("\n") == 1
 
 

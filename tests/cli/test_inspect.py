@@ -83,7 +83,7 @@ def test_inspect_takes_a_manifest(photos, tmp_path):
 def test_inspect_refuses_what_training_would_in_one_line(photos):
     shutil.rmtree(photos / "собака 🐕")
     assert "only one class" in refused("inspect", "photos")
-    assert "unknown data set" in refused("inspect", "photoss")
+    assert "unknown dataset" in refused("inspect", "photoss")
 
 
 @pytest.mark.parametrize("command", ["inspect", "train"])

@@ -174,7 +174,7 @@ def test_sets_of_arrays_need_no_packing(source: str, cache: Path) -> None:
         (["sop-split1"], "--download (3.1 GB)"),
         (["imagenet32"], "Imagenet32_train.zip"),
         (["imagenet32", "--image-size", "64"], "has images of 32x32"),
-        (["embedded", "--image-size", "32"], "is for folders of pictures and for sop-split1"),
+        (["embedded", "--image-size", "32"], "is for folders of images and for sop-split1"),
         (["empty"], "no image found"),
         (["photos", "--image-size", "4"], "8..4096, got 4"),
         (["photos", "--image-size", "-1"], "got -1"),

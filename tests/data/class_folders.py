@@ -1,4 +1,4 @@
-"""Folders of pictures, one for each class, and what was read from them."""
+"""Folders of images, one for each class, and what was read from them."""
 
 from __future__ import annotations
 

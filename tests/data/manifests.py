@@ -1,4 +1,4 @@
-"""Manifests as CSV and Parquet, and the pictures that they list."""
+"""Manifests as CSV and Parquet, and the images that they list."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.io
 
 from maskcon.data.builtin.cars196 import FINE_NAMES
-from maskcon.data.builtin.sop_lists import COARSE_NAMES, Picture, by_product
+from maskcon.data.builtin.sop_lists import COARSE_NAMES, ProductImage, by_product
 from tests.data.miniatures import write_picture
 
 HEADER = "image_id class_id super_class_id path"
@@ -28,10 +28,10 @@ def info_rows(sizes: list[tuple[int, int]]) -> list[str]:
     return rows
 
 
-def pictures_of(sizes: list[tuple[int, int]]) -> list[Picture]:
+def pictures_of(sizes: list[tuple[int, int]]) -> list[ProductImage]:
     """The same rows as values."""
     values = [row.split() for row in info_rows(sizes)]
-    return [Picture(int(row[0]), int(row[1]), int(row[2]) - 1, row[3]) for row in values]
+    return [ProductImage(int(row[0]), int(row[1]), int(row[2]) - 1, row[3]) for row in values]
 
 
 def colour_of(path: str) -> tuple[int, int, int]:
@@ -56,7 +56,9 @@ def write_sop(root: Path, sizes: list[tuple[int, int]], *, pictures: bool = True
     return folder
 
 
-def write_split_lists(folder: Path, train: list[Picture], test: list[Picture], *, shared: bool) -> None:
+def write_split_lists(
+    folder: Path, train: list[ProductImage], test: list[ProductImage], *, shared: bool
+) -> None:
     """The six JSON lists as the authors publish them: fine labels counted from 0, by part or (shared) in common."""
     folder.mkdir(parents=True)
     both = by_product([*train, *test])
@@ -71,7 +73,7 @@ def write_split_lists(folder: Path, train: list[Picture], test: list[Picture], *
             (folder / f"{part}_{kind}.json").write_text(json.dumps(values))
 
 
-def write_other_lists(split: str, where: Path) -> tuple[list[Picture], list[Picture]]:
+def write_other_lists(split: str, where: Path) -> tuple[list[ProductImage], list[ProductImage]]:
     """sop_split1/ or sop_split2/ for the set of SIZES, with another choice than our rule's; what was chosen."""
     pictures = pictures_of(SIZES)
     if split == "split1":
@@ -136,7 +138,7 @@ def write_cars_whole(folder: Path, rows: list[tuple[int, bool]]) -> None:
 
 
 def write_cars_folders(folder: Path, models: dict[str, list[int]]) -> None:
-    """train/<model>/ and test/<model>/ with a picture a class number, the slash in one name written as a hyphen."""
+    """train/<model>/ and test/<model>/ with an image a class number, the slash in one name written as a hyphen."""
     for part, labels in models.items():
         for place, label in enumerate(labels):
             model = FINE_NAMES[label - 1].replace("/", "-")

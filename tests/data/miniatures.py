@@ -1,4 +1,4 @@
-"""Miniature data sets in the true file formats, written byte by byte where today's libraries write otherwise."""
+"""Miniature datasets in the true file formats, written byte by byte where today's libraries write otherwise."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.data.miniatures import random_pixels
         ({"labels": ["1"] * 6}, "6 whole numbers"),
         ({"labels": [0] * 6}, r"1\.\.1000"),
         ({"labels": [1001] * 6}, r"1\.\.1000"),
-        ({"data": random_pixels(0, seed=0), "labels": []}, "no picture"),
+        ({"data": random_pixels(0, seed=0), "labels": []}, "no image"),
         ({"mean": np.arange(3, dtype=np.int64)}, "type 'i8'"),
         ({"mean": print}, "print"),
     ],

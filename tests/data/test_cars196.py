@@ -144,7 +144,7 @@ def test_two_folders_of_one_model_are_refused(tmp_path: Path) -> None:
 def test_part_of_empty_folders_is_an_error_that_blames_no_picture(tmp_path: Path) -> None:
     write_cars_folders(tmp_path / "cars196", {"train": [1, 2], "test": [1]})
     next((tmp_path / "cars196" / "test").rglob("*.jpg")).unlink()
-    with pytest.raises(DataError, match=r"picture of the test part; all 2 listed are of the other$"):
+    with pytest.raises(DataError, match=r"image of the test part; all 2 listed are of the other$"):
         load_cars196(tmp_path, image_size=32)
 
 
@@ -197,7 +197,7 @@ def test_train_and_test_folders_of_another_set_are_not_taken_for_cars(tmp_path: 
 def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     write_cars_pair(tmp_path, LABELS)
     (tmp_path / "cars_train" / "00001.jpg").unlink()
-    (tmp_path / "cars_train" / "00003.jpg").write_bytes(b"no picture")
+    (tmp_path / "cars_train" / "00003.jpg").write_bytes(b"no image")
     data = load_cars196(tmp_path, image_size=32)
     check_labels(data, [4, 174, 196, 4], LABELS["test"])
     assert data.train.paths == tuple(f"cars_train/{number:05d}.jpg" for number in (2, 4, 5, 6))
@@ -209,7 +209,7 @@ def test_part_without_a_readable_picture_is_an_error(tmp_path: Path) -> None:
     write_cars_pair(tmp_path, LABELS)
     for path in (tmp_path / "cars_test").iterdir():
         path.unlink()
-    with pytest.raises(DataError, match=r"no readable picture of the test part; 3 of 9.*cars_test/00001.jpg"):
+    with pytest.raises(DataError, match=r"no readable image of the test part; 3 of 9.*cars_test/00001.jpg"):
         load_cars196(tmp_path)
 
 

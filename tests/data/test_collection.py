@@ -111,7 +111,7 @@ def test_names_are_those_of_the_system_even_if_they_are_no_text(tmp_path) -> Non
 
 
 def test_a_file_that_cannot_be_read_or_changes_meanwhile_is_left_out_of_the_block(photos) -> None:
-    (photos / "cat" / "text.png").write_text("no picture")
+    (photos / "cat" / "text.png").write_text("no image")
     write_photo(photos / "dog" / "c.png", 3)
     found = pictures_of(photos)
     write_photo(photos / "dog" / "b.png", 4, (30, 30))
@@ -191,11 +191,11 @@ def test_no_picture_and_none_that_can_be_read_are_said_in_words(tmp_path) -> Non
     (tmp_path / "notes.md").write_text("")
     empty = pictures_of(tmp_path)
     assert none_readable(empty, empty.unreadable) == (
-        f"no image found in {tmp_path} or below it (1 other file); give a folder of pictures"
+        f"no image found in {tmp_path} or below it (1 other file); give a folder of images"
     )
     (tmp_path / "one.heic").write_text("")
     (tmp_path / "two.png").symlink_to("absent")
     none = pictures_of(tmp_path)
     assert none.paths == []
-    assert "none of the 2 pictures of" in none_readable(none, none.unreadable)
+    assert "none of the 2 images of" in none_readable(none, none.unreadable)
     assert "(.heic cannot be read; convert it to JPEG)" in none_readable(none, none.unreadable)

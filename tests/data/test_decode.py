@@ -60,7 +60,7 @@ def png_claiming(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
 def test_stored_turn_is_undone(tmp_path: Path, orientation: int, suffix: str) -> None:
-    """Files that store a turned picture and say so come out as the upright one."""
+    """Files that store a turned image and say so come out as the upright one."""
     undo = {
         1: [],
         2: [Image.Transpose.FLIP_LEFT_RIGHT],
@@ -76,7 +76,7 @@ def test_stored_turn_is_undone(tmp_path: Path, orientation: int, suffix: str) ->
         stored = stored.transpose(step)
     exif = Image.Exif()
     exif[ORIENTATION_TAG] = orientation
-    path = tmp_path / f"picture{suffix}"
+    path = tmp_path / f"image{suffix}"
     stored.save(path, exif=exif)
     for side in (64, 20):
         pixels = decode(path, side, 3)
@@ -197,7 +197,7 @@ def test_shrinking_gives_the_pixels_of_pillow(
 
 @pytest.mark.parametrize("size", [(1800, 1200), (1201, 1799), (1777, 3)])
 def test_a_large_picture_is_averaged_first_and_looks_the_same(size: tuple[int, int]) -> None:
-    """A slope of greys, which a shift by half a pixel of the small picture would change by more."""
+    """A slope of greys, which a shift by half a pixel of the small image would change by more."""
     wide = np.linspace(20, 235, size[0])[None, :].repeat(size[1], axis=0)
     image = Image.fromarray(np.rint(wide).astype(np.uint8))
     expected = np.asarray(image.resize(fitted(size, 60), Image.Resampling.LANCZOS), dtype=np.int16)

@@ -1,4 +1,4 @@
-"""Folders of pictures: their classes, parts, names, sizes and ids."""
+"""Folders of images: their classes, parts, names, sizes and ids."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_own_parts_are_kept(tmp_path: Path, train_name: str, test_name: str) -> 
 
 
 def test_a_folder_called_train_beside_others_is_a_class(tmp_path: Path) -> None:
-    """Railway pictures: for training and for embedding alike."""
+    """Railway images: for training and for embedding alike."""
     data = load_photos(write_classes(tmp_path, "train", "bus"))
     assert data.coarse_names == ("bus", "train")
     assert {found.coarse for found in read_any_depth(tmp_path).files} == {"bus", "train"}

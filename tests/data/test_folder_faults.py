@@ -1,4 +1,4 @@
-"""Folders of pictures with something wrong: what is left out and noted, and what is refused."""
+"""Folders of images with something wrong: what is left out and noted, and what is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_unusable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "a" / "cut.png")
     (tmp_path / "a" / "cut.png").write_bytes((tmp_path / "a" / "cut.png").read_bytes()[:5000])
-    (tmp_path / "a" / "text.jpg").write_text("not a picture")
+    (tmp_path / "a" / "text.jpg").write_text("not an image")
     (tmp_path / "b" / "empty.png").touch()
     (tmp_path / "b" / "bomb.png").write_bytes(png_claiming(15_000, 15_000))
     (tmp_path / "b" / "dangling.png").symlink_to(tmp_path / "nowhere.png")
@@ -54,7 +54,7 @@ def test_unusable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
 
 def test_strict_stops_at_an_unusable_picture(tmp_path: Path) -> None:
     write_classes(tmp_path, "a", "b")
-    (tmp_path / "a" / "text.jpg").write_text("not a picture")
+    (tmp_path / "a" / "text.jpg").write_text("not an image")
     with pytest.raises(DataError, match=r"a/text\.jpg.*not an image"):
         load_photos(tmp_path, strict=True)
 
@@ -101,10 +101,10 @@ def test_file_instead_of_a_folder_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_folder_without_pictures_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
-    with pytest.raises(DataError, match=r"no image found.*\(1 other file\).*CLASS/picture\.jpg"):
+    with pytest.raises(DataError, match=r"no image found.*\(1 other file\).*CLASS/image\.jpg"):
         load_photos(tmp_path)
     write_picture(tmp_path / "loose.png")
-    with pytest.raises(DataError, match=r"\(1 picture in no sub-folder, 1 other file\).*CLASS/picture\.jpg"):
+    with pytest.raises(DataError, match=r"\(1 image in no sub-folder, 1 other file\).*CLASS/image\.jpg"):
         load_photos(tmp_path)
 
 

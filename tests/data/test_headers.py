@@ -18,7 +18,7 @@ FOUND = [Header(20, False), Header(30, True), "not an image of a known format", 
 def root(tmp_path: Path) -> Path:
     write_picture(tmp_path / "set" / "a.png", (20, 10))
     write_picture(tmp_path / "set" / "grey.png", (10, 30), 7, "L")
-    (tmp_path / "set" / "bad.png").write_text("no picture")
+    (tmp_path / "set" / "bad.png").write_text("no image")
     return tmp_path / "set"
 
 
@@ -74,7 +74,7 @@ def test_a_folder_loads_the_same_from_remembered_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
-    (root / "a" / "text.jpg").write_text("not a picture")
+    (root / "a" / "text.jpg").write_text("not an image")
     first = load_photos(root, cache=tmp_path / "cache")
     monkeypatch.setattr(headers, "REMEMBER_FROM", 3)
     load_photos(root, cache=tmp_path / "cache")

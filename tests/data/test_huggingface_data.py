@@ -106,7 +106,7 @@ def test_columns_and_splits_can_be_chosen(tmp_path: Path) -> None:
             ",coarse=labels",
             r"unknown column 'labels'.*columns of .* are img \(Image\), coarse_label \(ClassLabel\)",
         ),
-        (",image=coarse_label", "'coarse_label' holds no pictures"),
+        (",image=coarse_label", "'coarse_label' holds no images"),
         (",imag=img", "unknown option of hf: 'imag'; did you mean 'image'"),
         (",img", "'img' is no option"),
     ],
@@ -123,7 +123,7 @@ def test_columns_that_cannot_be_guessed_are_listed(tmp_path: Path) -> None:
     two = plain.cast_column("b", datasets.ClassLabel(names=["k0", "k1", "k2", "k3"]))
     with pytest.raises(UsageError, match=r"which column holds the coarse labels\?.*img .*a .*b "):
         load(saved(tmp_path / "two", two))
-    with pytest.raises(UsageError, match=r"which column holds the pictures\?"):
+    with pytest.raises(UsageError, match=r"which column holds the images\?"):
         load(saved(tmp_path / "none", plain.remove_columns("img")))
 
 
@@ -136,12 +136,12 @@ def test_rows_without_a_label_or_at_odds_are_named(tmp_path: Path) -> None:
 
 
 def test_unreadable_rows_are_left_out(tmp_path: Path) -> None:
-    rows = [{"bytes": b"no picture", "path": None}, None, *(shade(row) for row in range(10))]
+    rows = [{"bytes": b"no image", "path": None}, None, *(shade(row) for row in range(10))]
     data = load(saved(tmp_path / "s", datasets.DatasetDict({"train": table(12, img=rows), "test": table(8)})))
     assert len(data.train) == 10
     note = next(note for note in data.notes if "left out" in note)
     assert "train/0 (not an image of a known format)" in note
-    assert "train/1 (the row holds no picture)" in note
+    assert "train/1 (the row holds no image)" in note
 
 
 def test_rows_that_name_a_file_are_read_from_disk_and_never_from_the_net(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of every mode that cameras, scanners and the net produce, through a folder and a manifest alike."""
+"""Images of every mode that cameras, scanners and the net produce, through a folder and a manifest alike."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[int, int, int], tuple[int, 
 
 
 def write_all(root: Path) -> list[str]:
-    """Every case in each of two classes, beside a plain colour picture; the paths."""
+    """Every case in each of two classes, beside a plain colour image; the paths."""
     paths = []
     for label in ("a", "b"):
         write_picture(root / label / "plain.png", SIZE)

@@ -76,7 +76,7 @@ def test_sources_do_not_import_torch() -> None:
 
 
 def test_empty_name_is_not_the_current_folder() -> None:
-    with pytest.raises(UsageError, match="unknown data set ''"):
+    with pytest.raises(UsageError, match="unknown dataset ''"):
         load("")
 
 

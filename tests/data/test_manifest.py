@@ -13,7 +13,7 @@ import pytest
 
 from maskcon._utils.errors import DataError
 from maskcon.data import Dataset, absolute, load, load_photos
-from maskcon.data.manifest import listed_pictures
+from maskcon.data.manifest import listed_images
 from maskcon.data.manifest_rows import read_rows
 from tests.data.manifests import Rows, pictures, usual_rows, write_csv, write_parquet
 
@@ -160,7 +160,7 @@ def test_full_paths_work_and_below_the_manifest_equal_relative_ones(tmp_path: Pa
 def test_unreadable_pictures_are_left_out_or_stop_a_strict_run(tmp_path: Path) -> None:
     rows = [*usual_rows(4), ("cat/text.png", "cat")]
     pictures(tmp_path, *(row[0] for row in rows[:-1]))
-    (tmp_path / "cat" / "text.png").write_text("no picture")
+    (tmp_path / "cat" / "text.png").write_text("no image")
     path = write_csv(tmp_path / "m.csv", rows)
     data = load_photos(path)
     assert len(all_paths(data)) == 8
@@ -183,7 +183,7 @@ def test_held_out_rows_stay_when_rows_are_added(tmp_path: Path) -> None:
 
 def test_embedding_needs_no_labels(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "m.csv", [("a.png",), ("b.png",)], "path")
-    assert list(listed_pictures(path)) == [("a.png", ""), ("b.png", "")]
+    assert list(listed_images(path)) == [("a.png", ""), ("b.png", "")]
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])

@@ -29,7 +29,7 @@ def refused(path: Path) -> str:
     ("text", "message"),
     [
         ("", "is empty; the first line must name the columns: path,coarse"),
-        ("path,coarse\n", "lists no picture"),
+        ("path,coarse\n", "lists no image"),
         ("cat/0.png,cat\ncat/1.png,cat\n", "no column 'path' and no column 'coarse'.*first line must name"),
         ("path,Coarse_label\na.png,b\n", r"no column 'coarse' \(is it 'Coarse_label'\?\).*it has path, Coarse_label"),
         ("path,coarse,coarse\na.png,b,c\n", "'coarse' is there 2 times"),
@@ -181,4 +181,4 @@ def test_last_line_of_five_million_is_named_within_some_memory(tmp_path: Path) -
     )
     told, peak = done.stdout.splitlines()
     assert told.endswith("line 5,000,002: 'last.jpg' has no coarse label")
-    assert int(peak) / 1e6 < 2  # GB; measured: 1.76, some 350 bytes a picture with its names
+    assert int(peak) / 1e6 < 2  # GB; measured: 1.76, some 350 bytes an image with its names

@@ -26,7 +26,7 @@ from tests.data.miniatures import write_picture
 
 def test_large_folder_is_packed_into_the_cache_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
-    (root / "a" / "text.jpg").write_text("not a picture")
+    (root / "a" / "text.jpg").write_text("not an image")
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(root / "a" / "cut.png")
     (root / "a" / "cut.png").write_bytes((root / "a" / "cut.png").read_bytes()[:5000])
@@ -111,7 +111,7 @@ def test_too_little_room_for_the_pack_is_said_before_decoding(
 
 
 def job_of(root: Path, count: int = 6, side: int = 24) -> PackJob:
-    """A folder of pictures of several sizes, to be packed beside it."""
+    """A folder of images of several sizes, to be packed beside it."""
     paths = tuple(f"{number}.png" for number in range(count))
     for number, path in enumerate(paths):
         write_picture(root / path, (20 + number, 16), (number, 0, 0))
@@ -139,7 +139,7 @@ def test_a_pack_that_is_there_is_used_whatever_its_size(
 
 def test_a_pack_holds_what_decoding_in_memory_gives(tmp_path: Path) -> None:
     job = job_of(tmp_path / "set")
-    (job.root / "2.png").write_text("not a picture")
+    (job.root / "2.png").write_text("not an image")
     in_memory, packed = packing.pack(job), make_pack(job)
     assert in_memory.folder is None
     assert packed.folder is not None

@@ -30,7 +30,7 @@ def test_a_grey_encoder_gets_grey_pictures():
 
 
 def test_a_picture_that_cannot_be_read_is_named(tmp_path):
-    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"broken\.jpg"):
         read_images([tmp_path / "broken.jpg"], channels=3, canvas=32)
     with pytest.raises(DataError, match=r"missing\.jpg"):

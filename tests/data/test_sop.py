@@ -167,7 +167,7 @@ def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
 
 def test_set_without_a_picture_is_an_error(tmp_path: Path, own_cache: Path) -> None:
     write_sop(tmp_path, SIZES, pictures=False)
-    with pytest.raises(DataError, match="no readable picture of the train part; 53 of 53 are missing"):
+    with pytest.raises(DataError, match="no readable image of the train part; 53 of 53 are missing"):
         load_sop("split1", tmp_path)
     assert not own_cache.exists()
 

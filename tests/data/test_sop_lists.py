@@ -11,7 +11,7 @@ import pytest
 
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data.builtin.sop import PAPER_COUNTS, load_sop
-from maskcon.data.builtin.sop_lists import Picture, read_info, read_split, split1, split2
+from maskcon.data.builtin.sop_lists import ProductImage, read_info, read_split, split1, split2
 from tests.data.miniature_photos import (
     HEADER,
     SIZES,
@@ -23,7 +23,7 @@ from tests.data.miniature_photos import (
 )
 
 
-def products(pictures: tuple[Picture, ...]) -> list[int]:
+def products(pictures: tuple[ProductImage, ...]) -> list[int]:
     return sorted({picture.product for picture in pictures})
 
 
@@ -78,7 +78,7 @@ def test_split2_draws_two_of_twelve_by_the_stated_hash() -> None:
                 digest_of[hashlib.sha256(b"0;" + picture.path.encode()).hexdigest()] = picture.path
         expected |= {digest_of[digest] for digest in sorted(digest_of)[:2]}
     assert {picture.path for picture in split.test} == expected
-    # fixed for good: another rule would be another data set under the same name
+    # fixed for good: another rule would be another dataset under the same name
     offer = "coffee_maker_final/111085122873"
     assert [row.path for row in split.test if row.product == 3] == [f"{offer}_0.JPG", f"{offer}_5.JPG"]
     assert {picture.path for picture in split2(pictures, seed=1).test} != expected

@@ -1,4 +1,4 @@
-"""`maskcon datasets`: the list, and with `show` all about one of them."""
+"""`maskcon datasets`: list the built-in datasets, or `show` one."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @datasets.callback()
 def list_all(context: typer.Context, as_json: AsJson = False, data_root: options.DataRoot = None) -> None:
-    """List the data sets known by name: what they are, whether they are here, how to get them.
+    """List the datasets known by name: what they are, whether they are here, how to get them.
 
-    `maskcon datasets show NAME` tells all about one of them.
+    `maskcon datasets show NAME` describes one of them.
     """
     if context.invoked_subcommand is not None:
         context.obj = (as_json, data_root)
@@ -57,8 +57,8 @@ def list_all(context: typer.Context, as_json: AsJson = False, data_root: options
     for column in table.columns[1:5]:
         column.justify = "right"
     console.print(table)
-    console.print("`maskcon datasets show NAME` tells what a set is and how to get it.")
-    where = f"Data folder: {folder_of(root)}. A folder of pictures may be given instead of a name."
+    console.print("`maskcon datasets show NAME` describes a dataset and how to get it.")
+    where = f"Data folder: {folder_of(root)}. A folder of images may be given instead of a name."
     console.print(where, markup=False, soft_wrap=True)  # a path may hold [brackets], and is copied whole
 
 
@@ -66,7 +66,7 @@ def list_all(context: typer.Context, as_json: AsJson = False, data_root: options
 def show(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A data set by name; `maskcon datasets` lists them.")
+        str, typer.Argument(metavar="NAME", help="A dataset by name; `maskcon datasets` lists them.")
     ],
     as_json: AsJson = False,
     data_root: options.DataRoot = None,
@@ -74,9 +74,9 @@ def show(
         str, typer.Option(help="Coarse classes of the paper's text (paper) or of its code (reference).")
     ] = "paper",
 ) -> None:
-    """Tell all about a data set: origin, licence, counts, classes, and what of it is missing here.
+    """Describe a dataset: origin, licence, counts, classes, and what of it is missing here.
 
-    With --json, coarse_of is the coarse class of every fine class, in the data set's usual order of classes.
+    With --json, coarse_of is the coarse class of every fine class, in the dataset's usual order of classes.
 
     Example: `maskcon datasets show imagenet32 --json`
     """

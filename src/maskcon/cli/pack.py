@@ -17,14 +17,14 @@ def pack(
         int | None,
         typer.Option(
             help="Side of a view in pixels, by default 224. Training must have the same image_size: "
-            "`maskcon train SOURCE --dry-run` tells it, `--set image_size=224` changes it."
+            "`maskcon train SOURCE --dry-run` shows it, `--set image_size=224` changes it."
         ),
     ] = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     strict: options.Strict = False,
 ) -> None:
-    """Decode pictures once into a memory-mapped array, so that training reads them without decoding.
+    """Decode images once into a memory-mapped array, so that training reads them without decoding.
 
     Training finds the pack by itself, as long as the files and the image size stay the same. For ImageNet32 the
     batch files are converted instead; the same command again reads the converted images through and compares them
@@ -79,7 +79,7 @@ def _spoken_size(size: int) -> str:
 
 
 class Meter:
-    """How far something is and how fast it goes, on stderr: a bar, or a line at each tenth without a terminal."""
+    """Progress and rate on stderr: a bar, or without a terminal one line per tenth."""
 
     def __init__(self, what: str, unit: str, divisor: float = 1.0) -> None:
         self.what, self.unit, self.divisor = what, unit, divisor

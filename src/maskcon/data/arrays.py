@@ -28,7 +28,7 @@ CHUNK_VALUES = 1 << 22  # converted together, at most: 32 MB as doubles
 def are_files(X: Any) -> bool:  # noqa: N803
     """Whether X is a list (or array, or column of a table) of paths or Pillow images."""
     if isinstance(X, str | Path | Image.Image):
-        raise UsageError("X is a list of pictures, even if there is only one")
+        raise UsageError("X is a list of images, even if there is only one")
     if isinstance(X, Iterator):  # to look at the first would be to lose it
         raise UsageError(f"X is a {type(X).__name__}, which can be read only once; give list(X)")
     if getattr(X, "ndim", 1) != 1 or not hasattr(X, "__iter__"):
@@ -126,7 +126,7 @@ def checked_range(pixel_range: Sequence[float]) -> tuple[float, float]:
 def pictures_of(
     rows: NDArray[Any], shape: Sequence[int], channels: Channels, pixel_range: tuple[float, float]
 ) -> NDArray[np.uint8]:
-    """Rows of numbers as pictures: uint8 ``[N, C, H, W]``, `pixel_range` spread over 256 levels, the rest clipped.
+    """Rows of numbers as images: uint8 ``[N, C, H, W]``, `pixel_range` spread over 256 levels, the rest clipped.
 
     Args:
         rows: ``[N, D]``, each an image of `shape` in C order.

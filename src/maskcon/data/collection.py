@@ -30,7 +30,7 @@ from maskcon.data.image_readers import (
     none_readable,
     with_channels,
 )
-from maskcon.data.manifest import folder_of, is_manifest, listed_pictures
+from maskcon.data.manifest import folder_of, is_manifest, listed_images
 from maskcon.data.packing import Progress
 from maskcon.data.source import PictureSource
 
@@ -49,7 +49,7 @@ __all__ = [
 
 LIST_SUFFIX = ".txt"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a text file with it
-ADVICE = "give a folder of pictures, a manifest (.csv, .parquet), pictures, or a .txt file with a path a line"
+ADVICE = "give a folder of images, a manifest (.csv, .parquet), images, or a .txt file with one path per line"
 Given = str | Path | Dataset | Sequence[str | Path]
 
 
@@ -64,14 +64,14 @@ def gather(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> FilePictures | ArrayPictures:
-    """The pictures of a folder, of a list of files, or of a data set.
+    """Open the images of a folder, of a list of files, or of a dataset.
 
     Args:
         source: a folder, with or without class folders; a manifest (.csv, .parquet) with a column path; a .txt file
-            with a path a line; a picture, or several; a data set by name, or hf:NAME; or a `Dataset`. Paths in a list
-            or manifest start from where it lies.
-        canvas, channels: what pictures of many sizes are decoded onto. Images that come in one size keep it.
-        root, variant, download: for data sets by name; see `load`.
+            with one path per line; an image, or several; a dataset by name, or hf:NAME; or a `Dataset`. Paths in a list
+            or manifest start from its folder.
+        canvas, channels: what images of many sizes are decoded onto. Images that come in one size keep it.
+        root, variant, download: for datasets by name; see `load`.
         strict, progress: for those that are decoded or fetched as a whole, here and now; see `load`.
     """
     if isinstance(source, Dataset):
@@ -103,40 +103,40 @@ def gather(
 
 @dataclass(frozen=True)
 class _Files:
-    """Who knows what the files of a source are called."""
+    """Lists the files of a source."""
 
     canvas: int
     channels: int
 
     def of_path(self, path: Path, name: str) -> FilePictures:
-        """What lies there: a folder, a manifest, a list, or a picture."""
+        """Open a folder, a manifest, a list, or an image."""
         if path.is_dir():
             return self.of_folder(path, name)
         suffix = path.suffix.lower()
         if suffix in EXTENSIONS:
             return self.listed([str(path)], Path.cwd(), absolute(name))
         if is_manifest(path):
-            empty = f"{show(name)} lists no picture; write a line a picture"
-            return self._made(absolute(name), folder_of(path), listed_pictures(path), empty)
+            empty = f"{show(name)} lists no image; write one line per image"
+            return self._made(absolute(name), folder_of(path), listed_images(path), empty)
         if suffix == LIST_SUFFIX:
             return self.listed(_lines(path), path.resolve().parent, absolute(name))
-        raise DataError(f"{show(name)} is no picture of a known kind ({suffix or 'no ending'}); {ADVICE}")
+        raise DataError(f"{show(name)} is no image of a known kind ({suffix or 'no ending'}); {ADVICE}")
 
     def of_folder(self, path: Path, name: str) -> FilePictures:
         layout = read_any_depth(path)
         named = ((found.path, found.coarse) for found in layout.files)
         others = f" ({counted(layout.ignored_files, 'other file')})" if layout.ignored_files else ""
-        empty = f"no image found in {show(name)} or below it{others}; give a folder of pictures"
+        empty = f"no image found in {show(name)} or below it{others}; give a folder of images"
         return self._made(absolute(name), path.resolve(), named, empty, dict(layout.unreadable))
 
     def of_listing(self, listing: Listing) -> FilePictures:
         labels = [listing.coarse_names[coarse] for coarse in listing.coarse_of_fine]
         named = ((found.path, labels[found.fine]) for found in (*listing.train, *listing.test))
-        empty = f"{listing.name} lists no picture"
+        empty = f"{listing.name} lists no image"
         return self._made(listing.name, listing.folder.resolve(), named, empty, notes=listing.notes)
 
     def listed(self, names: Iterable[str], root: Path, source: str) -> FilePictures:
-        empty = f"{show(source)} names no file; write a path a line"
+        empty = f"{show(source)} names no file; write one path per line"
         return self._made(source, root, ((name, None) for name in names), empty)
 
     def _made(
@@ -173,10 +173,10 @@ def _own_path(name: str) -> Path | None:
 
 
 def _no_folder(names: Sequence[str | Path]) -> list[str]:
-    """Several pictures by name; of several folders nobody could tell where paths start."""
+    """List several images by name; with several folders it is unclear where paths start."""
     for name in names:
         if has_folder(Path(name)):
-            raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several pictures")
+            raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several images")
     return [str(name) for name in names]
 
 

@@ -23,7 +23,7 @@ HASH_CHUNK_BYTES = 1 << 24  # a memory-mapped set is hashed without being read i
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which coarse class every fine class lies in, in the data set's usual order of classes.
+    """Map each fine class to its coarse class, in the dataset's usual order of classes.
 
     >>> Grouping(("animal", "vehicle"), ("cat", "dog", "ship"), (0, 0, 1)).sizes
     (2, 1)
@@ -41,7 +41,7 @@ class Grouping:
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """One part (train or test) of a data set.
+    """One part (train or test) of a dataset.
 
     images: [N, C, H, W] uint8, C 1 or 3; may be a memory map
     coarse: [N] int64, the labels that training may use
@@ -102,7 +102,7 @@ class ImageSet:
         )
 
     def pictures_fingerprint(self) -> str:
-        """sha256 (hex) over images and their sizes alone: other labels leave it as it is."""
+        """sha256 (hex) over images and their sizes alone: independent of labels."""
         digest = hashlib.sha256()
         for array in (self.images, self.sizes):
             _hash_array(digest, array)
@@ -129,9 +129,9 @@ class ImageSet:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set with a part to train on and a part to score on.
+    """A dataset with a part to train on and a part to score on.
 
-    family names the kind of pictures ("cifar", "products", "cars", "photos", "embedded"), by which fitting views
+    family names the kind of images ("cifar", "products", "cars", "photos", "embedded"), by which fitting views
     are chosen; coarse_of_fine[f] is the coarse class of fine class f; notes say what a user should know,
     such as files that were skipped.
     """
@@ -147,10 +147,10 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
-            raise DataError(f"data set {self.name!r} has no training image")
+            raise DataError(f"dataset {self.name!r} has no training image")
         if self.train.images.shape[1:] != self.test.images.shape[1:]:
             raise DataError(
-                f"data set {self.name!r}: train images are {self.train.images.shape[1:]}, "
+                f"dataset {self.name!r}: train images are {self.train.images.shape[1:]}, "
                 f"test images {self.test.images.shape[1:]}; both need one channel count and canvas"
             )
         if self.coarse_of_fine is not None:
@@ -159,7 +159,7 @@ class Dataset:
             self._check_labels(part_name, part)
 
     def _check_labels(self, part_name: str, part: ImageSet) -> None:
-        where = f"data set {self.name!r}, {part_name}"
+        where = f"dataset {self.name!r}, {part_name}"
         _check_range(f"{where}: coarse", part.coarse, len(self.coarse_names))
         if part.fine is None:
             return
@@ -190,7 +190,7 @@ class Dataset:
     def hold_out(
         self, fraction: float, seed: int = 0, *, train: int | None = None, test: int | None = None
     ) -> Dataset:
-        """A data set whose test part is a stratified share of THIS train part; for choosing settings honestly.
+        """A dataset whose test part is a stratified share of THIS train part; for choosing settings honestly.
 
         The original test part is not used. Stratified by fine label where known, else by coarse label; a class
         of one image stays in train. train, test: as `limited` afterwards, but without ever copying the rest.
@@ -234,10 +234,10 @@ def _check_grouping(
 ) -> None:
     if fine_names is None or len(coarse_of_fine) != len(fine_names):
         raise DataError(
-            f"data set {name!r}: coarse_of_fine has {len(coarse_of_fine)} entries "
+            f"dataset {name!r}: coarse_of_fine has {len(coarse_of_fine)} entries "
             f"for {len(fine_names or ())} fine names"
         )
-    _check_range(f"data set {name!r}: coarse_of_fine", np.array(coarse_of_fine), len(coarse_names))
+    _check_range(f"dataset {name!r}: coarse_of_fine", np.array(coarse_of_fine), len(coarse_names))
 
 
 def _hash_array(digest: hashlib._Hash, array: NDArray[np.generic] | None) -> None:

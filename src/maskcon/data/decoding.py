@@ -22,13 +22,13 @@ EXTENSIONS = frozenset(
         *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
     )
 )
-# pictures to a person (the first two are an iPhone's), but not to Pillow: named, not passed over like a text file
+# images to a person (the first two are an iPhone's), but not to Pillow: named, not passed over like a text file
 FOREIGN_EXTENSIONS = frozenset({".heic", ".heif", ".jxl"})
 # no other reader of Pillow's (some start programs or parse documents) ever sees a user's file
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")
 GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 ORIENTATION_TAG = 0x0112
-TURN = {  # EXIF orientation -> what brings the picture upright
+TURN = {  # EXIF orientation -> what brings the image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -45,12 +45,12 @@ REDUCING_GAP = 3
 
 
 class UndecodableError(Exception):
-    """Why a file is not a usable picture, in a few words."""
+    """Why a file is not a usable image, in a few words."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the first bytes of a file say about the picture."""
+    """What the first bytes of a file say about the image."""
 
     longest_side: int
     is_grey: bool
@@ -58,7 +58,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Shape:
-    """A picture as it lies in its file: pixels when held upright, Pillow's names of mode and format."""
+    """Size of the upright image, and Pillow's names of its mode and format."""
 
     width: int
     height: int
@@ -68,7 +68,7 @@ class Shape:
 
 @contextmanager
 def picture_bombs_refused() -> Iterator[None]:
-    """Within, Pillow's warning about huge pictures is an error, in every thread; its other warnings are silent.
+    """Within, Pillow's warning about huge images is an error, in every thread; its other warnings are silent.
 
     Warning filters belong to the whole process: enter this once around a pool of threads, not in each of them.
     """
@@ -80,18 +80,18 @@ def picture_bombs_refused() -> Iterator[None]:
 
 
 def read_header(file: Path | BytesIO) -> Header:
-    """Size and kind of the picture, without decoding it."""
+    """Read size and kind of an image without decoding it."""
     with _opened(file) as image:
         return Header(max(image.size), is_grey(image))
 
 
 def is_grey(image: Image.Image) -> bool:
-    """Is one channel enough for it? Not where transparent parts come to lie on white."""
+    """Tell whether one channel is enough; not where transparent parts are put on white."""
     return image.mode in GREY_MODES and "transparency" not in image.info
 
 
 def read_shape(file: Path | BytesIO) -> Shape:
-    """Size, mode and format of the picture, without decoding it."""
+    """Read size, mode and format of an image without decoding it."""
     with _opened(file) as image:
         return _shape(image)
 
@@ -103,23 +103,23 @@ def examine(file: Path | BytesIO, side: int) -> tuple[Shape, NDArray[np.uint8]]:
 
 
 def decode(file: Path | BytesIO, side: int, channels: int) -> NDArray[np.uint8]:
-    """The picture upright, shrunk (never enlarged) to fit side x side; [C, H, W] with H, W <= side.
+    """Decode upright, shrunk (never enlarged) to fit side x side; [C, H, W] with H, W <= side.
 
-    Transparent parts lie on white, 16-bit greys are scaled to 8, of an animation the first frame is taken.
+    Transparent parts become white, 16-bit greys are scaled to 8, of an animation the first frame is taken.
     """
     with _opened(file) as image:
         return to_array(image, side, channels, reduce=True)
 
 
 def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = False) -> NDArray[np.uint8]:
-    """`decode` for a picture that is open already.
+    """`decode` for an image that is open already.
 
     reduce: a JPEG may be read at a reduced size, which is faster but shrinks `image` itself.
     """
     try:
         wanted = fitted(image.size, side)
         if reduce:
-            # does nothing but to JPEG files, those of phones with a second picture inside (MPO) included
+            # does nothing but to JPEG files, those of phones with a second image inside (MPO) included
             image.draft(None, (wanted[0] * DRAFT_MARGIN, wanted[1] * DRAFT_MARGIN))
         image.load()
         turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
@@ -183,12 +183,12 @@ def _shape(image: Image.Image) -> Shape:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(ORIENTATION_TAG, 1))
-    except Exception:  # damaged EXIF data leaves the picture as it is stored
+    except Exception:  # damaged EXIF data leaves the image as it is stored
         return 1
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """The picture in mode L or RGB, without transparency."""
+    """The image in mode L or RGB, without transparency."""
     if image.mode.startswith("I") or image.mode == "F":
         return Image.fromarray(_to_bytes(image))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
@@ -198,7 +198,7 @@ def _plain(image: Image.Image) -> Image.Image:
 
 
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:
-    """`convert` without its copy of a picture that is in the mode already: a sixth of a photograph's decoding."""
+    """`convert` without its copy of an image that is in the mode already: a sixth of a photograph's decoding."""
     return image if image.mode == mode else image.convert(mode)
 
 
@@ -206,7 +206,7 @@ def _shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint
     """[H, W, C] at (width, height) as [C, height, width]."""
     if pixels.shape[:2] == size[::-1]:
         return np.ascontiguousarray(pixels.transpose(2, 0, 1))
-    # imported here, because it imports torch, which takes seconds: who reads headers or small pictures needs none of it
+    # imported here, because it imports torch, which takes seconds: who reads headers or small images needs none of it
     from maskcon.data.shrinking import shrunk
 
     return shrunk(pixels, size)
@@ -235,13 +235,13 @@ def _in_short(error: Exception) -> str:
     return text or type(error).__name__
 
 
-DEFAULT_SIDE = 256  # canvas_for(224), the views of the paper's large pictures
+DEFAULT_SIDE = 256  # canvas_for(224), the views of the paper's large images
 SIDE_RANGE = (8, 4096)
 LARGEST_WITHOUT_MARGIN = 64
 
 
 def canvas_for(image_size: int) -> int:
-    """Side of the stored image for views of this size: small ones as they are, large ones with some margin.
+    """Side of the stored image for views of this size: equal for small views, with a margin for large ones.
 
     >>> canvas_for(224), canvas_for(32)
     (256, 32)
@@ -261,10 +261,10 @@ def checked_side(image_size: int | None) -> int:
 def read_images(
     images: Sequence[str | Path | Image.Image], *, channels: int, canvas: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Pictures on a common canvas: uint8 ``[N, C, S, S]`` and the valid (height, width) of each, ``[N, 2]``.
+    """Images on a common canvas: uint8 ``[N, C, S, S]`` and the valid (height, width) of each, ``[N, 2]``.
 
     Each is turned upright, shrunk (never enlarged) to fit S x S and placed in the top-left corner, as a folder's
-    pictures are before training. Unlike there, one that cannot be read is an error: the caller counts on N rows.
+    images are before training. Unlike there, one that cannot be read is an error: the caller counts on N rows.
     """
     if isinstance(images, str | Path | Image.Image):
         raise UsageError("images are given as a list, even if there is only one")
@@ -285,6 +285,6 @@ def _pixels(image: str | Path | Image.Image, canvas: int, channels: int) -> NDAr
         if isinstance(image, str | Path):
             return decode(Path(image), canvas, channels)
     except UndecodableError as error:
-        name = "a given picture" if isinstance(image, Image.Image) else str(image)
+        name = "a given image" if isinstance(image, Image.Image) else str(image)
         raise DataError(f"cannot read {name}: {error}") from None
     raise UsageError(f"images are given as paths, Pillow images or a uint8 array, not {type(image).__name__}")

@@ -19,14 +19,14 @@ from maskcon.data.splits import HELD_OUT_FRACTION
 
 
 def folder_photos(path: Path) -> tuple[Origin, Layout]:
-    """The pictures below a folder, and how to speak of them."""
+    """The images below a folder, and how to speak of them."""
     where = show(str(path))
     origin = Origin(
         name=show(resolved(path).name) or "folder",
         where=str(path),
         kind="folder",
         inside=f"the sub-folders of {where}",
-        expected=f"{where}/CLASS/picture.jpg, with a sub-folder a class",
+        expected=f"{where}/CLASS/image.jpg, with one sub-folder per class",
         test_part="test folder",
         root=path,
     )
@@ -44,11 +44,11 @@ def load_photos(
 ) -> Dataset:
     """Read a folder or a manifest; ids are hashes of the relative paths, so adding files changes no other id.
 
-    image_size: side of the canvas; larger pictures are shrunk to fit. None: the largest side, at most 256.
-    strict: a picture that cannot be read is an error; otherwise it is left out, with a line in `notes`.
+    image_size: side of the canvas; larger images are shrunk to fit. None: the largest side, at most 256.
+    strict: an image that cannot be read is an error; otherwise it is left out, with a line in `notes`.
     held_out: share kept for testing where there is no part for it, chosen by a hash of each path.
     progress: called as progress(files done, files in all), while looking at them if they are many, then while decoding.
-    cache: where decoded pictures are kept; by default the user's cache.
+    cache: where decoded images are kept; by default the user's cache.
     """
     plan = plan_path(
         path, image_size=image_size, strict=strict, held_out=held_out, looking=progress, cache=cache
@@ -65,7 +65,7 @@ def plan_path(
     looking: Progress | None = None,
     cache: Path | None = None,
 ) -> PhotoPlan:
-    """Find the pictures and read how large they are; see `load_photos`."""
+    """Find the images and read how large they are; see `load_photos`."""
     listed = is_manifest(path) and not has_folder(path)
     origin, layout = manifest_photos(path) if listed else folder_photos(path)
     return plan_photos(

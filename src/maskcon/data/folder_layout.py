@@ -1,4 +1,4 @@
-"""What lies where in a folder of pictures: parts, coarse classes, fine classes, and files to leave alone."""
+"""Layout of a folder of images: parts, coarse classes, fine classes, and files to ignore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Identity = tuple[int, int]  # device and number of a folder, by which a link bac
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One picture file: its path from the root with `/`, its part, its class folders (names as on disk).
+    """One image file: its path from the root with `/`, its part, its class folders (names as on disk).
 
     key: what decides whether it is held out, where that is not its path; see `split`
     """
@@ -39,20 +39,20 @@ class Found:
 
 @dataclass
 class Layout:
-    """All picture files of a folder, train before test, each sorted by path."""
+    """All image files of a folder, train before test, each sorted by path."""
 
     files: list[Found] = field(default_factory=list)
     has_parts: bool = False
     empty_classes: list[str] = field(default_factory=list)
     ignored_files: int = 0
-    loose_pictures: int = 0  # of the ignored files: pictures beside the class folders, in no class
+    loose_images: int = 0  # of the ignored files: images beside the class folders, in no class
     unreadable: list[tuple[str, str]] = field(default_factory=list)  # path, reason
     notes: list[str] = field(default_factory=list)
 
 
 def read_layout(root: Path) -> Layout:
-    """Find the pictures below `root`: [train|test/]coarse/[fine/]picture."""
-    _check_folder(root, "give a folder with one sub-folder of images a class")
+    """Find the images below `root`: [train|test/]coarse/[fine/]image."""
+    _check_folder(root, "give a folder with one sub-folder of images per class")
     layout = Layout()
     folders = _folders(root, "", layout)
     train, tests = _parts(folders)
@@ -73,7 +73,7 @@ def read_layout(root: Path) -> Layout:
 def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
     """Which of the folders at the top are the parts to train and to test on; none where they are classes.
 
-    A folder called train beside others is a class, of railway pictures, say, unless one of them is called test.
+    A folder called train beside others is a class, of railway images, say, unless one of them is called test.
     """
     by_name = {name.lower(): name for name in folders}
     train = next((by_name[name] for name in TRAIN_NAMES if name in by_name), None)
@@ -82,22 +82,22 @@ def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
     return (train, tests) if is_part else (None, [])
 
 
-def _every_picture(root: Path) -> Layout:
-    """All pictures below `root` at any depth, whatever its folders mean; `coarse` is the first of them, or ""."""
+def _every_image(root: Path) -> Layout:
+    """All images below `root` at any depth, whatever its folders mean; `coarse` is the first of them, or ""."""
     _check_folder(root, "give a folder of images")
     layout = Layout()
-    for inner in _pictures(root, "", layout, frozenset({_identity(root)})):
+    for inner in _images(root, "", layout, frozenset({_identity(root)})):
         layout.files.append(Found(_join(*inner), False, inner[0] if len(inner) > 1 else "", None))
     layout.files.sort(key=lambda found: found.path)
     return layout
 
 
 def read_any_depth(root: Path) -> Layout:
-    """Every picture below `root`, whatever its depth, for embedding: new pictures need no labels.
+    """Every image below `root`, whatever its depth, for embedding: new images need no labels.
 
     The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
     """
-    layout = _every_picture(root)
+    layout = _every_image(root)
     train, tests = _parts({found.coarse for found in layout.files if found.coarse})
     if train is not None:
         parts = {train, *tests}
@@ -111,7 +111,7 @@ def _below_part(found: Found) -> Found:
 
 
 def path_hash(path: str) -> int:
-    """63 bits that depend on the path alone: the id of a picture, and what decides whether it is held out."""
+    """63 bits that depend on the path alone: the id of an image, and what decides whether it is held out."""
     return int.from_bytes(hashlib.sha256(os.fsencode(path)).digest()[:8], "big") >> 1
 
 
@@ -155,7 +155,7 @@ def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
         if identity in above:
             continue  # a link back to the whole is no class of it
         before = len(direct) + len(deeper)
-        for inner in _pictures(root, _join(part, coarse), layout, above | {identity}):
+        for inner in _images(root, _join(part, coarse), layout, above | {identity}):
             path = _join(part, coarse, *inner)
             if len(inner) == 1:
                 direct.append(Found(path, is_test, coarse, None))
@@ -171,10 +171,10 @@ def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
     layout.files += sorted(direct + deeper, key=lambda found: found.path)
 
 
-def _pictures(
+def _images(
     root: Path, folder: str, layout: Layout, inside: frozenset[Identity]
 ) -> Iterator[tuple[str, ...]]:
-    """Paths, as components below `folder`, of all pictures in it and its sub-folders.
+    """Paths, as components below `folder`, of all images in it and its sub-folders.
 
     inside: the folders on the way here, from the root to `folder`, so that a link back to one of them ends.
     """
@@ -185,7 +185,7 @@ def _pictures(
             if len(inside) >= MAX_DEPTH:
                 layout.unreadable.append((_join(folder, entry.name), f"more than {MAX_DEPTH} folders deep"))
                 continue
-            for inner in _pictures(root, _join(folder, entry.name), layout, inside | {identity}):
+            for inner in _images(root, _join(folder, entry.name), layout, inside | {identity}):
                 yield (entry.name, *inner)
             continue
         suffix = Path(entry.name).suffix.lower()
@@ -209,7 +209,7 @@ def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
             found[entry.name] = identity
         else:
             layout.ignored_files += 1
-            layout.loose_pictures += Path(entry.name).suffix.lower() in EXTENSIONS
+            layout.loose_images += Path(entry.name).suffix.lower() in EXTENSIONS
     return found
 
 

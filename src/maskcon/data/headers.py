@@ -74,7 +74,7 @@ def _remembered(file: Path, key: str, count: int) -> list[Header | str] | None:
             row if isinstance(row, str) else Header(int(row[0]), bool(row[1])) for row in stored["headers"]
         ]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
-        return None  # not there, or damaged: read anew
+        return None  # not there, or damaged: read again
 
 
 def _remember(file: Path, key: str, headers: Sequence[Header | str]) -> None:
@@ -87,13 +87,13 @@ def _remember(file: Path, key: str, headers: Sequence[Header | str]) -> None:
             written.replace(file)
 
 
-LOOKED_AT = 64  # pictures whose headers tell the usual size
+LOOKED_AT = 64  # images whose headers give the usual size
 
 
 def labels_only(plan: PicturePlan, failures: Mapping[int, str] | None = None) -> Dataset:
-    """The data set that a plan would give, with labels, parts, paths and notes as in training, but blank 1 x 1 images.
+    """The dataset that a plan would give, with labels, parts, paths and notes as in training, but blank 1 x 1 images.
 
-    failures: place in the plan's paths -> why that picture cannot be read, as far as is known.
+    failures: place in the plan's paths -> why that image cannot be read, as far as is known.
     """
     failures = dict(failures or {})
     kept = np.array([row for row in range(len(plan.job.paths)) if row not in failures], dtype=np.int64)
@@ -103,7 +103,7 @@ def labels_only(plan: PicturePlan, failures: Mapping[int, str] | None = None) ->
 
 
 def usual_side(plan: PicturePlan) -> float | None:
-    """The median of the shorter sides of some of the pictures, spread over all of them; None if none can be read."""
+    """The median of the shorter sides of some of the images, spread over all of them; None if none can be read."""
     paths = plan.job.paths
     spread = {place * len(paths) // LOOKED_AT for place in range(LOOKED_AT)} if paths else set()
     sides = []

@@ -1,4 +1,4 @@
-"""A Hugging Face data set as a source: `hf:NAME`, or `hf:./folder` for one kept with `save_to_disk`.
+"""A Hugging Face dataset as a source: `hf:NAME`, or `hf:./folder` for one kept with `save_to_disk`.
 
 hf:cifar100,image=img,coarse=coarse_label,fine=fine_label
 
@@ -33,7 +33,7 @@ KEY_BYTES = 8
 
 @dataclass(frozen=True)
 class Address:
-    """A data set's name or folder, and the options given with it."""
+    """A dataset's name or folder, and the options given with it."""
 
     name: str
     options: Mapping[str, str]
@@ -59,7 +59,7 @@ class Address:
                 raise unknown(f"option of {PREFIX}", key, OPTIONS)
             options[key] = value
         if not name:
-            raise UsageError(f"{show(source)} names no data set; write {PREFIX}NAME or {PREFIX}./folder")
+            raise UsageError(f"{show(source)} names no dataset; write {PREFIX}NAME or {PREFIX}./folder")
         return cls(name, options)
 
     @property
@@ -98,7 +98,7 @@ def plan_hub(
     strict: bool = False,
     looking: Progress | None = None,
 ) -> PhotoPlan:
-    """Open the data set, choose its columns, and look at its pictures; the arguments are those of `load`."""
+    """Open the dataset, choose its columns, and look at its images; the arguments are those of `load`."""
     address = Address.parse(source)
     splits = _splits(address, download)
     train, test = _chosen_splits(address, splits)
@@ -124,7 +124,7 @@ def plan_hub(
         where=address.text,
         kind=f"hf-{hashlib.sha256(f'{image};{list(parts)}'.encode()).hexdigest()[:8]}",
         inside=show(address.text),
-        expected="rows with a picture and a coarse label",
+        expected="rows with an image and a coarse label",
         test_part="test split",
         root=_root(parts[train]),
         contents=contents,
@@ -133,7 +133,7 @@ def plan_hub(
 
 
 def _splits(address: Address, download: bool) -> dict[str, Any]:
-    """The data set's parts by name; a data set saved without parts is one, called train."""
+    """The dataset's parts by name; a dataset saved without parts is one, called train."""
     try:
         import datasets
     except ImportError:
@@ -196,7 +196,7 @@ def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, st
 
 
 def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """The columns of pictures, coarse and fine labels: as given, else by their kind and usual names."""
+    """The columns of images, coarse and fine labels: as given, else by their kind and usual names."""
     import datasets
 
     options = dict(address.options)
@@ -207,10 +207,10 @@ def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, s
     image = options.get("image") or (pictures[0] if len(pictures) == 1 else None)
     if image is None:
         raise UsageError(
-            f"which column holds the pictures? Say {PREFIX}NAME,image=COLUMN; {_described(address, features)}"
+            f"which column holds the images? Say {PREFIX}NAME,image=COLUMN; {_described(address, features)}"
         )
     if image not in pictures:
-        raise UsageError(f"column {image!r} holds no pictures; {_described(address, features)}")
+        raise UsageError(f"column {image!r} holds no images; {_described(address, features)}")
     fine = options["fine"] or None if "fine" in options else _named(features, FINE_NAMES)
     classes = [
         name
@@ -269,7 +269,7 @@ def _root(part: Any) -> Path:
 
 @dataclass(frozen=True)
 class Rows:
-    """The pictures of the parts as the bytes of files, by split/row."""
+    """The images of the parts as the bytes of files, by split/row."""
 
     parts: Mapping[str, Any]
     column: str
@@ -295,7 +295,7 @@ class Rows:
         name, _, row = path.rpartition("/")
         value = self.parts[name][int(row)][self.column]
         if value is None:
-            raise UndecodableError("the row holds no picture")
+            raise UndecodableError("the row holds no image")
         if value["bytes"] is not None:
             return bytes(value["bytes"])
         path_to = str(value["path"])
@@ -307,7 +307,7 @@ class Rows:
             raise UndecodableError(error.strerror or str(error)) from None
 
     def keys(self, name: str, count: int, progress: Progress | None = None) -> list[int]:
-        """A hash of each picture's content: rows of a table have no name that would stay theirs."""
+        """A hash of each image's content: rows of a table have no name that would stay theirs."""
 
         def work(row: int) -> int:
             try:

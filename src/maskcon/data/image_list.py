@@ -1,4 +1,4 @@
-"""A data set that names its pictures in lists of its own: from the list to decoded train and test parts."""
+"""A dataset that names its images in lists of its own: from the list to decoded train and test parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from maskcon.data.packing import Packed, PackJob, Progress, pack, usual_cache
 
 @dataclass(frozen=True)
 class Listed:
-    """One picture: its path below the data set's folder (with `/`), its fine class, its id."""
+    """One image: its path below the dataset's folder (with `/`), its fine class, its id."""
 
     path: str
     fine: int
@@ -30,7 +30,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """All that a data set's lists say, before a picture is opened; fine class f lies in coarse_of_fine[f]."""
+    """All that a dataset's lists say, before an image is opened; fine class f lies in coarse_of_fine[f]."""
 
     name: str
     title: str
@@ -47,9 +47,9 @@ class Listing:
 def decode_listing(
     listing: Listing, *, image_size: int | None = None, strict: bool = False, progress: Progress | None = None
 ) -> Dataset:
-    """Decode the listed pictures, whole, onto a canvas of image_size x image_size (None: 256).
+    """Decode the listed images, whole, onto a canvas of image_size x image_size (None: 256).
 
-    A picture that is absent or cannot be read is left out, with a line in `notes`, or stops it all if `strict`;
+    An image that is absent or cannot be read is left out, with a line in `notes`, or stops it all if `strict`;
     a part without any is an error.
     """
     plan = plan_listing(listing, image_size=image_size, strict=strict)
@@ -58,7 +58,7 @@ def decode_listing(
 
 @dataclass(frozen=True)
 class ListedPlan:
-    """The listed pictures whose files are there; rows are their places in train and test together."""
+    """The listed images whose files are there; rows are their places in train and test together."""
 
     listing: Listing
     rows: tuple[int, ...]
@@ -73,7 +73,7 @@ class ListedPlan:
     def failures(self) -> dict[str, str]:
         listed = (*self.listing.train, *self.listing.test)
         there = set(self.rows)
-        return {picture.path: "no such file" for row, picture in enumerate(listed) if row not in there}
+        return {image.path: "no such file" for row, image in enumerate(listed) if row not in there}
 
     def dataset(self, packed: Packed) -> Dataset:
         listing = self.listing
@@ -102,11 +102,11 @@ class ListedPlan:
 
 
 def plan_listing(listing: Listing, *, image_size: int | None = None, strict: bool = False) -> ListedPlan:
-    """Look which of the pictures are there; see `decode_listing`."""
+    """Look which of the images are there; see `decode_listing`."""
     side = checked_side(image_size)
     listed = (*listing.train, *listing.test)
-    there = present_paths(listing.folder, (picture.path for picture in listed))
-    rows = tuple(row for row, picture in enumerate(listed) if picture.path in there)
+    there = present_paths(listing.folder, (image.path for image in listed))
+    rows = tuple(row for row, image in enumerate(listed) if image.path in there)
     _checked_train_count(listing, rows, _absent(listing, rows), strict)  # before anything is decoded
     job = PackJob(
         name=listing.name,
@@ -137,7 +137,7 @@ def _checked_train_count(
     if strict and named:
         raise DataError(
             f"{listing.title} in {listing.folder}: {named[0]} cannot be read; {len(named)} such files found. "
-            "Repair or replace them, or go on without them by leaving strict off"
+            "Repair or replace them, or leave strict off to skip them"
         )
     count = sum(row < len(listing.train) for row in kept)
     for part, size in (("train", count), ("test", len(kept) - count)):
@@ -145,7 +145,7 @@ def _checked_train_count(
             total = len(listing.train) + len(listing.test)
             lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
             raise DataError(
-                f"{listing.title}: {listing.folder} holds no readable picture of the {part} part; "
+                f"{listing.title}: {listing.folder} holds no readable image of the {part} part; "
                 f"{lost if named else f'all {total} listed are of the other'}"
             )
     return count
@@ -175,19 +175,19 @@ def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
             with os.scandir(folder / parent) as entries:
                 present.update(f"{before}{entry.name}" for entry in entries if has_file(entry))
         except (OSError, ValueError):  # ValueError: a zero byte in the name
-            continue  # an absent folder: its pictures are absent
+            continue  # an absent folder: its images are absent
     return present
 
 
 def _part(
     listing: Listing, listed: Sequence[Listed], images: NDArray[np.uint8], sizes: NDArray[np.int32]
 ) -> ImageSet:
-    fine = np.array([picture.fine for picture in listed], dtype=np.int64)
+    fine = np.array([image.fine for image in listed], dtype=np.int64)
     return ImageSet(
         images=images,
         coarse=np.array(listing.coarse_of_fine, dtype=np.int64)[fine],
         fine=fine,
-        index=np.array([picture.index for picture in listed], dtype=np.int64),
+        index=np.array([image.index for image in listed], dtype=np.int64),
         sizes=sizes,
-        paths=tuple(picture.path for picture in listed),
+        paths=tuple(image.path for image in listed),
     )

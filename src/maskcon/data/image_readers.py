@@ -21,13 +21,13 @@ from maskcon.data.decoding import UndecodableError, decode
 from maskcon.data.folder_layout import show
 from maskcon.data.packing import map_files
 
-BLOCK_BYTES = 64 << 20  # of decoded pictures at a time
+BLOCK_BYTES = 64 << 20  # of decoded images at a time
 
 
 class Stamp(NamedTuple):
-    """By which a picture is taken to be unchanged without being read: a file's size and time.
+    """By which an image is taken to be unchanged without being read: a file's size and time.
 
-    A picture that is no file has the number of its bytes, and in place of a time a number made of its content.
+    An image that is no file has the number of its bytes, and in place of a time a number made of its content.
     """
 
     size: int
@@ -36,10 +36,10 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some pictures on a common canvas.
+    """Some images on a common canvas.
 
     images: uint8 [M, C, H, W]; sizes: [M, 2] valid (height, width), None where all of the canvas is
-    rows: [M] which of the source's pictures they are; failures: row -> why there is no picture
+    rows: [M] which of the source's images they are; failures: row -> why there is no image
     """
 
     images: NDArray[np.uint8]
@@ -49,11 +49,11 @@ class Block:
 
 
 class Pictures(Protocol):
-    """Pictures in the order of their source; the number of each is its row.
+    """Images in the order of their source; the number of each is its row.
 
     source: what they can be gathered from again, from any directory
-    root: the folder that paths start from; "" where the pictures are no files
-    empty: in words, that the source holds no picture
+    root: the folder that paths start from; "" where the images are no files
+    empty: in words, that the source holds no image
     """
 
     source: str
@@ -68,7 +68,7 @@ class Pictures(Protocol):
 
     @property
     def coarse(self) -> Sequence[str | None]:
-        """Labels; None where nobody said."""
+        """Labels; None where unknown."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class Pictures(Protocol):
 
     @property
     def image_bytes(self) -> int:
-        """Of one picture on its canvas."""
+        """Of one image on its canvas."""
         ...
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
@@ -89,7 +89,7 @@ class Pictures(Protocol):
         ...
 
     def read(self, rows: Sequence[int]) -> Block:
-        """The pictures themselves."""
+        """The images themselves."""
         ...
 
 
@@ -99,22 +99,22 @@ def at_once(pictures: Pictures, limit: int) -> int:
 
 
 def none_readable(pictures: Pictures, failures: Mapping[str, str]) -> str:
-    """In words, that there is no picture, or none that can be read; failures: path -> why, of all of them."""
+    """In words, that there is no image, or none that can be read; failures: path -> why, of all of them."""
     if not failures:
         return pictures.empty
     first, why = next(iter(failures.items()))
     told = f"{show(first)} ({show(why)})"
     source = show(pictures.source)
     if len(failures) == 1:
-        return f"the one picture of {source} cannot be read: {told}"
-    return f"none of the {len(failures):,} pictures of {source} can be read; the first: {told}"
+        return f"the one image of {source} cannot be read: {told}"
+    return f"none of the {len(failures):,} images of {source} can be read; the first: {told}"
 
 
 class FilePictures:
     """See `Pictures`. A link to elsewhere is followed; a file that is not regular is not opened.
 
     named: path and coarse label ("" or None where there is none); of a path that comes twice the first counts
-    canvas, channels: what pictures are decoded onto
+    canvas, channels: what images are decoded onto
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class ArrayPictures:
 
     def __init__(self, source: str, data: Dataset, *, channels: int) -> None:
         self.source, self.notes = source, data.notes
-        self.empty = f"{source} holds no picture"
+        self.empty = f"{source} holds no image"
         self.unreadable: dict[str, str] = {}
         self._data, self._channels = data, channels
         self.image_bytes = channels * int(np.prod(data.train.images.shape[2:]))
@@ -235,7 +235,7 @@ class ArrayPictures:
         return [self._digest(row) for row in rows]
 
     def _digest(self, row: int) -> str:
-        """The same bytes in another shape are another picture."""
+        """The same bytes in another shape are another image."""
         pixels = self.picture(row)
         return hashlib.sha256(f"{pixels.shape};".encode() + pixels.tobytes()).hexdigest()
 
@@ -250,7 +250,7 @@ class ArrayPictures:
         return Block(with_channels(images, self._channels), sizes, list(rows), {})
 
     def picture(self, row: int) -> NDArray[np.uint8]:
-        """[C, h, w] as it is in the data set, without the empty rest of its canvas."""
+        """[C, h, w] as it is in the dataset, without the empty rest of its canvas."""
         part, inner = self._part(row)
         return part.picture(inner)
 

@@ -1,4 +1,4 @@
-"""Images and labels that a program holds already, as a data set for `maskcon.fit`."""
+"""Images and labels that a program holds already, as a dataset for `maskcon.fit`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def from_arrays(
     image_size: int | None = None,
     fraction: float = HELD_OUT_FRACTION,
 ) -> Dataset:
-    """A data set of N images in memory.
+    """A dataset of N images in memory.
 
     Args:
         images: uint8 ``[N, H, W]``, ``[N, H, W, C]`` or (channels="first") ``[N, C, H, W]``, C 1 or 3; or a list of
@@ -213,7 +213,7 @@ def _from_array(images: NDArray[Any], channels: Channels) -> NDArray[np.uint8]:
 
 
 def _single(item: Any, channels: Channels) -> Any:
-    """An array of one image as a picture; pictures and paths as they are."""
+    """An array of one image as an image; images and paths as they are."""
     if not isinstance(item, np.ndarray):
         return item
     pixels = _from_array(item[None], channels)[0]  # [C, H, W]

@@ -1,4 +1,4 @@
-"""A data set by name or by path: loaded, or prepared so that loading it needs no decoding."""
+"""Load a dataset by name or path, or prepare it so that loading needs no decoding."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def load(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """The data set of this name (see `catalogue`), the folder of pictures or the manifest at this path, or `hf:NAME`.
+    """The dataset of this name (see `catalogue`), the folder of images or the manifest at this path, or `hf:NAME`.
 
-    root: where named data sets live; default $MASKCON_DATA, else the user's cache
+    root: where named datasets live; default $MASKCON_DATA, else the user's cache
     variant: labels as in the paper's text or as in its authors' code, where the two differ
-    image_size: side of the canvas, for own pictures and data sets of photographs; see `load_photos`
-    download: fetch a data set that is not here yet
-    strict: a picture that cannot be read is an error, not left out
+    image_size: side of the canvas, for own images and datasets of photographs; see `load_photos`
+    download: fetch a dataset that is not here yet
+    strict: an image that cannot be read is an error, not left out
     progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded
 
     A name goes before a folder of the same name in the current directory; write "./cifar10" for the folder.
@@ -67,7 +67,7 @@ def picture_plan(
     progress: Progress | None = None,
     looking: Progress | None = None,
 ) -> PicturePlan | None:
-    """The pictures that `load` with the same arguments would decode; None for a data set that comes as arrays.
+    """The images that `load` with the same arguments would decode; None for a dataset that comes as arrays.
 
     progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
     """
@@ -78,7 +78,7 @@ def picture_plan(
 
 
 def takes_image_size(name_or_path: str) -> bool:
-    """Are these pictures of many sizes, for which a canvas can be chosen?
+    """Tell whether a source has images of many sizes, for which a canvas can be chosen.
 
     >>> takes_image_size("cifar10"), takes_image_size("cars196"), takes_image_size("./my_pictures")
     (False, True, True)
@@ -88,10 +88,10 @@ def takes_image_size(name_or_path: str) -> bool:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` made or found: the data, and where they lie decoded.
+    """What `prepare` made or found: the data, and the folder of the decoded images.
 
     place: folder of the pack or of the conversion; None if the set comes as arrays, and needs neither
-    left_out: pictures that could not be read
+    left_out: images that could not be read
     was_there: nothing had to be made; otherwise it took so many seconds
     """
 
@@ -114,7 +114,7 @@ def prepare(
     looking: Progress | None = None,
     decoding: Progress | None = None,
 ) -> Prepared:
-    """Decode pictures once into a memory-mapped file that `load` with the same arguments finds, whatever its size.
+    """Decode images once into a memory-mapped file that `load` with the same arguments finds, whatever its size.
 
     fetching is called in bytes while an archive is downloaded, looking in files while many headers are read, decoding
     in files while they are decoded or converted.
@@ -157,7 +157,7 @@ def _converted(source: ArraySource, root: Path | None, download: bool, decoding:
     place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
     made = calls > 0  # a conversion reports each file it has read
     if place is not None and not made:
-        check_converted(place)  # who asks again wants to be sure of it
+        check_converted(place)  # a repeated `maskcon pack` verifies it
     return Prepared(data, place, _size(place), 0, was_there=not made, seconds=seconds)
 
 
@@ -190,7 +190,7 @@ def _refuse_size(source: ArraySource, image_size: int | None) -> None:
     if image_size is not None:
         large = [name for name, other in SOURCES.items() if isinstance(other, PictureSource)]
         raise UsageError(
-            f"image_size={image_size} is for folders of pictures and for {', '.join(large)}; "
+            f"image_size={image_size} is for folders of images and for {', '.join(large)}; "
             f"{source.info.name!r} has images of {source.info.image}"
         )
 
@@ -203,7 +203,7 @@ def _with_known_total(progress: Progress | None) -> DownloadProgress | None:
 
 
 def is_path(name_or_path: str) -> bool:
-    """Is this meant as a path, whether or not there is anything?
+    """Tell whether this is meant as a path, existing or not.
 
     >>> is_path("./photos"), is_path("photos.csv"), is_path("cifar100"), is_path("hf:user/set")
     (True, True, False, False)
@@ -223,7 +223,7 @@ def _exists(path: Path) -> bool:
 
 
 def is_there(source: str) -> bool:
-    """Can it be looked up? True of every name, whether or not its data are on this machine.
+    """Tell whether a source can be looked up: every known name, and paths that exist.
 
     >>> is_there("cifar100"), is_there("hf:user/set"), is_there("./absent"), is_there("arrays")
     (True, True, False, False)
@@ -235,7 +235,7 @@ def is_there(source: str) -> bool:
 
 
 def absolute(source: str) -> str:
-    """The source so that it can be found from any directory: paths in full, names as they are.
+    """Make a path absolute; names stay unchanged.
 
     >>> absolute("cifar100"), Path(absolute("photos.csv")) == Path.cwd() / "photos.csv"
     ('cifar100', True)
@@ -257,6 +257,6 @@ def _own_path(name_or_path: str) -> Path:
     except RuntimeError as error:
         raise UsageError(f"cannot read {name_or_path!r}: there is no such user") from error
     raise UsageError(
-        f"{unknown('data set', name_or_path, SOURCES)}; the path of a folder of images, of a manifest (.csv, "
+        f"{unknown('dataset', name_or_path, SOURCES)}; the path of a folder of images, of a manifest (.csv, "
         f".parquet), or {PREFIX}NAME may be given too"
     )

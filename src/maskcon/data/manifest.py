@@ -1,10 +1,10 @@
-"""A list of one's own pictures: a CSV or Parquet file with the columns path and coarse, if wanted fine and split.
+"""A list of the user's images: a CSV or Parquet file with the columns path and coarse, if wanted fine and split.
 
 path,coarse,fine,split
 cats/1.jpg,cat,siamese,train
 "dogs/rex, old.jpg",dog,poodle,test
 
-Paths start from the folder of the manifest. Other columns are ignored. Without a split, about a fifth of the pictures
+Paths start from the folder of the manifest. Other columns are ignored. Without a split, about a fifth of the images
 is held out to score on.
 """
 
@@ -35,14 +35,14 @@ def is_manifest(path: Path) -> bool:
 
 
 def manifest_photos(path: Path) -> tuple[Origin, Layout]:
-    """The pictures that a manifest lists, all of it checked, and how to speak of them."""
+    """The images that a manifest lists, all of it checked, and how to speak of them."""
     where = show(str(path))
     origin = Origin(
         name=show(path.stem),
         where=str(path),
         kind=f"manifest-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}",
         inside=where,
-        expected=f"a line a picture in {where}: {FORM}",
+        expected=f"one line per image in {where}: {FORM}",
         test_part="test rows",
         root=folder_of(path),
     )
@@ -50,7 +50,7 @@ def manifest_photos(path: Path) -> tuple[Origin, Layout]:
 
 
 def read_manifest(path: Path) -> Layout:
-    """All rows, checked, as pictures to train on and to test on, each sorted by path.
+    """All rows, checked, as images to train on and to test on, each sorted by path.
 
     The first thing wrong is an error that names its line: a label that is empty or at odds with another line, a path
     that is listed twice, leads out of the folder with `..`, or names no file.
@@ -66,7 +66,7 @@ def folder_of(path: Path) -> Path:
     return resolved(path).parent
 
 
-def listed_pictures(path: Path) -> Iterator[tuple[str, str]]:
+def listed_images(path: Path) -> Iterator[tuple[str, str]]:
     """The path and the coarse label ("" where there is none) of every row: for embedding, which needs no labels."""
     place, folder = Place(path), folder_of(path)
     for row in read_rows(path, ("path",)):
@@ -82,7 +82,7 @@ def checked_path(place: Place, row: Row, folder: Path) -> str:
         raise place.wrong(
             row.number,
             f"{show(text)!r} leads out of the folder with '..'; write the full path, or put the manifest above "
-            "the pictures",
+            "the images",
         )
     if text[0] in "./\\" or text[-1] == "/" or "//" in text or "/." in text or os.sep != "/":
         plain = Path(text)
@@ -148,7 +148,7 @@ class _Rows:
 
     def layout(self) -> Layout:
         if not self.paths:
-            raise DataError(f"{show(str(self.place.path))} lists no picture; write a line a picture: {FORM}")
+            raise DataError(f"{show(str(self.place.path))} lists no image; write one line per image: {FORM}")
         splits = set(self.splits)
         used_test = next((name for name in TEST_NAMES if name in splits), None)
         if used_test is not None and splits.isdisjoint(TRAIN_NAMES):

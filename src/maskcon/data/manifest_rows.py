@@ -25,7 +25,7 @@ FORM = "path,coarse[,fine][,split]"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One picture as it is listed; "" where its column is absent or empty."""
+    """One image as it is listed; "" where its column is absent or empty."""
 
     number: int  # of the line, or of the row in a Parquet file
     path: str
@@ -105,9 +105,7 @@ def _lines(file: BinaryIO, place: Place) -> Iterator[str]:
         if number == 1 and line.startswith(UTF16_MARKS):
             raise place.wrong(1, "the file is UTF-16; save it as CSV UTF-8")
         if len(line) == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
-            raise place.wrong(
-                number, f"longer than {LONGEST_LINE_BYTES:,} bytes; is this a list of pictures?"
-            )
+            raise place.wrong(number, f"longer than {LONGEST_LINE_BYTES:,} bytes; is this a list of images?")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:

@@ -37,14 +37,14 @@ Result = TypeVar("Result")
 PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 32  # files between two calls of `progress`
 BLOCKS_AHEAD = 8  # lined up for the threads, so that none of them waits for the slowest file of a block
-MAX_THREADS = 32  # what a picture takes of Python's lock leaves room for about so many
+MAX_THREADS = 32  # what an image takes of Python's lock leaves room for about so many
 FORMAT_VERSION = 4
 SCRATCH = "packing-"
 IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
 
 
 class Contents(Protocol):
-    """Pictures that are no files of their own, by the paths that stand for them."""
+    """Images that are no files of their own, by the paths that stand for them."""
 
     @property
     def key(self) -> str:
@@ -58,10 +58,10 @@ class Contents(Protocol):
 
 @dataclass(frozen=True)
 class PackJob:
-    """Pictures to be decoded: root/path for each path, onto a canvas of side x side.
+    """Images to be decoded: root/path for each path, onto a canvas of side x side.
 
-    name tells the packs of one folder apart, such as the two splits of a data set; cache is where packs live, None
-    where nobody knows a place for them, and only those who need one are refused; contents: where paths are no files.
+    name distinguishes the packs of one folder, such as the two splits of a dataset; cache is where packs live, None
+    where no home folder is known, an error only for jobs that need a pack; contents: where paths are no files.
     """
 
     name: str
@@ -83,7 +83,7 @@ class PackJob:
 
 @dataclass(frozen=True)
 class Packed:
-    """The pictures that could be read, in the order of the files.
+    """The images that could be read, in the order of the files.
 
     images: [M, C, S, S]; sizes: [M, 2] valid (height, width); kept: [M] their places in the list of files;
     failures: place in the list -> why that file was left out; folder: the pack that they lie in, if in one.
@@ -97,14 +97,14 @@ class Packed:
 
 
 class PicturePlan(Protocol):
-    """A data set made of picture files, before they are decoded, and what becomes of it with them."""
+    """A dataset made of image files, before they are decoded, and what becomes of it with them."""
 
     @property
     def job(self) -> PackJob: ...
 
     @property
     def picture_count(self) -> int:
-        """Pictures in all, those included that cannot be read."""
+        """Images in all, those included that cannot be read."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class PicturePlan(Protocol):
 
 
 def pack(job: PackJob, progress: Progress | None = None) -> Packed:
-    """Decode the pictures, unless there is a pack of them; a large array goes into one."""
+    """Decode the images, unless there is a pack of them; a large array goes into one."""
     stored = find_pack(job)
     if stored is not None:
         return stored
@@ -126,14 +126,14 @@ def pack(job: PackJob, progress: Progress | None = None) -> Packed:
 
 
 def find_pack(job: PackJob) -> Packed | None:
-    """The pack of these files as they are now; looks at their sizes and times only."""
+    """Find the pack of these files in their present state, by sizes and times only."""
     if job.cache is None or not has_folder(job.cache):
         return None
     return _read(_pack_folder(job.cache, job), job)
 
 
 def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
-    """Decode the pictures into a pack, whatever its size. An older pack of the same name and folder goes."""
+    """Decode the images into a pack, whatever its size. An older pack of the same name and folder goes."""
     cache = job.cache or _packs_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -183,17 +183,17 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
             while blocks:
                 take_oldest()
     finally:
-        pool.shutdown(cancel_futures=True)  # whoever stops does not wait for what has only been lined up
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, do not wait for queued files
     return results
 
 
 def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:
-    """What `decode` takes for this picture."""
+    """What `decode` takes for this image."""
     return root / path if contents is None else BytesIO(contents.read(path))
 
 
 def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents | None) -> str:
-    """Changes when a picture is added, removed or changed."""
+    """Changes when an image is added, removed or changed."""
     if contents is None:
         return files_key(root, paths, salt)
     listed = "".join(f"{path}\0" for path in paths)
@@ -239,7 +239,7 @@ def _read(folder: Path, job: PackJob) -> Packed | None:
             sizes, kept = beside["sizes"], beside["kept"]
             failures = {int(row): why for row, why in json.loads(str(beside["failures"])).items()}
     except Exception:  # numpy and zipfile raise nearly anything on damaged data
-        return None  # not there, or damaged: decoded anew
+        return None  # not there, or damaged: decoded again
     if images.shape != job.shape or images.dtype != np.uint8 or sizes.shape != (len(kept), 2):
         return None
     if sorted([*kept.tolist(), *failures]) != list(range(len(job.paths))):
@@ -274,11 +274,11 @@ def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
 
 
 def _remove_old(target: Path, *, partial: bool) -> None:
-    """Older or damaged packs of this name; what a killed process left, only if nobody can be writing it."""
+    """Older or damaged packs of this name; what a killed process left, only if no other process can be writing it."""
     family = target.name.rpartition("-")[0]
     for path in target.parent.iterdir():
         if path.name.startswith(f"{family}-") or (partial and path.name.startswith(SCRATCH)):
-            shutil.rmtree(path, ignore_errors=True)  # in use, on systems that forbid to remove such a file
+            shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove
 
 
 def _check_space(cache: Path, job: PackJob) -> None:
@@ -297,18 +297,18 @@ def _reserve(path: Path) -> None:
 
 
 def place_key(folder: Path) -> str:
-    """Tells folders apart by where they are."""
+    """Hash the location of a folder."""
     return hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
 
 
 def files_key(root: Path, paths: Sequence[str], salt: str) -> str:
-    """Changes when a file is added, removed, replaced or touched; looks at sizes and times only."""
+    """Hash the names, sizes and times of files."""
     digest = hashlib.sha256(salt.encode())
     for path in paths:
         try:
             status = (root / path).stat()
             stamp = f"{status.st_size};{status.st_mtime_ns}"
-        except OSError:  # whoever opens it says why
+        except OSError:  # opening it gives the reason
             stamp = "none"
         digest.update(os.fsencode(path) + f"\0{stamp};".encode())
     return digest.hexdigest()[:20]

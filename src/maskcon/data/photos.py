@@ -1,6 +1,6 @@
-"""Labelled pictures of many sizes, wherever they are named: looked at, split, decoded, and put together as a data set.
+"""Labelled images of many sizes, wherever they are named: looked at, split, decoded, and put together as a dataset.
 
-A folder, a manifest and a Hugging Face data set all come here as a `Layout`: what is to be read, under which labels.
+A folder, a manifest and a Hugging Face dataset all come here as a `Layout`: what is to be read, under which labels.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from maskcon.data.headers import read_headers
 from maskcon.data.packing import Contents, Packed, PackJob, Progress, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, check_fraction, held_out
 
-SMALL_SIDE = 64  # pictures up to this size get the views made for CIFAR, larger ones those for photographs
+SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
 CROP_BELOW_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the pictures come from, and how messages speak of it.
+    """Where the images come from, and how messages speak of it.
 
-    name: of the data set; where: a path or name, as it was given; kind: tells packs of one folder apart
-    inside: where in it pictures are looked for; expected: what would have been found in a good one
+    name: of the dataset; where: a path or name, as it was given; kind: distinguishes packs of one folder
+    inside: where in it images are looked for; expected: what would have been found in a good one
     test_part: how to give a part to test on
     root: the folder that paths start from
-    contents: reads pictures that are no files of their own
+    contents: reads images that are no files of their own
     """
 
     name: str
@@ -53,7 +53,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class PhotoPlan:
-    """The pictures, looked at but not decoded: those to train on, then those to test on."""
+    """The images, looked at but not decoded: those to train on, then those to test on."""
 
     origin: Origin
     layout: Layout
@@ -86,9 +86,9 @@ def plan_photos(
     cache: Path | None = None,
     looking: Progress | None = None,
 ) -> PhotoPlan:
-    """Read how large the pictures are and choose those to hold out; see `load_photos` for the arguments.
+    """Read how large the images are and choose those to hold out; see `load_photos` for the arguments.
 
-    looking: called as looking(pictures looked at, pictures in all), where they are many.
+    looking: called as looking(images looked at, images in all), where they are many.
     """
     limit = checked_side(image_size)
     check_fraction(fraction)
@@ -130,7 +130,7 @@ def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
         path, why = next(iter(failures.items()))
         raise DataError(
             f"{show(path)} cannot be read ({why}); {counted(len(failures), 'such file')} in all. "
-            "Repair or remove them, or go on without them by leaving strict off"
+            "Repair or remove them, or leave strict off to skip them"
         )
 
 
@@ -154,9 +154,9 @@ def _held_out_last(
 def _check_enough(origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
     where, expected = origin.shown, origin.expected
     if not layout.files and not failures:
-        loose = counted(layout.loose_pictures, "picture")
-        others = counted(layout.ignored_files - layout.loose_pictures, "other file")
-        beside = f"{loose} in no sub-folder, {others}" if layout.loose_pictures else others
+        loose = counted(layout.loose_images, "image")
+        others = counted(layout.ignored_files - layout.loose_images, "other file")
+        beside = f"{loose} in no sub-folder, {others}" if layout.loose_images else others
         raise DataError(f"no image found in {origin.inside} ({beside}); expected {expected}")
     if not kept:
         first, why = next(iter(failures.items()))
@@ -202,7 +202,7 @@ def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) ->
 
 
 def family_of(images: NDArray[np.uint8]) -> str:
-    """The kind of views that pictures of this size take: [N, C, H, W] -> "cifar" or "photos"."""
+    """The kind of views that images of this size take: [N, C, H, W] -> "cifar" or "photos"."""
     return "cifar" if max(images.shape[2:]) <= SMALL_SIDE else "photos"
 
 
@@ -227,7 +227,7 @@ def _part(
 def trimmed(
     images: NDArray[np.uint8], sizes: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:
-    """Where all pictures have one size, a canvas of just that size, and no sizes to carry along."""
+    """Where all images have one size, a canvas of just that size, and no sizes to carry along."""
     height, width = (int(side) for side in sizes[0])
     if (sizes != sizes[0]).any():
         return images, sizes

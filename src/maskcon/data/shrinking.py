@@ -1,4 +1,4 @@
-"""Shrink 8-bit pictures: torch's filter, for those who otherwise do without torch.
+"""Shrink 8-bit images: torch's filter, for those who otherwise do without torch.
 
 It does what Pillow's does in less time, and Pillow takes longer to shrink a photograph than to decode it. Both filter
 rows and columns one after the other in whole numbers, so they differ by roundings; where the filter overshoots black or

@@ -1,4 +1,4 @@
-"""What is known of a data set by name, and how it is read: as arrays, or as pictures that are decoded once."""
+"""What is known of a dataset by name, and how it is read: as arrays, or as images that are decoded once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class WantedFile:
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """One named data set, as a person wants to know it before choosing one.
+    """One named dataset, as a person wants to know it before choosing one.
 
     classes: (coarse, fine); counts: (train, test); image: size and colour
-    family: kind of pictures, by which fitting views are chosen
+    family: kind of images, by which fitting views are chosen
     class_order: how the fine classes are numbered
     download_mb: what --download fetches, None where it cannot
     available: present on this machine
@@ -49,7 +49,7 @@ class SourceInfo:
 
 
 class Loader(Protocol):
-    """Reads a data set of one size of images."""
+    """Reads a dataset of one size of images."""
 
     def __call__(
         self, root: Path, *, variant: Variant, download: bool, progress: Progress | None
@@ -57,7 +57,7 @@ class Loader(Protocol):
 
 
 class Lister(Protocol):
-    """Reads the lists of a data set of pictures."""
+    """Reads the lists of a dataset of images."""
 
     def __call__(
         self, root: Path, *, variant: Variant, download: bool, progress: Progress | None
@@ -66,10 +66,10 @@ class Lister(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """What there is to say about a named data set, and how to look at it without loading it.
+    """What there is to say about a named dataset, and how to look at it without loading it.
 
     missing: data folder -> what is not there, one line each
-    grouping: data folder, variant -> the classes, or one line on why they cannot be told
+    grouping: data folder, variant -> the classes, or one line on why they are unknown
     """
 
     info: SourceInfo
@@ -80,7 +80,7 @@ class Source:
 
 @dataclass(frozen=True)
 class ArraySource(Source):
-    """A data set that comes as arrays; converted: into memory-mapped files, when it is first loaded."""
+    """A dataset that comes as arrays; converted: into memory-mapped files, when it is first loaded."""
 
     load: Loader
     converted: bool = False
@@ -88,17 +88,17 @@ class ArraySource(Source):
 
 @dataclass(frozen=True)
 class PictureSource(Source):
-    """A data set of pictures of many sizes, which are decoded onto a canvas."""
+    """A dataset of images of many sizes, which are decoded onto a canvas."""
 
     listing: Lister
 
 
 @dataclass(frozen=True)
 class Description:
-    """All about one data set on this machine.
+    """All about one dataset on this machine.
 
     missing: what is not in `folder`, one line each
-    grouping: the coarse class of every fine one; None where `why_no_grouping` says why it cannot be told
+    grouping: the coarse class of every fine one; None where `why_no_grouping` says why it is unknown
     """
 
     info: SourceInfo

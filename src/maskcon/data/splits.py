@@ -1,8 +1,8 @@
-"""Which pictures are held out to score on, where a source has no such part of its own.
+"""Which images are held out to score on, where a source has no such part of its own.
 
-A picture's side follows from its own key (a hash of its path, or of its content), so it stays where it is when others
-are added. The one exception: where chance puts a whole class on one side, one picture of it is moved to the other, and
-that one may move back once the class has grown. No rule without a memory can do better: two pictures whose keys put
+An image's side follows from its own key (a hash of its path, or of its content), so it stays where it is when others
+are added. The one exception: where chance puts a whole class on one side, one image of it is moved to the other, and
+that one may move back once the class has grown. No rule without a memory can do better: two images whose keys put
 both on the same side need different ones as long as they are alone.
 """
 
@@ -23,10 +23,10 @@ def held_out(
     fine: Sequence[str] | None,
     fraction: float = HELD_OUT_FRACTION,
 ) -> list[bool]:
-    """Whether each of N pictures is held out: about `fraction` of them, by their keys in 0..2**63-1.
+    """Whether each of N images is held out: about `fraction` of them, by their keys in 0..2**63-1.
 
-    coarse, fine: the class of each. Every coarse class keeps a picture to train on, and one of two or more has one to
-    score on. A fine class keeps one to train on too, but where all fine classes of a coarse one are single pictures.
+    coarse, fine: the class of each. Every coarse class keeps an image to train on, and one of two or more has one to
+    score on. A fine class keeps one to train on too, but where all fine classes of a coarse one are single images.
 
     >>> held_out([1, 2**62, 2**62 + 1], ["cat", "cat", "dog"], None)
     [True, False, False]
@@ -43,7 +43,7 @@ def held_out(
     class_size = Counter(finest)
     for rows in _rows_by_key(keys, coarse):
         if len(rows) > 1 and not any(is_held[row] for row in rows):
-            # rather not the only picture of a fine class: that one would never be trained on
+            # rather not the only image of a fine class: that one would never be trained on
             spare = [row for row in rows if class_size[finest[row]] > 1]
             is_held[(spare or rows)[0]] = True
     return is_held

@@ -102,10 +102,10 @@ def test_a_list_may_begin_with_a_byte_order_mark(run: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("none.jpg", r"none\.jpg does not exist; give a folder of pictures"),
-        ("none.txt", r"none\.txt does not exist; give a folder of pictures"),
-        ("iphone.heic", r"iphone\.heic is no picture of a known kind \(\.heic\); give"),
-        (["one.png", "folder"], "folder is a folder; give one folder alone, or several pictures"),
+        ("none.jpg", r"none\.jpg does not exist; give a folder of images"),
+        ("none.txt", r"none\.txt does not exist; give a folder of images"),
+        ("iphone.heic", r"iphone\.heic is no image of a known kind \(\.heic\); give"),
+        (["one.png", "folder"], "folder is a folder; give one folder alone, or several images"),
     ],
 )
 def test_what_cannot_be_embedded_is_said_in_words_about_it(
@@ -234,14 +234,14 @@ def test_unreadable_files_are_left_out_and_named(run: Run, tmp_path: Path) -> No
         (lambda folder: folder.mkdir(), "no image found in"),
         (
             lambda folder: write_photo(folder / "a.txt.png", 0).write_bytes(b"x"),
-            "the one picture of .* cannot be read: a.txt.png",
+            "the one image of .* cannot be read: a.txt.png",
         ),
         (lambda folder: folder.parent.joinpath("in.txt").write_text("\n"), "names no file"),
         (
             lambda folder: folder.parent.joinpath("in.txt").write_text("none.png\n"),
-            "the one picture of .* cannot be read: none.png",
+            "the one image of .* cannot be read: none.png",
         ),
-        (lambda folder: None, "in does not exist; give a folder of pictures, a manifest"),
+        (lambda folder: None, "in does not exist; give a folder of images, a manifest"),
     ],
 )
 def test_a_source_without_pictures_is_one_clear_line(run, tmp_path, make, message) -> None:

@@ -181,7 +181,7 @@ def test_a_folder_without_a_picture_leaves_the_index_alone(tmp_path):
     for path in folder.rglob("*.png"):
         path.unlink()
     with pytest.raises(
-        DataError, match=r"no image found in .*; give a folder of pictures\. The index of 3 pictures was left"
+        DataError, match=r"no image found in .*; give a folder of images\. The index of 3 pictures was left"
     ):
         update(folder, where)
     (folder / "a.png").write_text("no picture")

@@ -30,8 +30,8 @@ from maskcon.data.archive import extract
 from maskcon.data.packing import files_key, place_key
 from maskcon.data.safe_pickle import load_pickle
 
-PICTURE_SHAPE = (3, 32, 32)
-PICTURE_BYTES = 3 * 32 * 32
+IMAGE_SHAPE = (3, 32, 32)
+IMAGE_BYTES = 3 * 32 * 32
 LABEL_DTYPE = "<i2"
 UNPACKED_LIMIT = 6_000_000_000  # the larger archive unpacks to 4 GB
 
@@ -49,7 +49,7 @@ class Batches:
         return self.place.is_file()
 
     def stamped_files(self) -> list[Path]:
-        """The files whose size and time tell whether anything changed."""
+        """List the files whose size and time are fingerprinted."""
         return [self.place] if self.is_archive else [self.place / name for name in self.names]
 
 
@@ -104,7 +104,7 @@ class PartWriter:
     def facts(self) -> dict[str, Any]:
         """What the manifest says of this part, once the disk has both files."""
         sync_file(self.images)
-        labels = np.concatenate(self.labels).tobytes()  # 2 bytes a picture
+        labels = np.concatenate(self.labels).tobytes()  # 2 bytes an image
         write_synced(self.labels_path, labels)
         return {
             "count": sum(len(batch) for batch in self.labels),
@@ -122,20 +122,20 @@ def _read_batch(path: Path, class_count: int) -> tuple[NDArray[np.uint8], NDArra
 
 
 def checked_pixels(path: Path, batch: Mapping[str, Any]) -> NDArray[np.uint8]:
-    """The pictures of a batch, [N, 3072] with N > 0; path is for the message."""
+    """The images of a batch, [N, 3072] with N > 0; path is for the message."""
     pixels = batch.get("data")
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PICTURE_BYTES,):
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (IMAGE_BYTES,):
         got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
         raise CorruptFileError(
-            f"{path}: 'data' should be bytes [N, {PICTURE_BYTES}] (32x32 pictures), got {got}; nothing was used"
+            f"{path}: 'data' should be bytes [N, {IMAGE_BYTES}] (32x32 images), got {got}; nothing was used"
         )
     if not len(pixels):
-        raise CorruptFileError(f"{path}: 'data' holds no picture; nothing was used")
+        raise CorruptFileError(f"{path}: 'data' holds no image; nothing was used")
     return pixels
 
 
 def checked_labels(path: Path, batch: Mapping[str, Any], key: str, count: int, allowed: range) -> list[int]:
-    """The labels of a batch under this key, one for each of its pictures."""
+    """The labels of a batch under this key, one for each of its images."""
     labels = batch.get(key)
     if (
         not isinstance(labels, list)
@@ -209,11 +209,11 @@ def convert_once(
 
 
 def check_converted(folder: Path) -> None:
-    """Read every picture converted into this folder and compare with the checksums of the manifest."""
+    """Read every image converted into this folder and compare with the checksums of the manifest."""
     for part, facts in _manifest(folder)["parts"].items():
         path = folder / f"{part}.images"
         if file_digest(path, "sha256") != facts["images_sha256"]:
-            raise CorruptFileError(f"{path} does not match its checksum; delete {folder}, it is made anew")
+            raise CorruptFileError(f"{path} does not match its checksum; delete {folder}, it is made again")
 
 
 def _fingerprint(sources: Sequence[Batches]) -> str:
@@ -230,7 +230,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _open(folder: Path) -> Converted | None:
-    """The conversion in this folder; None if it is not there or damaged, in which case it is made anew."""
+    """The conversion in this folder; None if it is not there or damaged, in which case it is made again."""
     try:
         manifest = _manifest(folder)
         parts = {part: _open_part(folder, part, facts) for part, facts in manifest["parts"].items()}
@@ -244,18 +244,18 @@ def _open_part(folder: Path, part: str, facts: Mapping[str, Any]) -> ConvertedPa
     images, labels = folder / f"{part}.images", folder / f"{part}.labels"
     # the pixels are checked by size only: hashing gigabytes at every start would cost more than the conversion saves
     if (
-        images.stat().st_size != count * PICTURE_BYTES
+        images.stat().st_size != count * IMAGE_BYTES
         or file_digest(labels, "sha256") != facts["labels_sha256"]
     ):
         raise ValueError(f"{part} is damaged")
     return ConvertedPart(
-        np.memmap(images, dtype=np.uint8, mode="r", shape=(count, *PICTURE_SHAPE)),
+        np.memmap(images, dtype=np.uint8, mode="r", shape=(count, *IMAGE_SHAPE)),
         np.fromfile(labels, dtype=LABEL_DTYPE).astype(np.int64),
     )
 
 
 def _remove_old(cache: Path, prefix: str, *, partial: bool) -> None:
-    """Older or damaged conversions of this root; what a killed one left only if nobody can be writing it."""
+    """Older or damaged conversions of this root; what a killed one left only if no other process can be writing it."""
     for path in cache.glob(f"{prefix}*"):
         if partial or not path.name.startswith(f"{prefix}partial-"):
             shutil.rmtree(path, ignore_errors=True)

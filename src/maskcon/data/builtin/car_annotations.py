@@ -45,7 +45,7 @@ CLASS_OF_KEY: Mapping[str, int] = {name_key(name): label for label, name in enum
 
 @dataclass(frozen=True)
 class Annotation:
-    """One picture: the path as the file gives it, its class from 0, and whether it is to test on (where said)."""
+    """One image: the path as the file gives it, its class from 0, and whether it is to test on (where said)."""
 
     path: str
     fine: int
@@ -55,7 +55,7 @@ class Annotation:
 def read_annotations(path: Path, *, path_field: str, depth: int, has_test: bool) -> list[Annotation]:
     """The rows of the struct array `annotations`.
 
-    path_field: the field that names the picture ("fname", or "relative_im_path" in cars_annos.mat)
+    path_field: the field that names the image ("fname", or "relative_im_path" in cars_annos.mat)
     depth: components of that path; has_test: whether a field `test` of 0 or 1 tells the part
     """
     content = read_mat(path, ("annotations", "class_names"))
@@ -66,7 +66,7 @@ def read_annotations(path: Path, *, path_field: str, depth: int, has_test: bool)
         where = f"{path}: annotation {number}"
         file = row.get(path_field)
         if not isinstance(file, str) or not plain_path(file, depth):
-            raise CorruptFileError(f"{where}: {path_field!r} is no plain path of a picture: {file!r}")
+            raise CorruptFileError(f"{where}: {path_field!r} is no plain path of an image: {file!r}")
         if "class" not in row:
             raise CorruptFileError(
                 f"{where} has no 'class'; the test annotations with labels are in cars_test_annos_withlabels.mat"
@@ -79,7 +79,7 @@ def read_annotations(path: Path, *, path_field: str, depth: int, has_test: bool)
             raise CorruptFileError(f"{where}: 'test' should be 0 or 1, got {row.get('test')}")
         rows.append(Annotation(file, label - 1, None if flag is None else bool(flag)))
     if len({row.path for row in rows}) != len(rows):
-        raise CorruptFileError(f"{path}: a picture is annotated twice")
+        raise CorruptFileError(f"{path}: an image is annotated twice")
     return rows
 
 
@@ -95,7 +95,7 @@ def _structs(path: Path, table: Value | None) -> list[dict[str, Value]]:
     rows = table if isinstance(table, list) else []
     structs = [row for row in rows if isinstance(row, dict)]
     if not structs or len(structs) != len(rows):
-        raise CorruptFileError(f"{path}: 'annotations' should be a struct array with a row a picture")
+        raise CorruptFileError(f"{path}: 'annotations' should be a struct array with one row per image")
     return structs
 
 

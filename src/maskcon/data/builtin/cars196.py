@@ -1,4 +1,4 @@
-"""`cars196`: Stanford Cars, 196 models in 8 body types; 8,144 pictures to train on and 8,041 to test.
+"""`cars196`: Stanford Cars, 196 models in 8 body types; 8,144 images to train on and 8,041 to test.
 
 Read from cars196/ or stanford_cars/ in the data folder, or from that folder itself, in one of these layouts:
 
@@ -6,7 +6,7 @@ cars_train/, cars_test/ + cars_train_annos.mat, cars_test_annos_withlabels.mat  
 car_ims/ + cars_annos.mat                                                          its second edition
 train/<model>/, test/<model>/, also below car_data/ or car_data/car_data/          what copies hand out now
 
-The .mat files may lie in devkit/. The first complete layout is used. Pictures are taken whole, as in the authors'
+The .mat files may lie in devkit/. The first complete layout is used. Images are taken whole, as in the authors'
 code: the boxes around the cars, which the annotations give as well, are not used.
 """
 
@@ -69,7 +69,7 @@ def cars_listing(
     download: bool = False,
     progress: Progress | None = None,  # noqa: ARG001 - nothing to fetch
 ) -> Listing:
-    """What the annotations or folder names say; opens no picture."""
+    """What the annotations or folder names say; opens no image."""
     place = _find(root)
     if place.lacking:
         raise DataError(_absence(root, place, download))
@@ -156,7 +156,7 @@ def _seen_as(kind: Kind, base: Path, files: tuple[str, ...], folders: tuple[str,
 
 
 def _has_models(folder: Path) -> bool:
-    """Does a sub-folder have a model's name? Any data set may have a folder called train."""
+    """Does a sub-folder have a model's name? Any dataset may have a folder called train."""
     try:
         return any(name_key(path.name) in CLASS_OF_KEY for path in folder.iterdir())
     except OSError:
@@ -168,7 +168,7 @@ def _absence(root: Path, place: _Place, download: bool) -> str:
     if not place.found:
         return (
             f"Stanford Cars was not found in {root / FOLDERS[0]}; {cannot}{WHERE_FROM}. "
-            "Put train/ and test/ (a sub-folder a model), or the pictures with their .mat annotations, there"
+            "Put train/ and test/ (one sub-folder per model), or the images with their .mat annotations, there"
         )
     return (
         f"Stanford Cars in {place.folder} is not complete: {' and '.join(place.lacking)} not found beside "
@@ -213,7 +213,7 @@ def _read_folders(place: _Place) -> Parts:
     folder_of: dict[tuple[bool, int], str] = {}
     for found in layout.files:
         if found.fine is not None:
-            raise DataError(f"{show(found.path)} lies too deep; expected train/<model>/picture.jpg")
+            raise DataError(f"{show(found.path)} lies too deep; expected train/<model>/image.jpg")
         fine = CLASS_OF_KEY.get(name_key(found.coarse))
         if fine is None:
             near = difflib.get_close_matches(found.coarse, FINE_NAMES, n=1)
@@ -235,7 +235,7 @@ def _read_folders(place: _Place) -> Parts:
         FINE_NAMES[fine] for fine in sorted(set(range(len(FINE_NAMES))) - {row.fine for row in parts[False]})
     ]
     if absent:
-        notes.append(f"{len(absent)} models without a picture to train on: {some(absent)}")
+        notes.append(f"{len(absent)} models without an image to train on: {some(absent)}")
     if layout.unreadable:
         notes.append(f"not looked at: {some([f'{show(path)} ({why})' for path, why in layout.unreadable])}")
     if layout.ignored_files:

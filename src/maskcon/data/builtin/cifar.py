@@ -14,7 +14,7 @@ from maskcon._utils.download import Progress, fetch
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file, has_folder
 from maskcon.data.archive import extract
-from maskcon.data.builtin.batch_files import PICTURE_SHAPE, checked_labels, checked_pixels
+from maskcon.data.builtin.batch_files import IMAGE_SHAPE, checked_labels, checked_pixels
 from maskcon.data.builtin.classes import read_grouping
 from maskcon.data.dataset import Dataset, Grouping, ImageSet, Variant
 from maskcon.data.safe_pickle import load_pickle
@@ -189,7 +189,7 @@ def _cifar10(name: str, grouping: Grouping, root: Path, download: bool, progress
 
 
 def _only_grouped(part: ImageSet, coarse_by_label: NDArray[np.int64]) -> ImageSet:
-    """The images of classes that have a group, with their fine labels counted anew from 0."""
+    """The images of classes that have a group, with their fine labels renumbered from 0."""
     if part.fine is None or (coarse_by_label >= 0).all():
         return part
     kept = part.subset(np.flatnonzero(part.coarse >= 0))
@@ -281,7 +281,7 @@ def _read_batch(
         if not np.array_equal(coarse, np.array(grouping.coarse_of)[fine]):
             raise CorruptFileError(f"{path}: the coarse labels are not those of CIFAR-100")
     images = np.array(pixels, order="C")  # a copy: what was read is not writable
-    return images.reshape(-1, *PICTURE_SHAPE), fine
+    return images.reshape(-1, *IMAGE_SHAPE), fine
 
 
 def _labels(

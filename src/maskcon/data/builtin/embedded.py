@@ -1,7 +1,7 @@
-"""`embedded`: 8,000 pictures of clothes that come with the package, so that everything can be tried offline.
+"""`embedded`: 8,000 images of clothes that come with the package, so that everything can be tried offline.
 
 A sample of Fashion-MNIST, turned, scaled, shifted and set on a background; see embedded.md for how it was made.
-The placed pictures themselves are stored, so that every machine trains on the same bytes.
+The placed images themselves are stored, so that every machine trains on the same bytes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ FOLDERS = (".", "imagenet32", "Imagenet32")  # below the root, where the files o
 
 @dataclass(frozen=True)
 class _Release:
-    """One zip of the data set: its batch files also lie in a folder of its name, or loose."""
+    """One zip of the dataset: its batch files also lie in a folder of its name, or loose."""
 
     part: str
     archive: str
@@ -158,7 +158,7 @@ def _known_release(md5: Mapping[str, str]) -> dict[str, str] | None:
 def _check_md5(md5: Mapping[str, str]) -> None:
     """Refuse a file that is not of the release of the others.
 
-    Files of which none is known are let through, with a note: they may be of a release that nobody listed.
+    Files of which none is known are let through, with a note: their release may be in neither list.
     """
     known = _known_release(md5)
     for name, value in md5.items():

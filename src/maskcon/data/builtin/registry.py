@@ -1,4 +1,4 @@
-"""The data sets known by name."""
+"""The datasets known by name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _cars(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
 def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
     """Which products a split has is in the set's own lists only."""
     if not sop.is_unpacked(root):
-        return "which products belong to it stands in Ebay_info.txt; told once the set is complete and unpacked here"
+        return (
+            "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"
+        )
     try:
         listing = sop.sop_listing(split, root, variant=variant)
     except MaskconError as error:
@@ -82,7 +84,7 @@ def _toy(split: cifar.SplitName, summary: str) -> Source:
             origin_url=CIFAR_PAGE,
             how_to_get=CIFAR10_HOW,
             family="cifar",
-            class_order="CIFAR-10's labels without deer and frog, counted anew",
+            class_order="CIFAR-10's labels without deer and frog, renumbered",
             citation=f"{CIFAR_CITATION}; {MASKCON_CITATION}",
             files=CIFAR10_FILES,
             download_mb=170,
@@ -281,14 +283,14 @@ def catalogue(root: Path | None = None) -> list[SourceInfo]:
 
 
 def describe(name: str, root: Path | None = None, *, variant: Variant = "paper") -> Description:
-    """The data set of this name, with its classes; loads no image.
+    """The dataset of this name, with its classes; loads no image.
 
     >>> describe("cifartoy-good").grouping.coarse_of
     (0, 0, 1, 1, 1, 1, 0, 0)
     """
     source = SOURCES.get(name)
     if source is None:
-        raise unknown("data set", name, SOURCES)
+        raise unknown("dataset", name, SOURCES)
     if variant not in get_args(Variant):
         raise unknown("variant", variant, get_args(Variant))
     folder = data_root(root)

@@ -19,7 +19,7 @@ from maskcon._utils.paths import has_file, has_folder
 from maskcon.data.archive import extract
 from maskcon.data.builtin.sop_lists import (
     COARSE_NAMES,
-    Picture,
+    ProductImage,
     Split,
     by_product,
     read_info,
@@ -42,7 +42,7 @@ PAGE = "https://cvgl.stanford.edu/projects/lifted_struct/"
 URL = f"http://ftp.cs.stanford.edu/cs/cvgl/{ARCHIVE}"
 MD5 = "7f73d41a2f44250d4779881525aea32e"
 UNPACKED_LIMIT = 6 << 30  # the archive has 3.1 GB and hardly any compression
-MEMBER_LIMIT = 400_000  # 120,053 pictures, and as many files again that some systems add
+MEMBER_LIMIT = 400_000  # 120,053 images, and as many files again that some systems add
 
 PAPER_COUNTS = {"split1": (25_368, 25_278), "split2": (14_980, 2_996)}
 RULES = {
@@ -78,15 +78,15 @@ def sop_listing(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Listing:
-    """What the lists say of a split; opens no picture, but unpacks (or downloads) the archive if need be."""
+    """What the lists say of a split; opens no image, but unpacks (or downloads) the archive if need be."""
     folder = _folder_of(root, download, progress)
-    pictures = read_info(_info_files(folder))
-    chosen, note = _chosen(split, root, folder, pictures)
+    images = read_info(_info_files(folder))
+    chosen, note = _chosen(split, root, folder, images)
     counts = (len(chosen.train), len(chosen.test))
     if min(counts) == 0:
         raise DataError(
             f"{TITLE} in {folder} gives {counts[0]} images to train on and {counts[1]} to test on by {split}: "
-            f"its list is not the whole one ({len(pictures)} of 120053 rows)"
+            f"its list is not the whole one ({len(images)} of 120053 rows)"
         )
     notes = [note]
     if counts != PAPER_COUNTS[split]:
@@ -125,7 +125,7 @@ def is_unpacked(root: Path) -> bool:
 
 
 def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> dict[int, int]:
-    """How many images each product of the whole set has, by class_id; opens no picture."""
+    """How many images each product of the whole set has, by class_id; opens no image."""
     folder = _folder_of(root, download, progress)
     return {product: len(rows) for product, rows in by_product(read_info(_info_files(folder))).items()}
 
@@ -187,19 +187,19 @@ def _lacking(folder: Path) -> list[str]:
     return lists + [name for name in _folders() if not has_folder(folder / name)]
 
 
-def _chosen(split: SplitName, root: Path, folder: Path, pictures: list[Picture]) -> tuple[Split, str]:
+def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImage]) -> tuple[Split, str]:
     for lists in (base / f"sop_{split}" for base in (folder, root, root / "coarse_labels")):
         if has_folder(lists):
-            chosen = read_split(lists, pictures, shared_products=split == "split2")
+            chosen = read_split(lists, images, shared_products=split == "split2")
             return chosen, f"split as in the lists in {lists.name}/"
     rule = split1 if split == "split1" else split2
-    return rule(pictures), f"split by rule: {RULES[split]}"
+    return rule(images), f"split by rule: {RULES[split]}"
 
 
-def _listed(pictures: tuple[Picture, ...], fine_of: dict[int, int]) -> tuple[Listed, ...]:
-    return tuple(Listed(picture.path, fine_of[picture.product], picture.image_id) for picture in pictures)
+def _listed(images: tuple[ProductImage, ...], fine_of: dict[int, int]) -> tuple[Listed, ...]:
+    return tuple(Listed(image.path, fine_of[image.product], image.image_id) for image in images)
 
 
-def _product_name(picture: Picture) -> str:
+def _product_name(image: ProductImage) -> str:
     """Category and the number of the offer, which file names carry: bicycle_final/111085122871_0.JPG."""
-    return f"{COARSE_NAMES[picture.coarse]}/{PurePosixPath(picture.path).stem.rpartition('_')[0]}"
+    return f"{COARSE_NAMES[image.coarse]}/{PurePosixPath(image.path).stem.rpartition('_')[0]}"

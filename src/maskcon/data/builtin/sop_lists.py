@@ -27,7 +27,7 @@ LIST_KINDS = ("path", "coarse_label", "fine_label")
 
 
 @dataclass(frozen=True)
-class Picture:
+class ProductImage:
     """One row of Ebay_info.txt; product is its class_id, coarse its super_class_id - 1."""
 
     image_id: int
@@ -38,58 +38,58 @@ class Picture:
 
 @dataclass(frozen=True)
 class Split:
-    """Pictures to train and to test on, each sorted by product and image_id."""
+    """Images to train and to test on, each sorted by product and image_id."""
 
-    train: tuple[Picture, ...]
-    test: tuple[Picture, ...]
+    train: tuple[ProductImage, ...]
+    test: tuple[ProductImage, ...]
 
 
-def read_info(paths: Sequence[Path]) -> list[Picture]:
-    """The pictures of Ebay_info.txt, or of Ebay_train.txt and Ebay_test.txt, which hold the same rows in two files."""
-    pictures = [picture for path in paths for picture in _read_file(path)]
+def read_info(paths: Sequence[Path]) -> list[ProductImage]:
+    """The images of Ebay_info.txt, or of Ebay_train.txt and Ebay_test.txt, which hold the same rows in two files."""
+    images = [image for path in paths for image in _read_file(path)]
     coarse_of: dict[int, int] = {}
-    for picture in pictures:
-        if coarse_of.setdefault(picture.product, picture.coarse) != picture.coarse:
-            raise CorruptFileError(f"{paths[0]}: class_id {picture.product} has two super_class_id")
+    for image in images:
+        if coarse_of.setdefault(image.product, image.coarse) != image.coarse:
+            raise CorruptFileError(f"{paths[0]}: class_id {image.product} has two super_class_id")
     for what, count in (
-        ("image_id", len({picture.image_id for picture in pictures})),
-        ("path", len({picture.path for picture in pictures})),
+        ("image_id", len({image.image_id for image in images})),
+        ("path", len({image.path for image in images})),
     ):
-        if count != len(pictures):
+        if count != len(images):
             raise CorruptFileError(
-                f"{paths[0]}: {len(pictures)} rows have only {count} different values of {what}"
+                f"{paths[0]}: {len(images)} rows have only {count} different values of {what}"
             )
-    return pictures
+    return images
 
 
-def by_product(pictures: Iterable[Picture]) -> dict[int, list[Picture]]:
-    """Product -> its pictures; products by class_id, pictures by image_id, whatever the order of the rows."""
-    products: dict[int, list[Picture]] = {}
-    for picture in sorted(pictures, key=lambda picture: (picture.product, picture.image_id)):
-        products.setdefault(picture.product, []).append(picture)
+def by_product(images: Iterable[ProductImage]) -> dict[int, list[ProductImage]]:
+    """Product -> its images; products by class_id, images by image_id, whatever the order of the rows."""
+    products: dict[int, list[ProductImage]] = {}
+    for image in sorted(images, key=lambda image: (image.product, image.image_id)):
+        products.setdefault(image.product, []).append(image)
     return products
 
 
-def split1(pictures: Iterable[Picture]) -> Split:
+def split1(images: Iterable[ProductImage]) -> Split:
     """Products of 8 or more images, in the order of class_id: the first half (rounded down) trains, the rest tests.
 
     This is the order of the authors' lists (their last bicycle to train on comes right before their first one to
     test on), so that the whole set gives their parts: 2,517 and 2,518 products, 25,368 and 25,278 images. No product
     is in both parts.
     """
-    chosen = [rows for rows in by_product(pictures).values() if len(rows) >= SPLIT1_FEWEST]
+    chosen = [rows for rows in by_product(images).values() if len(rows) >= SPLIT1_FEWEST]
     half = len(chosen) // 2
     return Split(_flat(chosen[:half]), _flat(chosen[half:]))
 
 
-def split2(pictures: Iterable[Picture], seed: int = SPLIT2_SEED) -> Split:
+def split2(images: Iterable[ProductImage], seed: int = SPLIT2_SEED) -> Split:
     """Products of exactly 12 images: 2 of each to test on, 10 to train on; 1,498 products in the whole set.
 
     The authors drew the two at random. Here they are those with the smallest sha256 of "<seed>;<path>", which
     depends on nothing else: no file order, no library version.
     """
     train, test = [], []
-    for rows in by_product(pictures).values():
+    for rows in by_product(images).values():
         if len(rows) == SPLIT2_IMAGES:
             drawn = sorted(rows, key=lambda row: hashlib.sha256(f"{seed};{row.path}".encode()).digest())
             held = {row.image_id for row in drawn[:SPLIT2_TEST_IMAGES]}
@@ -98,7 +98,7 @@ def split2(pictures: Iterable[Picture], seed: int = SPLIT2_SEED) -> Split:
     return Split(_flat(train), _flat(test))
 
 
-def read_split(folder: Path, pictures: Iterable[Picture], *, shared_products: bool) -> Split:
+def read_split(folder: Path, images: Iterable[ProductImage], *, shared_products: bool) -> Split:
     """The split that the authors' six files in `folder` give, each of them checked against Ebay_info.txt.
 
     {train,test}_path.json are lists of paths, ..._coarse_label.json of super_class_id - 1, ..._fine_label.json of
@@ -112,7 +112,7 @@ def read_split(folder: Path, pictures: Iterable[Picture], *, shared_products: bo
         raise DataError(
             f"{folder} lacks {', '.join(absent)}; add what is missing, or remove the folder to split by rule"
         )
-    known = {picture.path: picture for picture in pictures}
+    known = {image.path: image for image in images}
     numbering = _Numbering()
     train = _read_part(files, "train", known, numbering)
     test = _read_part(files, "test", known, numbering if shared_products else _Numbering())
@@ -121,8 +121,8 @@ def read_split(folder: Path, pictures: Iterable[Picture], *, shared_products: bo
 
 
 def _read_part(
-    files: dict[tuple[str, str], Path], part: str, known: dict[str, Picture], numbering: _Numbering
-) -> list[Picture]:
+    files: dict[tuple[str, str], Path], part: str, known: dict[str, ProductImage], numbering: _Numbering
+) -> list[ProductImage]:
     paths = _read_list(files[part, "path"], str)
     coarse = _read_list(files[part, "coarse_label"], int)
     fine = _read_list(files[part, "fine_label"], int)
@@ -132,20 +132,20 @@ def _read_part(
         )
     rows = []
     for row, path in enumerate(paths):
-        picture = known.get(path)
-        if picture is None:
+        image = known.get(path)
+        if image is None:
             raise CorruptFileError(f"{files[part, 'path']}: row {row}: {path[:80]!r} is not in Ebay_info.txt")
-        if coarse[row] != picture.coarse:
+        if coarse[row] != image.coarse:
             raise CorruptFileError(
                 f"{files[part, 'coarse_label']}: row {row} ({path}) is {coarse[row]}, "
-                f"by Ebay_info.txt it is {picture.coarse}"
+                f"by Ebay_info.txt it is {image.coarse}"
             )
-        if not numbering.agrees(fine[row], picture.product):
+        if not numbering.agrees(fine[row], image.product):
             raise CorruptFileError(
                 f"{files[part, 'fine_label']}: row {row} ({path}): label {fine[row]} and "
-                f"class_id {picture.product} of Ebay_info.txt do not belong together in other rows"
+                f"class_id {image.product} of Ebay_info.txt do not belong together in other rows"
             )
-        rows.append(picture)
+        rows.append(image)
     return rows
 
 
@@ -163,11 +163,11 @@ class _Numbering:
         )
 
 
-def _check_apart(folder: Path, parts: Sequence[Sequence[Picture]], shared_products: bool) -> None:
-    every = [picture.path for rows in parts for picture in rows]
+def _check_apart(folder: Path, parts: Sequence[Sequence[ProductImage]], shared_products: bool) -> None:
+    every = [image.path for rows in parts for image in rows]
     if len(set(every)) != len(every):
-        raise CorruptFileError(f"{folder}: a picture is listed twice")
-    train, test = ({picture.product for picture in rows} for rows in parts)
+        raise CorruptFileError(f"{folder}: an image is listed twice")
+    train, test = ({image.product for image in rows} for rows in parts)
     if shared_products and train != test:
         raise CorruptFileError(f"{folder}: {len(train ^ test)} products are not in both parts, as in split 2")
     if not shared_products and train & test:
@@ -176,8 +176,8 @@ def _check_apart(folder: Path, parts: Sequence[Sequence[Picture]], shared_produc
         )
 
 
-def _flat(products: Iterable[Sequence[Picture]]) -> tuple[Picture, ...]:
-    return tuple(picture for rows in products for picture in rows)
+def _flat(products: Iterable[Sequence[ProductImage]]) -> tuple[ProductImage, ...]:
+    return tuple(image for rows in products for image in rows)
 
 
 def _read_text(path: Path) -> str:
@@ -194,14 +194,14 @@ def _read_text(path: Path) -> str:
         raise CorruptFileError(f"{path}: not text ({error})") from error
 
 
-def _read_file(path: Path) -> list[Picture]:
+def _read_file(path: Path) -> list[ProductImage]:
     lines = _read_text(path).splitlines()
     if not lines or lines[0].split() != HEADER:
         raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
     return [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
 
 
-def _read_row(path: Path, number: int, line: str) -> Picture:
+def _read_row(path: Path, number: int, line: str) -> ProductImage:
     values = line.split()
     where = f"{path}: line {number}"
     if len(values) != len(HEADER) or not all(value.isascii() and value.isdecimal() for value in values[:3]):
@@ -216,9 +216,9 @@ def _read_row(path: Path, number: int, line: str) -> Picture:
     folder = f"{COARSE_NAMES[category - 1]}_final"
     if not plain_path(values[3], 2) or not values[3].startswith(f"{folder}/"):
         raise CorruptFileError(
-            f"{where}: a picture of category {category} lies in {folder}/, got {values[3][:80]!r}"
+            f"{where}: an image of category {category} lies in {folder}/, got {values[3][:80]!r}"
         )
-    return Picture(image_id, product, category - 1, values[3])
+    return ProductImage(image_id, product, category - 1, values[3])
 
 
 def _read_list(path: Path, kind: type[Any]) -> list[Any]:
