@@ -77,7 +77,7 @@ def test_pictures_are_decoded_once_and_found_by_load(
     (stored,) = cache.iterdir()
     assert f"{stored}: " in first
     stored_bytes = sum(path.stat().st_size for path in stored.iterdir())
-    assert f"{stored_bytes / 1e6:.1f} MB, 0 pictures left out" in first
+    assert f"{stored_bytes / 1e6:.1f} MB, 0 images left out" in first
     no_decoding(monkeypatch)
     again = run(source, *size)
     assert f"{source} is packed already: {count} images at {side} px" in again
@@ -121,11 +121,11 @@ def test_unreadable_pictures_are_counted_named_and_stop_it_if_strict(
     picture.write_bytes(picture.read_bytes()[:100])
     next((folder / "kettle_final").glob("111085122877_1.JPG")).unlink()
     text = run(str(root))
-    assert "1 picture left out" in text
+    assert "1 image left out" in text
     assert "a/bad.png (not an image of a known format)" in text
     text = run("sop-split1", "--image-size", "32")
     assert "51 images" in text
-    assert "2 pictures left out" in text
+    assert "2 images left out" in text
     assert "111085122877_1.JPG (no such file)" in text
     for source, name in ((str(root), "a/bad.png"), ("sop-split1", ".JPG")):
         error = refusal(source, "--image-size", "32", "--strict")

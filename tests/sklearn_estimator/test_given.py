@@ -108,7 +108,7 @@ def test_what_cannot_be_used_is_refused_by_fit_with_the_value(changes, part):
         (np.zeros((48, 0, 8)), LABELS, "0 feature(s)"),
         (np.zeros((0, 8, 8)), LABELS[:0], "0 sample(s)"),
         (np.array([[-1e308, 1e308]] * 48)[:, :, None], LABELS, "too far apart"),
-        ("photo.jpg", LABELS, "a list of pictures"),
+        ("photo.jpg", LABELS, "a list of images"),
         ([GREY[0], GREY[1, :8]] * 24, LABELS, "several shapes"),
         (["missing.jpg"] * 4, LABELS[:4], "missing.jpg"),
         (["missing.jpg"] * 4, LABELS[:3], "inconsistent numbers of samples"),  # before any of them is read

@@ -64,7 +64,7 @@ def pack(
         rate = count / max(prepared.seconds, 1e-9)
         typer.echo(f"{source} is packed: {pictures} in {prepared.seconds:.1f} s, {rate:,.0f} images/s")
     typer.echo(
-        f"{prepared.place}: {_spoken_size(prepared.size_bytes)}, {counted(prepared.left_out, 'picture')} left out"
+        f"{prepared.place}: {_spoken_size(prepared.size_bytes)}, {counted(prepared.left_out, 'image')} left out"
     )
     for note in data.notes:
         typer.echo(f"note: {note}")
