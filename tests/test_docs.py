@@ -19,7 +19,7 @@ import typer
 
 import maskcon
 from maskcon.cli import app
-from maskcon.config.presets import TRAIN_PRESET
+from maskcon.config.presets import DEFAULT_PRESET
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
 from maskcon.data import catalogue
@@ -109,14 +109,14 @@ def test_a_page_lists_every_method_and_the_labels_it_sees(page, head):
 def test_the_pages_state_what_the_default_preset_does(page):
     """The numbers of `fast` are those of performance.md, and no page calls its recipe the paper's."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert TRAIN_PRESET == "fast"
+    assert DEFAULT_PRESET == "fast"
     assert "72.71 ± 0.40" in text
     assert "72.71" in (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert re.search(r"ours?\b[^.]*\bnot the paper's|our recipe, not the paper's", text)
 
 
 def test_the_changes_of_the_default_preset_are_true():
-    config = resolve("embedded", method="maskcon", preset=TRAIN_PRESET, overrides={}).config.model_dump()
+    config = resolve("embedded", method="maskcon", preset=DEFAULT_PRESET, overrides={}).config.model_dump()
     for settings, values, _ in cells_of(table_rows(ROOT / "docs" / "methods.md", "setting")):
         for key, value in zip(re.split("[`, ]+", settings), re.split("[`, ]+", values), strict=True):
             actual = config[key]
