@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cost_count import FLOAT32
 from cost_show import duration, size, table
-from maskcon.retrieval.search.faiss_index import LINKS
+from maskcon.retrieval.faiss_index import LINKS
 
 INDEX_COUNTS, INDEX_DIMS = (10**6, 10**8, 10**9), (128, 512)
 SERVER_BYTES = 0.75e12  # for vectors, of a machine with 1 TB of memory: assumed

@@ -31,7 +31,7 @@ from maskcon.data.statistics import channel_statistics
 from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import method_named
 from maskcon.methods.relations import masked_relation
-from maskcon.retrieval.search import nearest_exact, unit_rows
+from maskcon.retrieval.nearest import nearest, unit_rows
 from maskcon.training.distributed import start
 from maskcon.training.feed import Feed
 from maskcon.training.learner import Learner, build_learner
@@ -182,7 +182,7 @@ def search_table(repeats: int, pictures: int = 100_000, dimension: int = 512) ->
     vectors = unit_rows(np.random.default_rng(0).standard_normal((pictures, dimension), np.float32))
     query = vectors[:1] * np.float32(1)
     read = fastest(lambda: vectors.sum(), 4 * repeats)
-    found = fastest(lambda: nearest_exact(vectors, query, 10), 4 * repeats)
+    found = fastest(lambda: nearest(vectors, query, 10), 4 * repeats)
     row = [
         f"{pictures:,} x {dimension}",
         size(vectors.nbytes),
