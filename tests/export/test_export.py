@@ -212,8 +212,8 @@ def test_no_pictures_are_no_embeddings() -> None:
     assert found.shape == (0, encoder.features)
 
 
-def test_a_net_that_is_not_ours_is_refused() -> None:
+def test_a_net_of_another_package_is_refused() -> None:
     other = Backbone()
     other.name = "hf:some/net"
-    with pytest.raises(UsageError, match="'hf:some/net' is no net of ours"):
+    with pytest.raises(UsageError, match="'hf:some/net' is not one of maskcon's"):
         model_source(other)

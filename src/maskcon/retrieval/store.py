@@ -211,9 +211,9 @@ def refresh(
             digests |= chunk.digests
             failures |= {found[row].path: why for row, why in chunk.failures.items()}
             done += len(rows)
+            _check_strict(strict, failures)
             if progress is not None:
                 progress(done, len(found))
-            _check_strict(strict, failures)
     finally:
         staging.flush()  # also when interrupted: nothing computed is lost
     _check_strict(strict, failures)
