@@ -58,7 +58,7 @@ def test_export_prints_the_largest_difference(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     assert [line.partition(":")[0] for line in lines] == [
-        *("PyTorch", "PyTorch, from pictures"),
+        *("PyTorch", "PyTorch, from images"),
         *(["ONNX"] if onnx else []),
         "export",
     ]

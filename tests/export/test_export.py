@@ -100,7 +100,7 @@ def test_onnx_equals_torch_on_images_of_the_run_and_its_snippet_comes_close(phot
     exported = export_run(run, tmp_path / "out", onnx=True, data=data)
     assert [difference.what for difference in exported.differences] == [
         "PyTorch",
-        "PyTorch, from pictures",
+        "PyTorch, from images",
         "ONNX",
     ]
     assert all(difference.relative < 1e-5 for difference in exported.differences)
