@@ -263,6 +263,8 @@ def check_replaces(store: Store, where: str, replace: bool, *, same_root_suffice
         raise UsageError(
             f"{where} holds {found.source}, not {owner.source}; choose another --out, or give --replace"
         )
+    if not is_same:
+        store.notes.append(f"{where} held {found.source}, which was replaced")
 
 
 def check_encoder(found: Header | None, encoder: str, where: str) -> Header:
