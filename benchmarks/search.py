@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.retrieval.search import Entry, FolderStore, Header, nearest_exact, unit_rows
+from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.nearest import nearest, unit_rows
+from maskcon.retrieval.store import Entry, Header
 
 CLUSTERS, SPREAD, QUERIES = 200, 1.0, 20
 
@@ -82,7 +84,7 @@ def measure(count: int, dimension: int, *, hnsw: bool) -> dict[str, Any]:
             store.use_graph()
             result["hnsw_query_ms"] = query_times(store, queries)
             others = clustered(500, dimension, 3)
-            found, truth = store.search(others, 10).scores, nearest_exact(vectors, others, 10)[1]
+            found, truth = store.search(others, 10).scores, nearest(vectors, others, 10)[1]
             result["hnsw_recall_at_10"] = round(float((found >= truth[:, -1:] - 1e-9).mean()), 4)
     return result
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from maskcon.methods.losses import BLOCK_ELEMENTS
-from maskcon.retrieval.search.faiss_index import LINKS
+from maskcon.retrieval.faiss_index import LINKS
 
 from .count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maskcon.export.onnx_file import PACKAGES
-from maskcon.retrieval.embeddings import read_embeddings
+from maskcon.retrieval.embeddings_file import read_embeddings
 from tests.cli.commands import QUICK, maskcon
 from tests.finished_run import write_photo
 
@@ -33,12 +33,12 @@ def test_embed_writes_goes_on_and_names_what_it_left_out(place: Path) -> None:
     (place / "new" / "broken\n.jpg").write_bytes(b"no picture")
     done = maskcon("embed", RUN, "new", "-o", "new.parquet", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "embeddings: new.parquet, 2 pictures x 16 (2 embedded in" in done.stdout
+    assert "embeddings: new.parquet, 2 images x 16 (2 embedded in" in done.stdout
     assert "left out: broken\\n.jpg (not an image of a known format)" in done.stderr
     assert read_embeddings(place / "new.parquet").paths == ("deep/er/b c.png", "🐈.png")
     again = maskcon("embed", RUN, "new", "-o", "new.parquet", cwd=place)
     assert "(0 embedded in" in again.stdout
-    assert "2 taken over, 1 left out)" in again.stdout
+    assert "2 reused, 1 left out)" in again.stdout
     strict = maskcon("embed", RUN, "new", "-o", "other.parquet", "--strict", cwd=place)
     assert strict.returncode == 2
     assert len(strict.stderr.strip().splitlines()) == 1
@@ -46,7 +46,7 @@ def test_embed_writes_goes_on_and_names_what_it_left_out(place: Path) -> None:
 
 def test_embed_of_pictures_one_by_one_and_of_a_misspelt_name(place: Path) -> None:
     done = maskcon("embed", RUN, "in/cat/01.jpg", "in/cat/03.jpg", cwd=place)
-    assert "embeddings.parquet, 2 pictures" in done.stdout
+    assert "embeddings.parquet, 2 images" in done.stdout
     wrong = maskcon("embed", RUN, "embeded", cwd=place)
     assert wrong.returncode == 2
     assert "did you mean 'embedded'" in wrong.stderr
@@ -58,7 +58,7 @@ def test_export_prints_the_largest_difference(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().splitlines()
     assert [line.partition(":")[0] for line in lines] == [
-        *("PyTorch", "PyTorch, from pictures"),
+        *("PyTorch", "PyTorch, from images"),
         *(["ONNX"] if onnx else []),
         "export",
     ]

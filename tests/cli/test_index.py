@@ -21,7 +21,10 @@ from maskcon.cli import app
 from maskcon.data import load
 from maskcon.data.collection import with_channels
 from maskcon.models.encoder_file import read_encoder
-from maskcon.retrieval.search import FolderStore, faiss_index, read_index, unit_rows
+from maskcon.retrieval import faiss_index
+from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.index_file import read_index
+from maskcon.retrieval.nearest import unit_rows
 from tests.cli.commands import maskcon, start
 from tests.cli.searching import NAMES, answers, call, picture, refused
 from tests.data.miniatures import write_cifar10
@@ -31,14 +34,14 @@ from tests.finished_run import finished_run
 def test_the_same_command_again_takes_in_what_changed(run, photos, tmp_path):
     where = ("--out", tmp_path / "index")
     call("index", run, photos, *where)
-    assert "0 added, 0 changed, 0 removed, 5 as before; 0 embedded" in call("index", run, photos, *where)
+    assert "0 added, 0 changed, 0 removed, 5 unchanged; 0 embedded" in call("index", run, photos, *where)
     picture(photos / "a.png", 77)
     (photos / "🐈.jpg").unlink()
     picture(photos / "b.png", 78, size=(300, 40))
     (photos / "broken.png").write_text("no picture")
     told = call("index", run, photos, *where)
-    assert "1 added, 1 changed, 1 removed, 3 as before; 2 embedded" in told
-    assert "note: 1 picture could not be read and was left out: broken.png (not an image" in told
+    assert "1 added, 1 changed, 1 removed, 3 unchanged; 2 embedded" in told
+    assert "note: 1 image could not be read and was left out: broken.png (not an image" in told
     assert "cannot be read" in refused(DataError, "index", run, photos, *where, "--strict")
 
 
@@ -52,7 +55,7 @@ def test_an_index_of_another_model_source_or_a_damaged_one_is_refused_until_repl
     assert "made with another model" in refused(UsageError, "index", other, photos, "--out", where)
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(photos, elsewhere)
-    assert "holds an index of" in refused(UsageError, "index", run, elsewhere, "--out", where)
+    assert ", not " in refused(UsageError, "index", run, elsewhere, "--out", where)
     assert "0 embedded" in call("index", run, elsewhere, "--out", where, "--replace")
     assert answers(run, photos / "a.png", "-k", "1", "--index", where)[0][0][0] == str(elsewhere / "a.png")
     assert "5 embedded" in call("index", other, photos, "--out", where, "--replace")
@@ -125,7 +128,7 @@ def test_the_encoder_is_read_once_however_many_chunks_there_are(run, photos, tmp
 
     for module in ("maskcon.models.encoder_file", "maskcon.api"):
         monkeypatch.setattr(f"{module}.read_encoder", counting)
-    monkeypatch.setattr(sys.modules["maskcon.retrieval.search.refresh"], "CHUNK_PICTURES", 1)
+    monkeypatch.setattr(sys.modules["maskcon.retrieval.store"], "CHUNK_IMAGES", 1)
     assert "5 embedded" in call("index", run, photos, "--out", tmp_path / "index")
     assert len(reads) == 1
 
@@ -156,7 +159,7 @@ def test_a_list_of_files_is_indexed_from_where_it_lies(run, photos, tmp_path):
     """As `embed` takes it; a picture that it names and that is not there is told."""
     (photos / "some.txt").write_text("\n".join([*NAMES[:2], "absent.png"]), encoding="utf-8")
     told = call("index", run, photos / "some.txt", "--out", tmp_path / "index")
-    assert "2 pictures in" in told
+    assert "2 images in" in told
     assert "left out: absent.png (No such file or directory)" in told
     hits = answers(run, photos / NAMES[1], "--index", tmp_path / "index", "--grid", tmp_path / "grid.png")[0]
     assert [path for path, _ in hits] == [str(photos / NAMES[1]), str(photos / NAMES[0])]

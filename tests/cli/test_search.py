@@ -14,7 +14,7 @@ from maskcon._utils.errors import DataError, UsageError
 from maskcon.api import Run
 from maskcon.cli import app
 from tests.cli.searching import NAMES, answers, call, picture, refused
-from tests.retrieval.search.servers import postgres
+from tests.retrieval.servers import postgres
 
 
 @pytest.mark.parametrize("command", ["index", "search"])
@@ -25,7 +25,7 @@ def test_both_commands_explain_themselves(command):
 def test_index_then_search_finds_every_picture_by_itself_as_run_encode_orders_them(run, photos, tmp_path):
     where = tmp_path / "index"
     told = call("index", run, photos, "--out", where)
-    assert "5 pictures" in told
+    assert "5 images" in told
     assert "5 added" in told
     queries = [photos / name for name in NAMES]
     found = answers(run, *queries, "-k", "100", "--index", where)
@@ -76,7 +76,7 @@ def test_a_found_picture_that_is_gone_is_a_grey_tile_and_told(run, photos, tmp_p
     ]
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0
-    assert "note: 1 picture of those found is no longer there" in result.stderr
+    assert "note: 1 image of those found is missing" in result.stderr
     assert "give a name that ends in .png or .jpg" in refused(
         UsageError, *arguments[:-1], tmp_path / "grid.unknown"
     )
@@ -124,9 +124,9 @@ def test_the_same_commands_with_a_store(run, photos, tmp_path):
         store = ("--store", address)
         assert "has no index yet" in refused(UsageError, "search", run, photos / "a.png", *store)
         assert "5 added" in call("index", run, photos, *store)
-        assert "5 as before; 0 embedded" in call("index", run, photos, *store)
+        assert "5 unchanged; 0 embedded" in call("index", run, photos, *store)
         second = call("index", run, photos, *store, "--out", "second")
-        assert "5 pictures in the store, named 'second': 5 added" in second
+        assert "5 images in the store, named 'second': 5 added" in second
         here = answers(run, photos / "a.png", "--index", tmp_path / "index")
         there = answers(run, photos / "a.png", *store, "--grid", tmp_path / "grid.png")
         assert [path for path, _ in here[0]] == [path for path, _ in there[0]]

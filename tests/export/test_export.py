@@ -100,7 +100,7 @@ def test_onnx_equals_torch_on_images_of_the_run_and_its_snippet_comes_close(phot
     exported = export_run(run, tmp_path / "out", onnx=True, data=data)
     assert [difference.what for difference in exported.differences] == [
         "PyTorch",
-        "PyTorch, from pictures",
+        "PyTorch, from images",
         "ONNX",
     ]
     assert all(difference.relative < 1e-5 for difference in exported.differences)
@@ -212,8 +212,8 @@ def test_no_pictures_are_no_embeddings() -> None:
     assert found.shape == (0, encoder.features)
 
 
-def test_a_net_that_is_not_ours_is_refused() -> None:
+def test_a_net_of_another_package_is_refused() -> None:
     other = Backbone()
     other.name = "hf:some/net"
-    with pytest.raises(UsageError, match="'hf:some/net' is no net of ours"):
+    with pytest.raises(UsageError, match="'hf:some/net' is not one of maskcon's"):
         model_source(other)

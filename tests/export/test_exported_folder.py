@@ -33,14 +33,14 @@ def test_the_card_says_what_was_trained_on_what_and_how_good_it_is(photos, expor
     card = (exported / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: transformers\n")
     assert "# MaskCon encoder trained on photos" in card
-    assert f"photos, {len(data.train)} pictures in 2 coarse classes: cat, dog" in card
+    assert f"photos, {len(data.train)} images in 2 coarse classes: cat, dog" in card
     assert "|  | R@1 | R@2 | R@5 | R@10 |" in card
     assert "| Raw pixels | 25.00 | 37.50 | 50.00 | 75.00 |" in card
     assert "| This model | 50.00 | 62.50 | 75.00 | 87.50 |" in card
-    assert f"{len(data.test)} test pictures with one of the same coarse label" in card
+    assert f"{len(data.test)} test images with one of the same coarse label" in card
     assert "| `backbone` | resnet6 |" in card
     assert "| `epochs` | 2 |" in card
-    assert re.search(r"PyTorch, from pictures: largest difference \S+ on \d+ test images", card)
+    assert re.search(r"PyTorch, from images: largest difference \S+ on \d+ test images", card)
     assert "## Licence\n\nNot chosen yet." in card
     assert "\nlicense:" not in card
     assert str(folder) not in card  # where the pictures lay is nobody else's business
@@ -78,7 +78,7 @@ def test_an_export_that_computes_something_else_is_refused_and_nothing_is_left(
         writing, "model_source", lambda encoder: model_source(encoder).replace("/ 255", "/ 254")
     )
     with pytest.raises(
-        MaskconError, match=r"does not compute what the run does: PyTorch, from pictures: largest"
+        MaskconError, match=r"does not compute what the run does: PyTorch, from images: largest"
     ):
         export_run(photos[2], tmp_path / "out", data=photos[1])
     assert list(tmp_path.iterdir()) == []
@@ -92,7 +92,7 @@ def test_an_earlier_export_is_replaced_and_anything_else_is_not(photos, tmp_path
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="no earlier export; choose another --out"):
+    with pytest.raises(UsageError, match="not an earlier export; choose another --out"):
         export_run(photos[2], other, data=photos[1])
     assert (other / "thesis.tex").read_text() == "years of work"
 
@@ -129,7 +129,7 @@ def test_pictures_that_changed_since_still_serve_to_check_the_export(photos, tmp
     assert all(difference.relative < 1e-5 for difference in exported.differences)
     assert "not those that the run was trained on" in listener.heard[0]
     card = (exported.folder / "README.md").read_text(encoding="utf-8")
-    assert f"- Data: photos, {len(photos[1].train)} pictures\n" in card
+    assert f"- Data: photos, {len(photos[1].train)} images\n" in card
     assert "stripes" not in card
 
 
@@ -151,15 +151,15 @@ def test_without_its_pictures_a_run_is_checked_on_random_images_and_says_so(copi
     assert all(difference.relative < 1e-5 for difference in exported.differences)
     assert all("on 32 random images" in str(difference) for difference in exported.differences)
     card = (exported.folder / "README.md").read_text(encoding="utf-8")
-    assert re.search(r"PyTorch, from pictures: largest difference \S+ on 32 random images", card)
-    assert re.search(r"- Data: photos, \d+ pictures\n", card)
+    assert re.search(r"PyTorch, from images: largest difference \S+ on 32 random images", card)
+    assert re.search(r"- Data: photos, \d+ images\n", card)
 
 
 def test_random_images_notice_an_export_that_computes_something_else(copied, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(
         writing, "model_source", lambda encoder: model_source(encoder).replace("/ 255", "/ 254")
     )
-    with pytest.raises(MaskconError, match="does not compute what the run does: PyTorch, from pictures"):
+    with pytest.raises(MaskconError, match="does not compute what the run does: PyTorch, from images"):
         export_run(copied, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -181,7 +181,7 @@ def test_the_card_of_a_frozen_run_says_so_and_shows_the_backbone_alone(photos) -
     run = replace(run, config=config, result={**run.result, "frozen_backbone": alone})
     settings = Preprocessing(96, 110, 3, "shorter", (0.5,) * 3, (0.25,) * 3)
     card = card_text(run, ("cat", "dog"), settings, 1280, checks=[], onnx=False)
-    assert "mobilenet\\_v2, from ImageNet weights, which stayed as they were: only the head" in card
+    assert "mobilenet\\_v2, from ImageNet weights, kept frozen: only the head" in card
     assert "| Backbone alone | 30.00 | 40.00 | 60.00 | 80.00 |" in card
     assert "| `freeze` | True |" in card
     assert "`width`" not in card  # the backbone has its own shape

@@ -23,8 +23,8 @@ from maskcon.report.neighbourhood import (
     shared,
 )
 from maskcon.report.similarity import similarity_figure
-from maskcon.retrieval.search.exact import unit_rows
-from maskcon.retrieval.spread import effective_rank as torch_effective_rank
+from maskcon.retrieval.nearest import unit_rows
+from maskcon.retrieval.recall import effective_rank as torch_effective_rank
 
 
 def embeddings(n: int = 40, d: int = 6, seed: int = 0) -> np.ndarray:

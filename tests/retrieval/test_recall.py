@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskcon.retrieval import nearest as nearest_module
 from maskcon.retrieval import recall
-from maskcon.retrieval.nearest import nearest
-from maskcon.retrieval.recall import recall_at_k
-from maskcon.retrieval.spread import effective_rank
+from maskcon.retrieval.recall import effective_rank, recall_at_k
 from tests import oracles
 
 
@@ -138,15 +135,13 @@ def test_embeddings_with_nan_or_inf_are_refused_instead_of_ranked(value):
         recall_at_k(embeddings, torch.tensor([0, 0, 1, 1]))
 
 
-def test_recall_and_neighbours_are_the_same_under_autocast():
+def test_recall_is_the_same_under_autocast():
     generator = torch.Generator().manual_seed(3)
     embeddings = 1 + 0.01 * torch.randn(60, 8, generator=generator)  # cosines that bfloat16 cannot tell apart
     labels = torch.arange(60) % 6
-    rows = torch.arange(60)
-    plain = recall_at_k(embeddings, labels), nearest(embeddings, rows)
+    plain = recall_at_k(embeddings, labels)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert recall_at_k(embeddings, labels) == plain[0]
-        assert torch.equal(nearest(embeddings, rows)[0], plain[1][0])
+        assert recall_at_k(embeddings, labels) == plain
 
 
 class NoDoubles(TorchDispatchMode):
@@ -161,33 +156,6 @@ class NoDoubles(TorchDispatchMode):
 def test_recall_needs_no_double_precision():
     with NoDoubles():
         assert recall_at_k(torch.eye(3), torch.tensor([0, 0, 1]), ks=(2,)) == {2: 2 / 3}
-
-
-def test_nearest_of_one_image_or_none_is_empty():
-    assert nearest(torch.ones(1, 3), torch.tensor([0]))[0].shape == (1, 0)
-    nobody = torch.empty(0, dtype=torch.long)
-    assert nearest(torch.ones(5, 3), nobody, k=2)[0].shape == (0, 2)
-    assert nearest(torch.empty(0, 3), nobody)[0].shape == (0, 0)
-
-
-@pytest.mark.parametrize(("rows_at_once", "columns_at_once"), [(1024, 8192), (2, 7), (1, 1)])
-def test_nearest_agrees_with_a_full_sort_and_leaves_oneself_out(monkeypatch, rows_at_once, columns_at_once):
-    monkeypatch.setattr(nearest_module, "BLOCK_ROWS", rows_at_once)
-    monkeypatch.setattr(nearest_module, "BLOCK_COLUMNS", columns_at_once)
-    generator = torch.Generator().manual_seed(2)
-    embeddings = torch.randn(40, 6, generator=generator)
-    rows = torch.tensor([0, 7, 39])
-    positions, cosines = nearest(embeddings, rows, k=5)
-    unit = torch.nn.functional.normalize(embeddings, dim=1)
-    for row, found, values in zip(rows.tolist(), positions, cosines, strict=True):
-        similarity = unit @ unit[row]
-        order = [j for j in similarity.argsort(descending=True).tolist() if j != row][:5]
-        assert found.tolist() == order
-        torch.testing.assert_close(values, similarity[order])
-    whole, _ = nearest(embeddings, rows, k=1000)
-    assert [sorted(found) for found in whole.tolist()] == [
-        [other for other in range(40) if other != row] for row in rows.tolist()
-    ]
 
 
 def test_effective_rank_counts_directions():

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.stores import gather_images, lock_folder, open_encoder
 
-SHOWN_AT_MOST = 20  # files that could not be read, named one a line
+if TYPE_CHECKING:
+    from maskcon.api import Run
+    from maskcon.data.collection import Given
+    from maskcon.data.packing import Progress
+    from maskcon.retrieval.store import Refreshed
+
+SHOWN_AT_MOST = 20  # unreadable files, one per line
 
 
 def embed(
@@ -18,13 +27,13 @@ def embed(
         list[str],
         typer.Argument(
             metavar="SOURCE",
-            help="A folder of pictures (class folders are not needed), a manifest (.csv, .parquet) with a column "
-            "path, a data set by name or hf:NAME, pictures, or a .txt file with a path a line.",
+            help="A folder of images (class folders are not needed), a manifest (.csv, .parquet) with a column "
+            "path, a dataset by name or hf:NAME, images, or a .txt file with one path per line.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Parquet file to write or bring up to date.")
-    ] = Path("embeddings.parquet"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write or update.")] = Path(
+        "embeddings.parquet"
+    ),
     data_root: options.DataRoot = None,
     download: options.Download = False,
     strict: options.Strict = False,
@@ -33,9 +42,9 @@ def embed(
     ] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Embed pictures with a run's encoder into a Parquet file: path, coarse label, vector.
+    """Embed images with a run's encoder into a Parquet file: path, coarse label, vector.
 
-    Stopped, the same command goes on; given again later, it embeds only what is new or changed.
+    Rerun the same command to resume it, or later to embed only what is new or changed.
 
     Example: `maskcon embed runs/photos-maskcon-seed0 ./new_photos -o new.parquet`
     """
@@ -43,29 +52,93 @@ def embed(
     from maskcon.api import Run
     from maskcon.cli.pack import Meter
     from maskcon.data.folder_layout import show
-    from maskcon.retrieval.embeddings import write_embeddings
 
-    place = options.machine(data_root=data_root, download=download)
-    with Meter("reading", "pictures") as reading, Meter("embedding", "pictures") as embedding:
-        outcome = write_embeddings(
+    started = time.monotonic()
+    with Meter("reading", "images") as reading, Meter("embedding", "images") as embedding:
+        done, features = write_embeddings(
             Run.open(run),
             source[0] if len(source) == 1 else source,
             out,
-            machine=place,
+            data_root=data_root,
+            download=download,
             device=device,
             strict=strict,
             replace=replace,
             progress=embedding.show,
             reading=reading.show,
         )
-    for note in outcome.notes:
+    for note in done.notes:
         typer.echo(f"note: {show(note)}", err=True)
-    for path, why in list(outcome.left_out.items())[:SHOWN_AT_MOST]:
+    for path, why in list(done.failures.items())[:SHOWN_AT_MOST]:
         typer.echo(f"left out: {show(path)} ({show(why)})", err=True)
-    if len(outcome.left_out) > SHOWN_AT_MOST:
-        typer.echo(f"left out: {len(outcome.left_out) - SHOWN_AT_MOST} more", err=True)
+    if len(done.failures) > SHOWN_AT_MOST:
+        typer.echo(f"left out: {len(done.failures) - SHOWN_AT_MOST} more", err=True)
     typer.echo(
-        f"embeddings: {outcome.path}, {counted(outcome.count, 'picture')} x {outcome.facts.features} "
-        f"({outcome.embedded:,} embedded in {outcome.seconds:.1f} s, {outcome.taken_over:,} taken over, "
-        f"{len(outcome.left_out):,} left out)"
+        f"embeddings: {out}, {counted(done.total, 'image')} x {features} "
+        f"({done.embedded:,} embedded in {time.monotonic() - started:.1f} s, {done.reused:,} reused, "
+        f"{len(done.failures):,} left out)"
     )
+
+
+def write_embeddings(
+    run: Run,
+    source: Given,
+    out: str | Path,
+    *,
+    data_root: str | None = None,
+    download: bool = False,
+    device: str = "cpu",
+    strict: bool = False,
+    replace: bool = False,
+    progress: Progress | None = None,
+    reading: Progress | None = None,
+) -> tuple[Refreshed, int]:
+    """Write or update the embeddings file `out`; return what was done, and the length of the vectors.
+
+    Args:
+        source: see `maskcon.data.collection.gather`.
+        replace: overwrite embeddings of another encoder or source. Files of other programs are never overwritten.
+        progress, reading: called as f(images done, total) while embedding, and while a dataset is read as a whole.
+    """
+    from maskcon import __version__
+    from maskcon._utils.errors import DataError
+    from maskcon.data.collection import none_readable
+    from maskcon.data.folder_layout import show
+    from maskcon.retrieval.embeddings import (
+        EmbeddingsStore,
+        TextNames,
+        check_target,
+        parts_folder,
+        remove_empty_parts,
+    )
+    from maskcon.retrieval.embeddings_file import Facts
+    from maskcon.retrieval.store import check_replaces, refresh
+
+    target = Path(out)
+    check_target(target)
+    encode, encoder, features = open_encoder(run, device)
+    given = gather_images(
+        run, encoder, source, data_root=data_root, download=download, strict=strict, progress=reading
+    )
+    if not given.paths:
+        raise DataError(none_readable(given, given.unreadable))
+    facts = Facts(
+        encoder_sha256=run.encoder_digest(),
+        backbone=encoder.backbone,
+        image_size=encoder.image_size,
+        in_channels=encoder.in_channels,
+        test_resize=encoder.test_resize,
+        features=features,
+        source=show(given.source),
+        root=show(given.root) if given.root else None,
+        run=show(run.folder.resolve().name),
+        version=__version__,
+    )
+    with ExitStack() as stack:
+        lock_folder(parts_folder(target), stack)
+        stack.callback(remove_empty_parts, target)
+        store = EmbeddingsStore(target, facts)
+        stack.callback(store.close)
+        check_replaces(store, str(target), replace, same_root_suffices=True)
+        done = refresh(store, TextNames(given), encode, strict=strict, progress=progress)
+    return done, features

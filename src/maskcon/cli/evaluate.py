@@ -18,7 +18,7 @@ def evaluate(
     download: options.Download = False,
     device: options.Device = "auto",
 ) -> None:
-    """Score a run again: embed its test images with the saved encoder and compute recall@K.
+    """Evaluate a run: embed its test images with the saved encoder and compute recall@K.
 
     Example: `maskcon evaluate runs/embedded-maskcon-seed0 --json`
     """

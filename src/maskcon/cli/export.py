@@ -20,10 +20,10 @@ def export(
     data_root: options.DataRoot = None,
     download: options.Download = False,
 ) -> None:
-    """Write a run's encoder as a folder that plain PyTorch and Hugging Face load in three lines, with a model card.
+    """Write a run's encoder as a folder for plain PyTorch and Hugging Face, with a model card.
 
-    What is written is compared with the run's own encoder on test images of the run, and refused if it differs;
-    on random images where those are not on this machine.
+    The export is compared with the run's encoder on the run's test images, or on random images if those are not on
+    this machine, and refused if it differs.
 
     Example: `maskcon export runs/photos-maskcon-seed0 --onnx`
     """

@@ -10,48 +10,50 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskcon.cli import options
-from maskcon.cli.stores import STORE_HELP, default_folder, default_name, encoder_digest
+from maskcon.cli.stores import STORE_HELP, default_folder, default_name
 
 if TYPE_CHECKING:
     from maskcon.api import Run
-    from maskcon.retrieval.search import FolderStore, Header, Neighbours, Store
+    from maskcon.retrieval.index import FolderStore
+    from maskcon.retrieval.store import Header, Neighbours
 
 
 def search(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    queries: Annotated[list[Path], typer.Argument(metavar="QUERY", help="Pictures to look for.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many of the nearest to give.")] = 10,
+    queries: Annotated[list[Path], typer.Argument(metavar="QUERY", help="Images to search for.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest images to print.")] = 10,
     index: Annotated[
-        str | None, typer.Option(help="Folder of the index, or its name in the store, if not the usual one.")
+        str | None, typer.Option(help="Folder of the index, or its name in the store, if not the default.")
     ] = None,
     store: Annotated[str | None, typer.Option(metavar="postgresql://...", help=STORE_HELP)] = None,
     grid: Annotated[
-        Path | None, typer.Option(help="Also draw the pictures found: a file to write, .png or .jpg.")
+        Path | None, typer.Option(help="Also draw the images found: a file to write, .png or .jpg.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     approximate: Annotated[
         bool | None,
         typer.Option(
             "--approximate/--exact",
-            help="Use the HNSW graph, or do not; by default from 200,000 pictures, if there is one.",
+            help="Search by the HNSW graph, or not; default from 200,000 images, if there is one.",
         ),
     ] = None,
     data_root: options.DataRoot = None,
     device: options.Device = "auto",
 ) -> None:
-    """Find the pictures of an index that look most like given ones, by cosine; paths and scores, best first.
+    """Find the images of an index most similar to the queries by cosine; scores and paths, best first.
 
     Example: `maskcon search runs/photos-maskcon-seed0 query.jpg -k 10 --grid found.png`
     """
     from maskcon._utils.errors import UsageError
     from maskcon.api import Run
-    from maskcon.retrieval.search import FolderStore, unit_rows
-    from maskcon.retrieval.search.base import check_owner
-    from maskcon.retrieval.search.pgvector import PostgresStore
+    from maskcon.retrieval.index import FolderStore
+    from maskcon.retrieval.nearest import unit_rows
+    from maskcon.retrieval.pgvector import PostgresStore
+    from maskcon.retrieval.store import check_encoder
 
     finished = Run.open(run)
     with ExitStack() as stack:
-        place: Store
+        place: FolderStore | PostgresStore
         if store is not None:
             if approximate:
                 raise UsageError("--approximate is for an index in a folder; searches in the store are exact")
@@ -60,7 +62,7 @@ def search(
         else:
             folder = FolderStore(Path(index) if index is not None else default_folder(finished))
             place, where = folder, str(folder.folder)
-        header = check_owner(place.header(), encoder_digest(finished), where)
+        header = check_encoder(place.header(), finished.encoder_digest(), where)
         if store is None:
             _choose(folder, approximate)
         found = place.search(unit_rows(finished.encode(queries, device=device).numpy()), k)
@@ -70,9 +72,9 @@ def search(
 
 
 def _choose(folder: FolderStore, approximate: bool | None) -> None:
-    """Exact or by the graph. Unasked, a graph that cannot be used is told and does without."""
+    """Choose exact or approximate search; by default, an unusable graph only gives a note."""
     from maskcon._utils.errors import MaskconError
-    from maskcon.retrieval.search.faiss_index import LARGE
+    from maskcon.retrieval.faiss_index import LARGE
 
     if approximate or (approximate is None and folder.has_graph() and len(folder.entries()) >= LARGE):
         try:
@@ -113,7 +115,7 @@ def _print(queries: list[Path], found: Neighbours, header: Header, as_json: bool
 def _draw(
     grid: Path, run: Run, queries: list[Path], found: Neighbours, header: Header, data_root: str | None
 ) -> None:
-    """The pictures of a folder are read again, those of arrays taken from the data set."""
+    """Draw queries and neighbours; images of a folder are read again, others come from the dataset."""
     from maskcon._utils.text import counted
     from maskcon.data.decoding import canvas_for, decode, picture_bombs_refused
     from maskcon.report.search_grid import DECODE_SIDE, picture_reader, write_grid
@@ -129,7 +131,7 @@ def _draw(
     if gone:
         are = "is" if gone == 1 else "are"
         typer.echo(
-            f"note: {counted(gone, 'picture')} of those found {are} no longer there or cannot be read",
+            f"note: {counted(gone, 'image')} of those found {are} missing or cannot be read",
             err=True,
         )
     typer.echo(f"grid: {grid}", err=True)

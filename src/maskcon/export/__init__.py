@@ -1,10 +1,11 @@
-"""A trained encoder for people without this package: a folder for plain PyTorch and Hugging Face, and ONNX.
+"""Export a trained encoder as a folder that works without this package.
 
-embedder   pictures in, embeddings out: the few lines around an encoder
-plain      those lines and the encoder's own code as one file, `model.py`, that needs torch, numpy, Pillow, safetensors
-onnx_file  the same as an ONNX graph
-card       README.md: what was trained on what, how good it is, how to load it
-write      the folder: written aside, checked on the run's own images, renamed into place
+write        the folder: written, checked on the run's images, renamed into place
+plain        model.py: the encoder's source files in one, which needs torch, numpy, Pillow and safetensors
+embedder     the encoder with its preprocessing, part of model.py
+huggingface  the two files that transformers loads
+onnx_file    the same model as an ONNX graph
+card         README.md, from card.txt
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures in, embeddings out: the few lines around an encoder. An export copies them, with all they use."""
+"""Images in, embeddings out: an encoder with its preprocessing. Exports copy this file, so it imports little."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from PIL import Image
 from torch import Tensor, nn
 
 from maskcon.data.decoding import UndecodableError, decode, to_array
-from maskcon.transforms.boxes import centre_placement, whole_placement
-from maskcon.transforms.resample import resize
 
-BATCH_PICTURES = 32
+BATCH_IMAGES = 32
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From a picture of any size and mode to what the encoder takes.
+    """Turns images of any size and mode into the encoder's input.
 
-    image_size: side S of the encoder's input; in_channels: C, 1 for grey and 3 for colour
-    canvas: larger pictures are first shrunk to fit this square
-    test_resize: "shorter" brings the shorter side to S and cuts out the central square; "both" stretches
-    mean, std: of each channel, for values in 0..1
+    Attributes:
+        image_size: side S of the input.
+        canvas: larger images are first shrunk to fit this square.
+        in_channels: C, 1 for grey and 3 for colour.
+        test_resize: "shorter" resizes the shorter side to S and crops the central square; "both" stretches.
+        mean, std: per channel, for values in 0..1.
     """
 
     image_size: int
@@ -34,30 +34,36 @@ class Preprocessing:
     mean: Sequence[float]
     std: Sequence[float]
 
-    def __call__(self, pictures: Sequence[str | Path | Image.Image]) -> Tensor:
-        """Paths or Pillow images -> float32 [B, C, S, S] in 0..1."""
+    def __call__(self, images: Sequence[str | Path | Image.Image]) -> Tensor:
+        """Read paths or Pillow images: float32 [B, C, S, S] in 0..1."""
         nothing = torch.empty(0, self.in_channels, self.image_size, self.image_size)
-        return torch.cat([nothing, *(self.view(picture) for picture in pictures)])
+        return torch.cat([nothing, *(self.view(image)[None] for image in images)])
 
-    def view(self, picture: str | Path | Image.Image) -> Tensor:
-        """One picture -> float32 [1, C, S, S] in 0..1."""
+    def view(self, image: str | Path | Image.Image) -> Tensor:
+        """Read one image: float32 [C, S, S] in 0..1."""
         try:
-            if isinstance(picture, Image.Image):
-                pixels = to_array(picture, self.canvas, self.in_channels)
+            if isinstance(image, Image.Image):
+                pixels = to_array(image, self.canvas, self.in_channels)
             else:
-                pixels = decode(Path(picture), self.canvas, self.in_channels)
+                pixels = decode(Path(image), self.canvas, self.in_channels)
         except UndecodableError as error:
-            raise UndecodableError(f"cannot read {picture}: {error}") from error
-        images = torch.tensor(pixels)[None]  # [1, C, H, W], a copy: Pillow's arrays may be read-only
-        heights, widths = (torch.tensor([side]) for side in pixels.shape[1:])
-        if self.test_resize == "shorter":
-            placement = centre_placement(heights, widths, self.image_size)
-        else:
-            placement = whole_placement(heights, widths)
-        return (resize(images, placement, None, size=self.image_size) / 255).clamp(0.0, 1.0)
+            raise UndecodableError(f"cannot read {image}: {error}") from error
+        rows, columns = (self._filter(side, min(pixels.shape[1:])) for side in pixels.shape[1:])
+        values = torch.tensor(pixels).float()  # [C, H, W], a copy: Pillow's arrays may be read-only
+        return (rows @ values @ columns.T / 255).clamp(0.0, 1.0)
+
+    def _filter(self, side: int, shorter: int) -> Tensor:
+        """Weights [S, side] of a triangle filter that resizes, and crops the centre of, one axis."""
+        size = self.image_size
+        resized = side * size // shorter if self.test_resize == "shorter" else size
+        scale = side / resized
+        centres = (torch.arange(size, dtype=torch.float64) + 0.5 + round((resized - size) / 2)) * scale
+        places = torch.arange(side, dtype=torch.float64) + 0.5
+        weights = (1 - (places - centres[:, None]).abs() / max(scale, 1.0)).clamp_min(0.0)
+        return (weights / weights.sum(dim=1, keepdim=True)).float()
 
     def normalise(self, pixel_values: Tensor) -> Tensor:
-        """(pixel_values - mean) / std per channel."""
+        """Compute (pixel_values - mean) / std per channel."""
         mean, std = (
             torch.tensor(values, dtype=pixel_values.dtype, device=pixel_values.device).view(1, -1, 1, 1)
             for values in (list(self.mean), list(self.std))
@@ -66,7 +72,7 @@ class Preprocessing:
 
 
 class Embedder(nn.Module):
-    """An encoder with its preprocessing: `encode` takes pictures, `forward` takes what `preprocessing` gives."""
+    """An encoder with its preprocessing: `encode` takes images, `forward` the output of `preprocessing`."""
 
     def __init__(self, encoder: nn.Module, preprocessing: Preprocessing) -> None:
         super().__init__()
@@ -74,23 +80,23 @@ class Embedder(nn.Module):
         self.preprocessing = preprocessing
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        """float [B, C, S, S] in 0..1 -> embeddings [B, F], not normalised: compare them by cosine."""
+        """Embed float [B, C, S, S] in 0..1: [B, F], not normalised; compare by cosine."""
         features: Tensor = self.encoder(self.preprocessing.normalise(pixel_values))
         return features
 
     @torch.no_grad()
-    def encode(self, pictures: Sequence[str | Path | Image.Image]) -> Tensor:
-        """Paths or Pillow images -> embeddings float32 [B, F] on the CPU."""
-        if isinstance(pictures, str | Path | Image.Image):
-            raise TypeError("pictures are given as a list, even if there is only one")
-        weight = next(self.parameters())  # the model may have been moved, or brought to half precision
-        was_training = self.encoder.training  # its own mode: a model around the same encoder may be asking
+    def encode(self, images: Sequence[str | Path | Image.Image]) -> Tensor:
+        """Embed paths or Pillow images: float32 [B, F] on the CPU."""
+        if isinstance(images, str | Path | Image.Image):
+            raise TypeError("give images as a list, even a single one")
+        weight = next(self.parameters())  # the model may have been moved, or converted to half precision
+        was_training = self.encoder.training  # the encoder's own mode: another model may share it
         self.encoder.eval()
         try:
             found = [
-                self(self.preprocessing(pictures[start : start + BATCH_PICTURES]).to(weight)).float().cpu()
-                for start in range(0, max(1, len(pictures)), BATCH_PICTURES)  # no pictures: one empty batch
+                self(self.preprocessing(images[start : start + BATCH_IMAGES]).to(weight)).float().cpu()
+                for start in range(0, max(1, len(images)), BATCH_IMAGES)  # no images: one empty batch
             ]
-        finally:  # a picture that cannot be read ends it early
+        finally:  # also after an unreadable image
             self.encoder.train(was_training)
         return torch.cat(found)

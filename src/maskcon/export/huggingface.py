@@ -1,4 +1,4 @@
-"""The two files by which `transformers` loads an export: its configuration, and a model class around `model.py`."""
+"""The two files that `transformers` loads: config.json, and a model class around `model.py`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MaskConModel(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module):
-        """Weights come from the file; a net built without it keeps PyTorch's own start."""
+        """Keep PyTorch's initialisation; trained weights come from the file."""
 
     @property
     def preprocessing(self):
@@ -52,13 +52,13 @@ class MaskConModel(PreTrainedModel):
         features = self.encoder(self.preprocessing.normalise(pixel_values))
         return BaseModelOutputWithPooling(pooler_output=features) if return_dict else (features,)
 
-    def encode(self, pictures):
-        return Embedder(self.encoder, self.preprocessing).encode(pictures)
+    def encode(self, images):
+        return Embedder(self.encoder, self.preprocessing).encode(images)
 '''
 
 
 def config_text(preprocessing: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """config.json, read by `transformers` and by `model.py`."""
+    """Return config.json, read by `transformers` and by `model.py`."""
     values = {
         "model_type": MODEL_TYPE,
         "architectures": ["MaskConModel"],

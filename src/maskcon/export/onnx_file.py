@@ -1,4 +1,4 @@
-"""The embedder as an ONNX graph, and what onnxruntime makes of it (extra `onnx`)."""
+"""Write the embedder as an ONNX graph, and run it (extra `onnx`)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.export.embedder import Embedder
 
 NAME = "model.onnx"
-FILES = (NAME, f"{NAME}.data")  # the second only beside a large graph
+FILES = (NAME, f"{NAME}.data")  # the second only for large models
 INPUT, OUTPUT = "pixel_values", "embedding"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-# a graph of 2 GB can hold no more; beyond this the weights lie in a file beside it
+# a graph is limited to 2 GB; weights larger than this go to a second file
 LARGEST_SINGLE_FILE = 1 << 30
 
 
 def check_onnx_installed() -> None:
-    """Refuse before any work is done."""
+    """Raise if a package is missing, before any work is done."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise UsageError(f"--onnx needs {', '.join(missing)}: pip install 'maskcon[onnx]'")
@@ -42,10 +42,10 @@ def write_onnx(
     *,
     largest_single_file: int = LARGEST_SINGLE_FILE,
 ) -> list[Path]:
-    """Write model.onnx, for batches of any size; the paths of all its files.
+    """Write model.onnx, for batches of any size; return the paths of its files.
 
-    The graph takes `pixel_values`, float32 [B, C, S, S] in 0..1, and gives `embedding`, [B, F]: the channels'
-    normalisation is in it, decoding and resizing are not. facts: kept in its metadata.
+    The graph takes `pixel_values`, float32 [B, C, S, S] in 0..1, and returns `embedding`, [B, F]. It includes the
+    normalisation of channels, not decoding and resizing. facts: stored in its metadata.
     """
     settings = embedder.preprocessing
     example = torch.zeros(2, settings.in_channels, settings.image_size, settings.image_size)
@@ -61,7 +61,7 @@ def write_onnx(
             verbose=False,
         )
         if program is None:
-            raise MaskconError("torch could not turn this encoder into an ONNX graph")
+            raise MaskconError("torch could not convert this encoder to ONNX")
         program.model.metadata_props["maskcon"] = json.dumps(dict(facts), sort_keys=True)
         program.save(folder / NAME, external_data=weight_bytes > largest_single_file)
     return sorted(folder.glob(f"{NAME}*"))
@@ -69,7 +69,7 @@ def write_onnx(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter talks to stdout, and warns and logs about its own insides: nothing that a user could act on."""
+    """Silence the exporter's output, warnings and logs, which users cannot act on."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -81,7 +81,7 @@ def _quiet() -> Iterator[None]:
 
 
 def run_onnx(folder: Path, pixel_values: Tensor) -> Tensor:
-    """What onnxruntime computes on the CPU: [B, C, S, S] -> [B, F]."""
+    """Compute embeddings with onnxruntime on the CPU: [B, C, S, S] -> [B, F]."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""Images that an export is checked on, and what the run's own encoder makes of them."""
+"""Images that an export is checked on, and their embeddings by the run's encoder."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ RANDOM_SEED = 0
 
 @dataclass(frozen=True)
 class Sample:
-    """What the encoder sees of some images [B, C, S, S], the images as pictures, and its answer [B, F].
+    """Images as the encoder's input [B, C, S, S] and as Pillow images, and their embeddings [B, F].
 
-    kind: what they are, in words, of one of them
+    kind: singular noun for the images.
     """
 
     kind: str
     pixel_values: Tensor
-    pictures: list[Image.Image]
+    images: list[Image.Image]
     expected: Tensor
 
 
 def sample_of(images: ImageSet, kind: str, backbone: Backbone, facts: EncoderFacts) -> Sample:
-    """These images as the encoder sees them; grey ones serve an encoder of colour ones, and the reverse."""
+    """Embed images with the run's encoder; grey and colour are converted as it needs."""
     sizes = None if images.sizes is None else torch.from_numpy(images.sizes)
     array = with_channels(np.asarray(images.images), facts.in_channels)
     pixels = torch.from_numpy(np.ascontiguousarray(array))
     view = test_view(pixels, size=facts.image_size, sizes=sizes, resize=facts.test_resize)
     with torch.no_grad():
         expected = backbone(facts.normalise(view)).float()
-    return Sample(kind, view, [_picture(images.picture(row)) for row in range(len(images))], expected)
+    return Sample(kind, view, [_to_pillow(images.picture(row)) for row in range(len(images))], expected)
 
 
 def random_images(facts: EncoderFacts, count: int) -> ImageSet:
-    """Images of random pixels and many shapes, the same every time."""
+    """Make reproducible images of random pixels and many shapes."""
     generator = np.random.Generator(np.random.PCG64(RANDOM_SEED))
     side, numbers = facts.canvas, np.arange(count, dtype=np.int64)
     return ImageSet(
@@ -56,5 +56,5 @@ def random_images(facts: EncoderFacts, count: int) -> ImageSet:
     )
 
 
-def _picture(pixels: NDArray[np.uint8]) -> Image.Image:
+def _to_pillow(pixels: NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)))

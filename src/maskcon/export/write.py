@@ -1,4 +1,4 @@
-"""A run's encoder as a folder for others: written aside, checked on images, then renamed into place."""
+"""Write a run's encoder as a folder: in a scratch folder, checked on images, then renamed into place."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from maskcon.training.run_folder import ENCODER, make_writable
 
 CARD, CONFIG, MODEL, WEIGHTS = "README.md", "config.json", "model.py", "model.safetensors"
 WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, huggingface.CODE_NAME, *ONNX_FILES, "__pycache__"))
-CARD_DIGEST = "card_sha256"  # in config.json: tells a card that somebody went on writing
+CARD_DIGEST = "card_sha256"  # in config.json: shows whether the card was edited
 CHECK_IMAGES = 32
 CHANGED = (
-    "the pictures are not those that the run was trained on any more; the export is checked on them as they are now, "
-    "and its card leaves out the names of the classes"
+    "the images have changed and are not those that the run was trained on; the export is checked on them anyway, and "
+    "its card leaves out the names of the classes"
 )
 ABSENT = "the export is checked on random images, and its card leaves out the names of the classes"
-TOLERANCE = 1e-4  # of the largest value of any embedding; float32 rounds off about a hundredth of that
+TOLERANCE = 1e-4  # relative to the largest value of any embedding; float32 rounding is about 1e-6
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far an export is from the run's own encoder: the largest difference, and the largest value."""
+    """Largest difference between an export and the run's encoder, and the largest value."""
 
     what: str
     largest: float
     scale: float
     images: int
-    kind: str  # of one image, in words
+    kind: str  # singular noun for the images
 
     @property
     def relative(self) -> float:
@@ -71,7 +71,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Exported:
-    """The folder, its files, and how far each form is from the run's encoder."""
+    """The folder, its files, and the difference of each format from the run's encoder."""
 
     folder: Path
     files: tuple[str, ...]
@@ -88,17 +88,17 @@ def export_run(
     tolerance: float = TOLERANCE,
     announce: Announcer | None = None,
 ) -> Exported:
-    """Write the encoder of a finished run for plain PyTorch, for Hugging Face and, if asked, as ONNX.
+    """Write the encoder of a finished run for plain PyTorch, Hugging Face and, on request, ONNX.
 
-    It is compared with the run's own encoder on test images of the run, or on random ones where those are not at hand.
+    It is compared with the run's encoder on test images of the run, or on random ones if those are unavailable.
 
     Args:
-        out: the folder; by default `export` in the run's. An earlier export there is replaced, anything else is not.
+        out: the folder; by default `export` in the run's. An earlier export is replaced, anything else is refused.
         onnx: also write model.onnx (extra `onnx`).
-        machine: where data sets live.
-        data: the data the run was fitted on, where they were given as arrays.
-        tolerance: largest difference allowed, as a share of the largest value of the embeddings.
-        announce: told how far the pictures are read, and what is worth knowing; silent by default.
+        machine: where datasets are.
+        data: the data the run was fitted on, if they were given as arrays.
+        tolerance: largest difference allowed, relative to the largest value of the embeddings.
+        announce: receives progress and notes; silent by default.
 
     Example:
         >>> exported = export_run(Run.open("runs/photos"), onnx=True)  # doctest: +SKIP
@@ -109,10 +109,10 @@ def export_run(
     if onnx:
         check_onnx_installed()
     backbone, facts = read_encoder(run.folder / ENCODER)
-    source = model_source(backbone)  # refuses what cannot be exported before data are read
+    source = model_source(backbone)  # before data are read: refuses other nets
     make_writable(target.parent)
     announce = announce or Announcer()
-    found = _data_at_hand(run, data, machine or Machine(), announce)
+    found = _available_data(run, data, machine or Machine(), announce)
     names = None
     if found is None:
         sample = sample_of(random_images(facts, CHECK_IMAGES), "random image", backbone, facts)
@@ -123,10 +123,10 @@ def export_run(
         else:
             announce.on_message(CHANGED)
     if onnx:
-        announce.on_message("turning the encoder into an ONNX graph; this takes a while")
+        announce.on_message("converting the encoder to ONNX; this takes a while")
     try:
         with scratch_beside(target) as scratch:
-            folder = scratch / target.name  # the one around it is private, this one is not
+            folder = scratch / target.name  # the scratch folder is private, this one is not
             folder.mkdir()
             differences = _fill(folder, run, names, backbone, facts, source, sample, onnx, tolerance)
             files = tuple(sorted(path.name for path in folder.iterdir()))
@@ -138,8 +138,8 @@ def export_run(
     return Exported(target, files, differences)
 
 
-def _data_at_hand(run: Run, given: Dataset | None, machine: Machine, announce: Announcer) -> Dataset | None:
-    """The data of the run as they are now; None where they are not on this machine, which is told with the reason."""
+def _available_data(run: Run, given: Dataset | None, machine: Machine, announce: Announcer) -> Dataset | None:
+    """Load the run's data; None, with a message, if they are not on this machine."""
     try:
         return load_dataset(given or run.source, run.config, machine, announce)
     except UsageError as error:
@@ -180,7 +180,7 @@ def _fill(
     with torch.no_grad():
         found = {
             "PyTorch": plain(sample.pixel_values),
-            "PyTorch, from pictures": plain.encode(sample.pictures),
+            "PyTorch, from images": plain.encode(sample.images),
         }
     if onnx:
         inputs = {"preprocessing": asdict(preprocessing), **described}
@@ -190,7 +190,7 @@ def _fill(
     for difference in differences:
         if not difference.relative <= tolerance:  # NaN is refused too
             raise MaskconError(
-                f"the export does not compute what the run does: {difference}, and {tolerance:g} of that is allowed; "
+                f"the export does not compute what the run does: {difference}, with a tolerance of {tolerance:g}; "
                 "nothing was written"
             )
     checks = [str(difference) for difference in differences]
@@ -224,10 +224,10 @@ def _difference(what: str, found: Tensor, sample: Sample) -> Difference:
 
 
 def _module(path: Path) -> ModuleType:
-    """The file as a module of its own, under a name that meets no other; leaves no compiled file beside it."""
+    """Load the file as a module under a unique name, without leaving a compiled file beside it."""
     module = ModuleType(f"maskcon_exported_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}")
     module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # dataclasses look their module up while they are made
+    sys.modules[module.__name__] = module  # dataclasses look up their module when they are created
     try:
         exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module.__dict__)
     finally:
@@ -236,7 +236,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _check_target(target: Path) -> None:
-    """Only an earlier export is replaced, and only if nobody has put work of their own into it."""
+    """Refuse to replace anything but an unmodified earlier export."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     try:
@@ -246,7 +246,7 @@ def _check_target(target: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         is_ours = False
     if not is_ours:
-        raise UsageError(f"{target} is there already and is no earlier export; choose another --out")
+        raise UsageError(f"{target} exists and is not an earlier export; choose another --out")
     others = sorted(path.name for path in target.iterdir() if path.name not in WRITTEN)
     if others:
         raise UsageError(f"{target} holds more than an earlier export ({some(others)}); choose another --out")
@@ -257,6 +257,6 @@ def _check_target(target: Path) -> None:
 
 def _replace(folder: Path, target: Path, scratch: Path) -> None:
     if target.exists():
-        target.rename(scratch / "replaced")  # goes with the scratch folder
+        target.rename(scratch / "replaced")  # deleted with the scratch folder
     folder.rename(target)
     sync_folder(target.parent)

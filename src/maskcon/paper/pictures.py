@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
@@ -42,7 +41,7 @@ from maskcon.report.published import appendix_rows
 from maskcon.report.retrieval_sheet import Query, retrieval_sheet
 from maskcon.report.settings_heatmap import Grid, settings_heatmap
 from maskcon.report.tables import METHOD_NAMES
-from maskcon.retrieval.nearest import nearest
+from maskcon.retrieval.nearest import nearest_others, unit_rows
 from maskcon.training.checkpoint import write_atomically
 
 QUERIES = 3
@@ -218,11 +217,10 @@ def _retrieval(setup: Setup) -> tuple[list[Path], str]:
         raise DataError(
             f"no two of the {len(fine)} test images share a fine class: there is nothing to be found"
         )
-    rows = torch.from_numpy(asked)
     found: dict[str, NDArray[np.int64]] = {}
     for title, run in runs.items():
         features = run.encode_set(data.test, device=setup.machine.device)
-        found[title] = nearest(features, rows, NEIGHBOURS)[0].numpy()
+        found[title] = nearest_others(unit_rows(features.numpy()), asked, NEIGHBOURS)[0]
     depth = min(NEIGHBOURS, len(fine) - 1)
     right = {title: fine[near] == fine[asked][:, None] for title, near in found.items()}  # [Q, depth]
     names = data.fine_names or ()

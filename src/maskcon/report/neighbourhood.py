@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.retrieval.search.exact import nearest_exact, unit_rows
+from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 NEIGHBOURS = 10
 PAIRS = 200_000  # drawn to see how alike any two images are; all of them where there are fewer
@@ -57,16 +57,7 @@ def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhoo
     [[1], [0], [1]]
     """
     unit = unit_rows(np.asarray(embeddings))
-    count = len(unit)
-    k = max(0, min(k, count - 1))
-    positions = np.zeros((count, k), dtype=np.int64)
-    cosines = np.zeros((count, k))
-    if k:
-        found, scores = nearest_exact(unit, unit, k + 1)  # [N, k+1], oneself mostly among them
-        own = found == np.arange(count)[:, None]
-        # among more than k equal images oneself may be missing: then the last one goes
-        own[~own.any(axis=1), -1] = True
-        positions, cosines = found[~own].reshape(count, k), scores[~own].reshape(count, k)
+    positions, cosines = nearest_others(unit, np.arange(len(unit)), k)
     return Neighbourhood(positions, np.clip(cosines, -1.0, 1.0), effective_rank(unit), unit.shape[1])
 
 

@@ -12,7 +12,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.data.collection import ArrayPictures, gather
 from maskcon.data.decoding import UndecodableError, decode
 from maskcon.report.gallery import TILE_PIXELS, retrieval_grid
-from maskcon.retrieval.search.base import Entry, Header, Neighbours
+from maskcon.retrieval.store import Entry, Header, Neighbours
 
 DECODE_SIDE = 2 * TILE_PIXELS
 Picture = NDArray[np.uint8]  # [C, h, w], 1 or 3 channels

@@ -1,4 +1,4 @@
-"""Features of many images: the query encoder before the projector, in evaluation mode, in batches."""
+"""Encode many images in batches: features before the projector, in evaluation mode."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from maskcon import transforms
 
-# A batch holds at most so many images, and fewer of large ones, whose activations would fill the memory.
+# Batch limits; the second bounds the memory of activations of large images.
 BATCH_IMAGES, BATCH_PIXELS = 500, 1 << 21
 
 
 class Images(Protocol):
-    """Rows of images as uint8 batches; `maskcon.training.feed.Feed` is one."""
+    """Random access to uint8 images, such as `maskcon.training.feed.Feed`."""
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]: ...
 
@@ -32,11 +32,11 @@ def embed(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Tensor | None:
-    """Features ``[len(rows), F]``, float32, on the images' device; None when asked to stop half-way.
+    """Compute features ``[len(rows), F]``, float32, on the images' device; None if `should_stop`.
 
-    progress: called after each batch, as progress(done, in all).
+    progress: called after each batch, as progress(done, total).
 
-    The backbone is put into evaluation mode and back into the mode it came in.
+    The backbone is put into evaluation mode, and back into its previous mode.
     """
     before = backbone.training
     backbone.eval()
@@ -58,7 +58,7 @@ def embed(
 
 @torch.no_grad()
 def raw_pixels(images: Images, rows: Tensor, *, size: int, resize: Literal["shorter", "both"]) -> Tensor:
-    """The images themselves as embeddings, ``[len(rows), C*size*size]``: the floor that learning must pass."""
+    """Return the pixels as embeddings, ``[len(rows), C*size*size]``: the baseline of learning."""
     parts = []
     for part in torch.split(rows, BATCH_IMAGES):
         batch, sizes = images.take(part)

@@ -1,46 +1,105 @@
-"""Exact nearest neighbours by cosine, in bounded memory."""
+"""Exact nearest neighbours by cosine, in bounded memory; stored vectors may be a memory map.
+
+Letters in shapes: N stored vectors, D their length, Q queries.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-BLOCK_ROWS, BLOCK_COLUMNS = 1024, 8192  # similarities held at once: 32 MB of float32
+from maskcon._utils.errors import UsageError
+
+BLOCK_ELEMENTS = 1 << 24  # similarities held at once: 64 MB of float32
+RESCORE_ROWS = 4096  # rows converted to float64 at a time
+ROUNDING = 2.0**-24  # of one float32 operation
 
 
-@torch.no_grad()
-def nearest(embeddings: Tensor, rows: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
-    """The `k` nearest others of some rows of ``[N, D]``, best first: positions and cosines, each ``[Q, k]``.
+def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Scale rows [N, D] to length 1; rows of zeros stay zero, NaN and Inf are refused.
 
-    Each row is left out of its own answer by position. `k` is cut to N - 1.
-
-    >>> points = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
-    >>> nearest(points, torch.tensor([0]), k=2)[0]
-    tensor([[1, 2]])
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
-    k = max(0, min(k, len(embeddings) - 1))
-    with torch.autocast(embeddings.device.type, enabled=False):  # half precision would tie what is not
-        found = [_nearest_of(embeddings, part, k) for part in torch.split(rows, BLOCK_ROWS)]
-    return torch.cat([positions for positions, _ in found]), torch.cat([cosines for _, cosines in found])
+    wide = np.asarray(vectors, dtype=np.float64)
+    bad = np.flatnonzero(~np.isfinite(wide).all(axis=1))
+    if len(bad):
+        raise UsageError(
+            f"embedding {bad[0]} of {len(wide)} is not finite; the encoder cannot be searched with"
+        )
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    return (wide / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
-def _nearest_of(embeddings: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The same for so few rows that their similarities to a stretch of all fit in memory."""
-    queries = _unit(embeddings[rows])  # [Q, D]
-    cosines = queries.new_empty(len(rows), 0)
-    positions = rows.new_empty(len(rows), 0)
-    for start in range(0, len(embeddings), BLOCK_COLUMNS):
-        stretch = _unit(embeddings[start : start + BLOCK_COLUMNS])
-        similarity = queries @ stretch.T  # [Q, stretch]
-        inside = (rows >= start) & (rows < start + len(stretch))
-        similarity[inside, rows[inside] - start] = -torch.inf
-        top = similarity.topk(min(k, len(stretch)), dim=1)
-        cosines = torch.cat([cosines, top.values], dim=1)
-        positions = torch.cat([positions, top.indices + start], dim=1)
-        best = cosines.topk(min(k, cosines.shape[1]), dim=1)
-        cosines, positions = best.values, positions.gather(1, best.indices)
-    return positions, cosines
+def nearest(
+    vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Find the k nearest of unit vectors [N, D] to each of the queries [Q, D].
+
+    One float32 product finds all candidates; these are scored again in float64, row by row, so that equal vectors
+    get equal scores wherever they are stored.
+
+    Returns:
+        Positions and cosines, each [Q, min(k, N)], best first, ties by position.
+
+    >>> stored = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
+    >>> nearest(stored, stored[:1], k=2)[0]
+    array([[0, 2]])
+    """
+    if k < 1:
+        raise UsageError(f"k must be at least 1, got {k}")
+    stored = np.asarray(vectors)  # a plain view: slicing the memmap subclass is slow
+    if queries.ndim != 2 or stored.ndim != 2 or queries.shape[1] != stored.shape[1]:
+        raise UsageError(f"queries {list(queries.shape)} do not fit vectors {list(stored.shape)}")
+    count, dimension = stored.shape
+    k = min(k, count)
+    positions = np.empty((len(queries), k), dtype=np.int64)
+    scores = np.empty((len(queries), k), dtype=np.float64)
+    if k == 0:
+        return positions, scores
+    margin = 2 * (dimension + 2) * ROUNDING  # twice the largest error of a product of unit vectors
+    step = max(1, BLOCK_ELEMENTS // count)
+    for start in range(0, len(queries), step):
+        part = np.ascontiguousarray(queries[start : start + step], dtype=np.float32)
+        rough = part @ stored.T  # [part, N]
+        for row, similarity in enumerate(rough, start):
+            kth = np.partition(similarity, count - k)[count - k]
+            candidates = np.flatnonzero(similarity >= kth - margin)
+            positions[row], scores[row] = best_of(stored, queries[row], candidates, k)
+    return positions, scores
 
 
-def _unit(vectors: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(vectors.float(), dim=1)
+def nearest_others(
+    vectors: NDArray[np.float32], rows: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Find the k nearest others of some rows of unit vectors [N, D].
+
+    Each row is left out of its own answer by position, so exact duplicates are found.
+
+    Returns:
+        Positions and cosines, each [len(rows), min(k, N - 1)], best first.
+
+    >>> nearest_others(unit_rows(np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])), np.array([0]), k=2)[0]
+    array([[1, 2]])
+    """
+    k = max(0, min(k, len(vectors) - 1))
+    if k == 0 or len(rows) == 0:
+        return np.zeros((len(rows), k), dtype=np.int64), np.zeros((len(rows), k))
+    positions, cosines = nearest(vectors, vectors[rows], k + 1)
+    own = positions == rows[:, None]
+    own[~own.any(axis=1), -1] = True  # among more than k equal vectors the row itself may be missing
+    return positions[~own].reshape(-1, k), cosines[~own].reshape(-1, k)
+
+
+def best_of(
+    stored: NDArray[np.float32], query: NDArray[np.float32], candidates: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Score candidates (ascending positions) in float64; positions and cosines [k] of the best."""
+    wide = query.astype(np.float64)
+    scores = np.empty(len(candidates), dtype=np.float64)
+    for start in range(0, len(candidates), RESCORE_ROWS):
+        rows = stored[candidates[start : start + RESCORE_ROWS]].astype(np.float64)  # [rows, D]
+        # one sum per row: a matrix product could round equal rows differently
+        scores[start : start + len(rows)] = (rows * wide).sum(axis=1)
+    order = np.argsort(-scores, kind="stable")[:k]
+    return candidates[order], scores[order]

@@ -1,9 +1,9 @@
-"""Recall@K, exact: does one of an image's K nearest neighbours share its label?
+"""Exact recall@K, and the effective rank of embeddings.
 
-No list of neighbours is needed for it, only how many others stand before an image's nearest same-label one. So images
-are put in the order of their labels and compared block by block, twice: with those that share a label, which gives each
-image its nearest match, then with all others, which are counted where they are nearer still. The similarity of i and j
-is that of j and i: a block of similarities serves its rows and its columns, which halves the work.
+Recall needs no list of neighbours, only the rank of each image's nearest same-label image. Images are sorted by label
+and compared block by block, twice: with those of the same label, which gives each image its nearest match; then with
+all others, counting those that are nearer still. Similarity is symmetric: a block serves its rows and its columns,
+which halves the work.
 """
 
 from __future__ import annotations
@@ -17,33 +17,30 @@ import torch
 from torch import Tensor
 
 BLOCK_ROWS, STRIP_BLOCKS = 512, 8  # similarities held at once: 512 x 4096, 8 MB of float32
-KEPT_ELEMENTS = (
-    1 << 25
-)  # normalised embeddings up to 128 MB are kept, larger ones made again when they are met
+KEPT_ELEMENTS = 1 << 25  # normalised embeddings up to 128 MB are kept, larger ones recomputed per block
 NO_MATCH = 1 << 62  # a rank beyond every K
 
-Progress = Callable[[int, int], None]  # similarities done, similarities in all
+Progress = Callable[[int, int], None]  # similarities done, total
 Part = tuple[slice, slice]  # rows and columns of the similarity matrix
 
 
 def recall_at_k(
     embeddings: Tensor, labels: Tensor, ks: Sequence[int] = (1, 2, 5, 10), *, progress: Progress | None = None
 ) -> dict[int, float]:
-    """Share of images with a same-label image among their K nearest others, by cosine.
+    """Compute the share of images with a same-label image among their K nearest others, by cosine.
 
     Args:
         embeddings: ``[N, D]``, any floating type; normalised here.
         labels: ``[N]``.
         ks: the K to report, each >= 1.
-        progress: called as progress(similarities done, similarities in all): a million images take minutes.
+        progress: called as progress(similarities done, total): a million images take minutes.
 
     Returns:
-        ``{k: share in 0..1}``. The image itself is left out by its position, so duplicates count as what they
-        are: other images. Neighbours at exactly equal similarity come in the order of their positions.
-        An image whose label nobody else has is a miss. Embeddings with NaN or Inf are refused.
+        ``{k: share in 0..1}``. The image itself is left out by position, so duplicates count as other images.
+        Ties are ordered by position. An image with a unique label is a miss. NaN and Inf are refused.
 
     Memory beyond the embeddings stays below 256 MB: one normalised copy while that is small, some blocks of
-    similarities, and six numbers an image.
+    similarities, and six numbers per image.
 
     Example:
         >>> points = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
@@ -64,19 +61,18 @@ def recall_at_k(
 def rank_of_first_match(
     embeddings: Tensor, labels: Tensor, limit: int, *, progress: Progress | None = None
 ) -> Tensor:
-    """How many others stand before each image's nearest same-label neighbour, int64 ``[N]``.
+    """Count the others before each image's nearest same-label neighbour, int64 ``[N]``.
 
-    Ranks of `limit` and more are given as `NO_MATCH`. Recall@K is the share of ranks below K.
+    Ranks of `limit` and more become `NO_MATCH`. Recall@K is the share of ranks below K.
     """
-    with torch.autocast(embeddings.device.type, enabled=False):  # half precision would tie what is not
+    with torch.autocast(embeddings.device.type, enabled=False):  # half precision would create ties
         return _Ranking(embeddings, labels.to(embeddings.device), limit).ranks(progress)
 
 
 class _Ranking:
-    """All images in the order of their labels (`order`, ``[N]``), cut into blocks of nearly equal length.
+    """All images sorted by label (`order`, ``[N]``), in blocks of nearly equal length, never single rows.
 
-    Equal, and never single rows, because the same two vectors should meet in products of like shape: others may be
-    summed in another order, and exact duplicates would no longer tie.
+    Products of one shape sum in one order; otherwise exact duplicates might no longer tie.
     """
 
     def __init__(self, embeddings: Tensor, labels: Tensor, limit: int) -> None:
@@ -94,7 +90,7 @@ class _Ranking:
             (count,), -torch.inf, dtype=torch.float32, device=embeddings.device
         )  # nearest match's similarity
         self.first = torch.full_like(self.order, count)  # its position
-        self.ahead = torch.zeros_like(self.order)  # how many stand before it
+        self.ahead = torch.zeros_like(self.order)  # number of images before it
         self.kept: Tensor | None = None
         self._normalise()
 
@@ -107,9 +103,9 @@ class _Ranking:
             todo -= _size(part)
             if progress is not None:
                 progress(total - todo, total)
-        lonely = self.best == -torch.inf
-        self.best[lonely] = torch.inf  # nothing will be found nearer
-        self.ahead[lonely] = self.limit
+        unmatched = self.best == -torch.inf
+        self.best[unmatched] = torch.inf  # nothing is nearer
+        self.ahead[unmatched] = self.limit
         for part in self._others():
             self._count_nearer(*part)
             todo -= _size(part)
@@ -120,19 +116,17 @@ class _Ranking:
         return ranks
 
     def _matching(self) -> Iterator[Part]:
-        """Parts on and above the diagonal with pairs that share a label."""
+        """Yield parts on and above the diagonal with pairs that share a label."""
         for number, rows in enumerate(self.blocks):
             yield rows, rows
             yield from self._strips(number, number + 1, bisect_right(self.lowest, self.highest[number]))
 
     def _others(self) -> Iterator[Part]:
-        """Parts on and above the diagonal with pairs that do not."""
+        """Yield parts on and above the diagonal with pairs that do not."""
         for number, rows in enumerate(self.blocks):
             if self.lowest[number] < self.highest[number]:
                 yield rows, rows
-            first = bisect_right(
-                self.highest, self.lowest[number]
-            )  # before, all have the one label of this block
+            first = bisect_right(self.highest, self.lowest[number])  # earlier blocks have this label only
             yield from self._strips(number, max(first, number + 1), len(self.blocks))
 
     def _strips(self, number: int, first: int, stop: int) -> Iterator[Part]:
@@ -143,13 +137,13 @@ class _Ranking:
     def _find_best(self, rows: slice, columns: slice) -> None:
         similarity = self._similarity(rows, columns).masked_fill_(~self._same(rows, columns), -torch.inf)
         if rows == columns:
-            similarity.fill_diagonal_(-torch.inf)  # oneself, by position
+            similarity.fill_diagonal_(-torch.inf)  # the image itself, by position
         self._raise_best(similarity, rows, columns)
         if rows != columns:
             self._raise_best(similarity.T, columns, rows)
 
     def _raise_best(self, similarity: Tensor, rows: slice, columns: slice) -> None:
-        """Each image meets its matches in the order of their positions, and the first of equal ones stays."""
+        """Update the nearest match; matches come in order of position, the first of equal ones stays."""
         nearest, place = similarity.max(dim=1)  # the first of equal ones
         best, first = self.best[rows], self.first[rows]
         better = nearest > best
@@ -167,17 +161,15 @@ class _Ranking:
             self._add_ahead(similarity.T, columns, rows)
 
     def _add_ahead(self, similarity: Tensor, rows: slice, columns: slice) -> None:
-        """Count who is nearer than the best match, or as near and earlier in position."""
+        """Count images nearer than the best match, or as near and earlier in position."""
         best, ahead = self.best[rows], self.ahead[rows]
-        concerned = (
-            (similarity.amax(dim=1) >= best).nonzero().squeeze(1)
-        )  # most images are far from most others
+        concerned = (similarity.amax(dim=1) >= best).nonzero().squeeze(1)  # few: most images are far apart
         if len(concerned) == 0:
             return
         near, bound = similarity[concerned], best[concerned].unsqueeze(1)
         earlier = self.order[columns] < self.first[rows][concerned].unsqueeze(1)
         ahead[concerned] += ((near > bound) | ((near == bound) & earlier)).sum(dim=1)
-        best[ahead >= self.limit] = torch.inf  # a miss at every K: no need to count on
+        best[ahead >= self.limit] = torch.inf  # a miss at every K: stop counting
 
     def _same(self, rows: slice, columns: slice) -> Tensor:
         return self.labels[rows].unsqueeze(1) == self.labels[columns]
@@ -186,13 +178,13 @@ class _Ranking:
         return self._unit(rows) @ self._unit(columns).T
 
     def _unit(self, part: slice) -> Tensor:
-        """Normalised embeddings, in the order of the labels."""
+        """Return normalised embeddings, sorted by label."""
         if self.kept is not None:
             return self.kept[part]
         return torch.nn.functional.normalize(self.embeddings[self.order[part]].float(), dim=1)
 
     def _normalise(self) -> None:
-        """Refuse what has no direction, and keep the normalised embeddings where they are small."""
+        """Refuse NaN and Inf, and keep the normalised embeddings if they are small."""
         broken, kept = 0, None
         if self.embeddings.numel() <= KEPT_ELEMENTS:
             kept = torch.empty(self.embeddings.shape, dtype=torch.float32, device=self.embeddings.device)
@@ -201,7 +193,7 @@ class _Ranking:
             broken += int(unit.isfinite().all(dim=1).logical_not().sum())
             if kept is not None:
                 kept[block] = unit
-        if broken:  # a NaN is nearer than nothing and farther than nothing
+        if broken:  # comparisons with NaN are always false
             raise ValueError(f"{broken} of {len(self.order)} embeddings hold NaN or Inf")
         self.kept = kept
 
@@ -209,3 +201,25 @@ class _Ranking:
 def _size(part: Part) -> int:
     rows, columns = part
     return int((rows.stop - rows.start) * (columns.stop - columns.start))
+
+
+@torch.no_grad()
+def effective_rank(embeddings: Tensor) -> float:
+    """Compute exp(entropy of the normalised singular values) of ``[N, D]``: 1 to min(N, D).
+
+    It falls towards 1 when training collapses.
+
+    >>> effective_rank(torch.ones(10, 4))
+    1.0
+    >>> round(effective_rank(torch.eye(4)), 3)
+    4.0
+    """
+    if embeddings.device.type == "mps":  # MPS has no float64
+        embeddings = embeddings.cpu()
+    rows = torch.nn.functional.normalize(embeddings.double(), dim=1)
+    values = torch.linalg.svdvals(rows)
+    total = values.sum()
+    if total == 0:
+        return 1.0
+    share = values / total
+    return float(torch.exp(-torch.xlogy(share, share).sum()).clamp_min(1.0).round(decimals=9))

@@ -17,8 +17,7 @@ from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, absolute
 from maskcon.models.encoder_file import EncoderFacts, encoder_bytes
 from maskcon.retrieval.encode import embed, raw_pixels
-from maskcon.retrieval.recall import recall_at_k
-from maskcon.retrieval.spread import effective_rank
+from maskcon.retrieval.recall import effective_rank, recall_at_k
 from maskcon.training.checkpoint import write_atomically
 from maskcon.training.feed import Feed
 from maskcon.training.frozen import FrozenFeatures

@@ -1,6 +1,6 @@
-"""An index in PostgreSQL with pgvector: the same promises as a folder's, kept by transactions.
+"""An index in PostgreSQL with pgvector; transactions keep the promises of `Store`.
 
-Several indexes, of any dimension, share three tables and are told apart by name. Every value travels as a parameter.
+Several indexes, of any dimension, share three tables and are identified by name. All values are passed as parameters.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.data.folder_layout import show
-from maskcon.retrieval.search.base import Entry, Header, Neighbours, Vectors, check_request
+from maskcon.retrieval.store import Entry, Header, Neighbours, Vectors, arrange_by_path, check_request
 
 if TYPE_CHECKING:
     import psycopg
 
 SCHEMES = ("postgresql://", "postgres://")
-TURN = "hashtext('maskcon'), hashtext(%s)"  # the lock of who writes the index of a name
+WRITE_LOCK = "hashtext('maskcon'), hashtext(%s)"  # advisory lock on the index of a name
 VERSION = 1
 CONNECT_SECONDS = 10
 TABLES = (
@@ -55,31 +55,34 @@ TABLES = (
 
 
 class PostgresStore:
-    """See `Store`. Use it in a `with` block; owner is only needed to write, and then nobody else may meanwhile.
+    """See `Store`; use it in a `with` block. With an owner it locks out other writers.
 
-    One that only reads sees the index as it was when it was opened, whatever is written meanwhile.
+    A store opened to read (owner None) sees the index as of its opening.
     """
 
+    is_normalised = True
+
     def __init__(self, address: str, name: str, owner: Header | None = None) -> None:
-        if not address.startswith(SCHEMES):  # not repeated in the message: it may hold a password
+        if not address.startswith(SCHEMES):  # the message must not repeat it: it may hold a password
             raise UsageError("--store takes an address that begins with postgresql://")
         if "\0" in name or name != os.fsencode(name).decode(errors="replace"):
             raise UsageError(f"{show(name)!r} cannot be the name of an index in a store; choose another")
         self.name, self.owner = name, owner
+        self.notes: list[str] = []
         self._address = address
         self._connection: psycopg.Connection[Any] | None = None
         self._forgotten = False
 
     def __enter__(self) -> Self:
         psycopg, register = _packages()
-        self._connection = _connected(self._address)
+        self._connection = _connect(self._address)
         if self.owner is None:
             self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             self._connection.read_only = True
         else:
             self._connection.autocommit = True
         try:
-            with _told():
+            with _server_errors():
                 self._prepare(register)
         except BaseException:
             self._connection.close()
@@ -90,10 +93,9 @@ class PostgresStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.owner is not None:
-            # Given back by hand: the server may notice only later that a connection is closed, and would keep the next
-            # writer out until then. With a connection that is gone already, it is the server's to end the turn.
+            # Unlock explicitly: the server may notice a closed connection late, and would block the next writer.
             with suppress(_packages()[0].Error):
-                self._open.execute(f"SELECT pg_advisory_unlock({TURN})", (self.name,))
+                self._open.execute(f"SELECT pg_advisory_unlock({WRITE_LOCK})", (self.name,))
         self._open.close()
 
     def header(self) -> Header | None:
@@ -105,14 +107,17 @@ class PostgresStore:
         if row is None:
             return []
         query = "SELECT path, size, mtime_ns, digest FROM maskcon_picture WHERE index_id = %s ORDER BY path"
-        with _told():
+        with _server_errors():
             found = self._open.execute(query, (row[0],)).fetchall()
         return [_entry(values) for values in found]
+
+    def arrange(self, entries: Sequence[Entry]) -> list[Entry]:
+        return arrange_by_path(entries)
 
     def known(self) -> set[str]:
         digests = {entry.digest for entry in self.entries()}
         query = "SELECT digest FROM maskcon_staged WHERE name = %s AND encoder = %s"
-        with _told():
+        with _server_errors():
             staged = self._open.execute(query, (self.name, self._owner().encoder)).fetchall()
         return digests | {bytes(digest).hex() for (digest,) in staged}
 
@@ -126,12 +131,12 @@ class PostgresStore:
             (self.name, owner.encoder, bytes.fromhex(digest), vector)
             for digest, vector in zip(digests, vectors, strict=True)
         ]
-        with _told(), self._open.transaction(), self._open.cursor() as cursor:
+        with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
             cursor.executemany(query, rows)
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """One transaction: a search meanwhile sees the index before, one after it all of the new one."""
-        with _told(), self._open.transaction(), self._open.cursor() as cursor:
+        """Replace the index in one transaction: a search sees the old one or the new one."""
+        with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
             cursor.execute(
                 "CREATE TEMPORARY TABLE maskcon_next (path bytea PRIMARY KEY, size bigint, mtime_ns numeric, "
                 "digest bytea) ON COMMIT DROP"
@@ -144,18 +149,18 @@ class PostgresStore:
         self._forgotten = False
 
     def tidy(self) -> None:
-        with _told():
+        with _server_errors():
             self._open.execute("DELETE FROM maskcon_staged WHERE name = %s", (self.name,))
 
     def forget(self) -> None:
-        """The rows stay until the commit replaces them: a search meanwhile is still answered."""
+        """Keep the rows until the commit replaces them: searches are still answered."""
         self._forgotten = True
 
     def search(self, queries: Vectors, k: int) -> Neighbours:
-        """Exact: the server compares every vector."""
+        """Find the k nearest exactly; the server compares all vectors."""
         row = self._row()
         if row is None:
-            raise UsageError(f"the store has no index named {self.name!r}; make it with `maskcon index`")
+            raise UsageError(f"the store has no index named {self.name!r}; build it with `maskcon index`")
         number, _, dimension = row
         check_request(queries, k, dimension or queries.shape[-1])  # 0: the index is empty
         # on unit vectors the negative inner product orders as the cosine does
@@ -165,14 +170,14 @@ class PostgresStore:
         )
         entries, scores = [], []
         for vector in queries:
-            with _told():
+            with _server_errors():
                 found = self._open.execute(query, (vector, number, k)).fetchall()
             entries.append([_entry(values[:4]) for values in found])
             scores.append([float(values[4]) for values in found])
         return Neighbours(entries, np.array(scores, dtype=np.float64).reshape(len(queries), -1))
 
     def _merge(self, cursor: psycopg.Cursor[Any], count: int) -> None:
-        """From the list of entries to the index, within the transaction."""
+        """Apply the list of entries to the index, within the transaction."""
         owner = self._owner()
         if self._forgotten:
             cursor.execute("DELETE FROM maskcon_index WHERE name = %s", (self.name,))  # and its pictures
@@ -184,7 +189,7 @@ class PostgresStore:
             (self.name, *values),
         )
         (number,) = cursor.fetchone() or (None,)
-        # Vectors of all that is new or moved are copied first: two files may have changed places.
+        # Copy the vectors of new and moved images first: two files may have swapped names.
         cursor.execute(
             "CREATE TEMPORARY TABLE maskcon_moved ON COMMIT DROP AS "
             "SELECT n.path, n.size, n.mtime_ns, n.digest, v.embedding FROM maskcon_next n "
@@ -215,27 +220,27 @@ class PostgresStore:
             (number,),
         )
         stored, low, high = cursor.fetchone() or (0, None, None)
-        if stored != count or low != high:  # the transaction is undone
+        if stored != count or low != high:  # rolls back
             raise MaskconError(
-                f"the store holds {stored} of {count} vectors, of {low} to {high} numbers; use --replace"
+                f"the store holds {stored} of {count} vectors, of lengths {low} to {high}; use --replace"
             )
         cursor.execute("UPDATE maskcon_index SET dimension = %s WHERE id = %s", (low or 0, number))
 
     def _prepare(self, register: Any) -> None:
-        """Tables where something is to be written; the turn to write, which ends with the connection at the latest."""
+        """Take the write lock and create missing tables; or check that there is something to read."""
         if self.owner is not None:
-            free = self._open.execute(f"SELECT pg_try_advisory_lock({TURN})", (self.name,)).fetchone()
+            free = self._open.execute(f"SELECT pg_try_advisory_lock({WRITE_LOCK})", (self.name,)).fetchone()
             if free != (True,):
                 raise UsageError(f"another process is writing the index {self.name!r}; wait for it")
             with self._open.transaction():
                 self._open.execute("SELECT pg_advisory_xact_lock(hashtext('maskcon tables'))")
-                if not self._has_tables():  # who may write to them may not be allowed to make them
+                if not self._has_tables():  # a role that may write tables may not be allowed to create them
                     self._open.execute("CREATE EXTENSION IF NOT EXISTS vector")
                     for statement in TABLES:
                         self._open.execute(statement)
         elif not self._has_tables():
             raise UsageError(
-                "the store has no index yet; make one with `maskcon index RUN SOURCE --store ...`"
+                "the store has no index yet; build one with `maskcon index RUN SOURCE --store ...`"
             )
         register(self._open)
 
@@ -243,18 +248,18 @@ class PostgresStore:
         return self._open.execute("SELECT to_regclass('maskcon_index')").fetchone() != (None,)
 
     def _row(self) -> tuple[int, Header, int] | None:
-        """Number, header and dimension of the index; None where there is none, or it is forgotten."""
+        """Read id, header and dimension of the index; None if there is none, or it was forgotten."""
         if self._forgotten:
             return None
         query = "SELECT id, version, encoder, source, root, dimension FROM maskcon_index WHERE name = %s"
-        with _told():
+        with _server_errors():
             row = self._open.execute(query, (self.name,)).fetchone()
         if row is None:
             return None
         if row[1] != VERSION:
             raise UsageError(
-                f"the store's index {self.name!r} is of version {row[1]}, this maskcon reads {VERSION}; "
-                "make it anew with `maskcon index RUN SOURCE --replace`"
+                f"the store's index {self.name!r} has version {row[1]}, this maskcon reads {VERSION}; "
+                "rebuild it with `maskcon index RUN SOURCE --replace`"
             )
         source, root = (os.fsdecode(bytes(value)) for value in row[3:5])
         return row[0], Header(row[2], source, root), row[5]
@@ -277,8 +282,8 @@ def _entry(values: Sequence[Any]) -> Entry:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Whatever the server says, as one line."""
+def _server_errors() -> Iterator[None]:
+    """Turn errors of the server into one line."""
     import psycopg
 
     try:
@@ -289,16 +294,14 @@ def _told() -> Iterator[None]:
         raise MaskconError(f"the store failed: {_first_line(error)}") from None
 
 
-def _connected(address: str) -> psycopg.Connection[Any]:
+def _connect(address: str) -> psycopg.Connection[Any]:
     import psycopg
 
-    with _told():
+    with _server_errors():
         try:
             return psycopg.connect(address, connect_timeout=CONNECT_SECONDS)
-        except psycopg.ProgrammingError:  # the address itself; libpq would quote the part it stumbled on
-            raise UsageError(
-                "--store cannot be read as an address; special characters in it are written as %XX"
-            ) from None
+        except psycopg.ProgrammingError:  # a malformed address; libpq's message would quote parts of it
+            raise UsageError("--store is not a valid address; write special characters as %XX") from None
 
 
 def _first_line(error: Exception) -> str:

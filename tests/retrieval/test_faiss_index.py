@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon.retrieval.search import Entry, FolderStore, Header, faiss_index, unit_rows
-from maskcon.retrieval.search.exact import nearest_exact
-from tests.retrieval.search.pictures_for_search import ENCODER
-from tests.retrieval.search.test_index_file import mutations
+from maskcon.retrieval import faiss_index
+from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.nearest import nearest, unit_rows
+from maskcon.retrieval.store import Entry, Header
+from tests.retrieval.images_to_search import ENCODER
+from tests.retrieval.test_index_file import mutations
 
 
 def filled(folder, count=3000, dimension=24, seed=0):
@@ -42,7 +44,7 @@ def test_the_graph_states_its_recall_and_keeps_it_on_new_queries(tmp_path):
     queries = unit_rows(vectors[:200] + 0.1 * chance.standard_normal((200, vectors.shape[1])))
     found = store.search(queries, 10)
     assert found.how == told
-    _, truth = nearest_exact(vectors, queries, 10)
+    _, truth = nearest(vectors, queries, 10)
     assert (found.scores >= truth[:, -1:] - 1e-9).mean() >= 0.99
     rows = np.array([[int(entry.path) for entry in entries] for entries in found.entries])
     np.testing.assert_allclose(found.scores, np.einsum("qkd,qd->qk", vectors[rows], queries), atol=1e-6)
@@ -54,7 +56,7 @@ def test_more_than_the_graph_finds_is_searched_exactly(tmp_path):
     store.make_graph()
     store.use_graph()
     found = store.search(vectors[:2], 100)
-    positions, scores = nearest_exact(vectors, vectors[:2], 50)
+    positions, scores = nearest(vectors, vectors[:2], 50)
     assert [[int(e.path) for e in row] for row in found.entries] == positions.tolist()
     assert (found.scores == scores).all()
 

@@ -8,7 +8,8 @@ import numpy as np
 from PIL import Image
 
 from maskcon.data.collection import gather
-from maskcon.retrieval.search import FolderStore, Header, Refreshed, refresh
+from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.store import Header, Refreshed, refresh
 
 ENCODER = "e" * 64
 SIDE = 16

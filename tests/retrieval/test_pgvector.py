@@ -13,10 +13,12 @@ import pytest
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.data.collection import gather
 from maskcon.data.decoding import decode
-from maskcon.retrieval.search import FolderStore, Header, refresh, unit_rows
-from maskcon.retrieval.search.pgvector import PostgresStore
-from tests.retrieval.search.pictures_for_search import ENCODER, SIDE, Embedder, draw, photos, update
-from tests.retrieval.search.servers import postgres
+from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.nearest import unit_rows
+from maskcon.retrieval.pgvector import PostgresStore
+from maskcon.retrieval.store import Header, refresh
+from tests.retrieval.images_to_search import ENCODER, SIDE, Embedder, draw, photos, update
+from tests.retrieval.servers import postgres
 
 ODD_NAMES = [
     'it\'s "quoted".png',
@@ -169,9 +171,7 @@ def test_an_index_of_another_version_is_refused_until_replaced(tmp_path, address
     update_there(folder, address, "old")
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute("UPDATE maskcon_index SET version = 9 WHERE name = 'old'")
-    with pytest.raises(
-        UsageError, match=r"is of version 9, this maskcon reads 1; make it anew with .*--replace"
-    ):
+    with pytest.raises(UsageError, match=r"has version 9, this maskcon reads 1; rebuild it with .*--replace"):
         update_there(folder, address, "old")
     pictures = gather(str(folder), canvas=SIDE, channels=3)
     with store_of(folder, address, "old") as store:
@@ -203,9 +203,9 @@ def test_a_name_that_is_no_text_is_refused(name):
 CHILD = """
 import sys
 from pathlib import Path
-from tests.retrieval.search.test_postgres import update_there
-module = sys.modules["maskcon.retrieval.search.refresh"]
-module.CHUNK_PICTURES, module.STAGE_SECONDS = 2, 0.0
+from tests.retrieval.test_pgvector import update_there
+module = sys.modules["maskcon.retrieval.store"]
+module.CHUNK_IMAGES, module.STAGE_SECONDS = 2, 0.0
 update_there(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 
@@ -220,7 +220,7 @@ def test_a_killed_refresh_leaves_the_index_and_keeps_what_was_embedded(tmp_path,
     environment = {**os.environ, "MASKCON_FAILPOINT": point, "PYTHONPATH": os.pathsep.join([*sys.path, "."])}
     killed = subprocess.run(
         [sys.executable, "-c", CHILD, str(folder), address, name],
-        env=environment, cwd=Path(__file__).parents[3], check=False,
+        env=environment, cwd=Path(__file__).parents[2], check=False,
     )  # fmt: skip
     assert killed.returncode == 99
     with PostgresStore(address, name) as store:
@@ -266,7 +266,7 @@ def test_a_server_that_is_not_there_is_told_without_the_password():
 def test_an_address_that_cannot_be_read_is_not_repeated(password):
     pytest.importorskip("psycopg", reason="the extra `pgvector` is not installed")
     pytest.importorskip("pgvector", reason="the extra `pgvector` is not installed")
-    with pytest.raises(UsageError, match="cannot be read as an address") as caught:
+    with pytest.raises(UsageError, match="is not a valid address") as caught:
         PostgresStore(f"postgresql://someone:{password}@host/none", "x").__enter__()
     assert "hu" not in str(caught.value)
 

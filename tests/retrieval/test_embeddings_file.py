@@ -12,8 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon.retrieval.embeddings import EmbeddingsFile, Facts, read_embeddings
-from maskcon.retrieval.embeddings.file import SEAL, UNSEALED, EmbeddingsWriter
+from maskcon.retrieval.embeddings_file import (
+    SEAL,
+    UNSEALED,
+    EmbeddingsFile,
+    EmbeddingsWriter,
+    Facts,
+    read_embeddings,
+)
 
 FACTS = Facts(
     encoder_sha256="ab" * 32,
@@ -36,7 +42,8 @@ def write(path: Path, facts: Facts = FACTS) -> np.ndarray:
     vectors = np.random.default_rng(0).normal(size=(5, facts.features)).astype(np.float32)
     with EmbeddingsWriter(path, facts) as writer:
         for rows in (slice(0, 3), slice(3, 5)):
-            writer.add(PATHS[rows], COARSE[rows], [f"stamp{n}" for n in range(5)][rows], vectors[rows])
+            stamps, digests = ([f"{what}{n}" for n in range(5)][rows] for what in ("stamp", "digest"))
+            writer.add(PATHS[rows], COARSE[rows], stamps, digests, vectors[rows])
     return vectors
 
 
@@ -45,6 +52,7 @@ def test_rows_and_facts_come_back_in_order(tmp_path: Path) -> None:
     found = read_embeddings(tmp_path / "e.parquet")
     assert (list(found.paths), list(found.coarse)) == (PATHS, COARSE)
     assert found.stamps == tuple(f"stamp{n}" for n in range(5))
+    assert found.digests == tuple(f"digest{n}" for n in range(5))
     np.testing.assert_array_equal(found.vectors, vectors)
     assert found.vectors.dtype == np.float32
     assert found.facts == FACTS
@@ -56,7 +64,7 @@ def test_groups_can_be_read_one_by_one(tmp_path: Path) -> None:
     vectors = write(tmp_path / "e.parquet")
     with EmbeddingsFile(tmp_path / "e.parquet") as file:
         assert (len(file), file.group_count) == (5, 2)
-        np.testing.assert_array_equal(file.group(1).vectors, vectors[3:])
+        np.testing.assert_array_equal(file.vectors(1), vectors[3:])
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
@@ -168,7 +176,7 @@ def test_a_writer_left_early_leaves_nothing_and_the_old_file_whole(tmp_path: Pat
 
     def leave_early() -> None:
         with EmbeddingsWriter(path, FACTS) as writer:
-            writer.add(PATHS[:1], [None], ["s"], np.zeros((1, 6), np.float32))
+            writer.add(PATHS[:1], [None], ["s"], ["d"], np.zeros((1, 6), np.float32))
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -185,9 +193,9 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("maskcon.retrieval.embeddings.file.os.fsync", full)
+    monkeypatch.setattr("maskcon.retrieval.embeddings_file.os.fsync", full)
     with pytest.raises(
-        MaskconError, match=r"could not write .*e\.parquet: No space left on device\. Make room"
+        MaskconError, match=r"could not write .*e\.parquet: No space left on device\. Free some space"
     ):
         write(path)
     assert path.read_bytes() == before

@@ -12,11 +12,13 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data.collection import gather
 from maskcon.data.decoding import decode
-from maskcon.retrieval.search import FolderStore, Header, refresh, unit_rows
+from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.nearest import unit_rows
+from maskcon.retrieval.store import Header, refresh
 from tests.miniature import miniature
-from tests.retrieval.search.pictures_for_search import ENCODER, SIDE, Embedder, draw, photos, update
+from tests.retrieval.images_to_search import ENCODER, SIDE, Embedder, draw, photos, update
 
-refresh_module = sys.modules["maskcon.retrieval.search.refresh"]
+store_module = sys.modules["maskcon.retrieval.store"]
 
 
 def vectors_of(where: Path) -> dict[str, np.ndarray]:
@@ -151,12 +153,12 @@ def test_progress_is_told_before_the_first_picture_is_read(tmp_path):
     assert (told[0], told[-1]) == ((0, 6), (6, 6))
 
 
-def test_unreadable_pictures_are_left_out_and_told_or_stop_it(tmp_path):
+def test_unreadable_pictures_are_failures_and_told_or_stop_it(tmp_path):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     (folder / "text.png").write_text("not a picture")
     (folder / "cut.png").write_bytes((folder / "kind 0" / "0.png").read_bytes()[:200])
     (folder / "nowhere.png").symlink_to(folder / "absent")
-    with pytest.raises(DataError, match="3 such files in all"):
+    with pytest.raises(DataError, match="3 such files so far"):
         update(folder, where, strict=True)
     assert not (where / "index.maskcon").exists()
     done = update(folder, where)
@@ -181,12 +183,13 @@ def test_a_folder_without_a_picture_leaves_the_index_alone(tmp_path):
     for path in folder.rglob("*.png"):
         path.unlink()
     with pytest.raises(
-        DataError, match=r"no image found in .*; give a folder of images\. The index of 3 pictures was left"
+        DataError,
+        match=r"no image found in .*; give a folder of images\. The 3 images stored before are unchanged",
     ):
         update(folder, where)
     (folder / "a.png").write_text("no picture")
     with pytest.raises(
-        DataError, match=r"cannot be read: a\.png \(not an image of a known format\)\. The index of 3"
+        DataError, match=r"cannot be read: a\.png \(not an image of a known format\)\. The 3 images"
     ):
         update(folder, where)
     assert (where / "index.maskcon").read_bytes() == before
@@ -194,7 +197,7 @@ def test_a_folder_without_a_picture_leaves_the_index_alone(tmp_path):
 
 def test_an_interrupted_build_goes_on_where_it_was(tmp_path, monkeypatch):
     folder, where = photos(tmp_path / "photos", 9), tmp_path / "index"
-    monkeypatch.setattr(refresh_module, "CHUNK_PICTURES", 2)
+    monkeypatch.setattr(store_module, "CHUNK_IMAGES", 2)
     with pytest.raises(KeyboardInterrupt):
         update(folder, where, Embedder(fail_after=4))
     assert FolderStore(where).header() is None
@@ -207,8 +210,8 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_damaged_parts_and_those_of_another_model_are_made_again(tmp_path, monkeypatch):
     folder, where = photos(tmp_path / "photos", 6), tmp_path / "index"
-    monkeypatch.setattr(refresh_module, "CHUNK_PICTURES", 2)
-    monkeypatch.setattr(refresh_module, "STAGE_SECONDS", 0.0)
+    monkeypatch.setattr(store_module, "CHUNK_IMAGES", 2)
+    monkeypatch.setattr(store_module, "STAGE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         update(folder, where, Embedder(fail_after=4))
     first, second = sorted((where / "parts").iterdir())
@@ -225,9 +228,9 @@ def test_damaged_parts_and_those_of_another_model_are_made_again(tmp_path, monke
 CHILD = """
 import sys
 from pathlib import Path
-from tests.retrieval.search.pictures_for_search import update
-module = sys.modules["maskcon.retrieval.search.refresh"]
-module.CHUNK_PICTURES, module.STAGE_SECONDS = 2, 0.0
+from tests.retrieval.images_to_search import update
+module = sys.modules["maskcon.retrieval.store"]
+module.CHUNK_IMAGES, module.STAGE_SECONDS = 2, 0.0
 print(update(Path(sys.argv[1]), Path(sys.argv[2])).embedded)
 """
 POINTS = [
@@ -247,7 +250,7 @@ def test_a_kill_at_any_point_leaves_the_old_index_and_the_next_try_ends_the_same
     (folder / "kind 0" / "0.png").unlink()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, "."])}
     command = [sys.executable, "-c", CHILD, str(folder), str(where)]
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     killed = subprocess.run(command, env={**environment, "MASKCON_FAILPOINT": point}, cwd=root, check=False)
     assert killed.returncode == 99
     if point == "index-after-commit:1":
@@ -262,13 +265,13 @@ def test_a_kill_at_any_point_leaves_the_old_index_and_the_next_try_ends_the_same
     assert {path.name for path in where.iterdir()} == {"index.maskcon"}
 
 
-def test_an_index_of_another_model_is_not_taken_over(tmp_path, monkeypatch):
+def test_an_index_of_another_model_is_not_reused(tmp_path, monkeypatch):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     update(folder, where)
     pictures = gather(str(folder), canvas=SIDE, channels=3)
     store = FolderStore(where, Header("f" * 64, pictures.source, pictures.root))
     store.forget()
-    monkeypatch.setattr(refresh_module, "CHUNK_PICTURES", 1)
+    monkeypatch.setattr(store_module, "CHUNK_IMAGES", 1)
     with pytest.raises(KeyboardInterrupt):
         refresh(store, pictures, Embedder(fail_after=2))
     assert vectors_of(where).keys() == expected(folder).keys()  # of the model before, still

@@ -1,8 +1,10 @@
-"""The embeddings file: Parquet with the facts of the model in its footer, and a checksum over every byte of it.
+"""The embeddings file: Parquet, with facts about the model in its footer and a checksum over every byte.
+
+Columns: `path`, `coarse` (label, null if unknown), `stamp` (size;mtime_ns), `digest` (sha256 of the content; absent in
+files of format 1), `vector` (float32, as `Run.encode` gives it: not normalised). Any Parquet reader can read it.
 
 The footer holds `maskcon` (the facts, JSON) and `maskcon.seal` (SEAL and 64 hex digits). The digits are the sha256 of
-the whole file with zeros in their place, so a changed, missing or added byte anywhere is noticed before anything is
-parsed.
+the whole file with zeros in their place: any changed, missing or added byte is noticed before anything is parsed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -30,16 +32,19 @@ SEAL = b"maskcon embeddings, sha256="
 UNSEALED = b"0" * 64
 TAIL_BYTES = 8  # a Parquet file ends with the length of its footer and the letters PAR1
 CHUNK_BYTES = 1 << 22
-FORMAT = 1
+FORMAT = 2
+COLUMNS = ("path", "coarse", "stamp", "digest", "vector.list.element")  # as Parquet names them
+FORMATS = (1, 2)  # that can be read; 1 has no column `digest`
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Which encoder saw which pictures, and how.
+    """Which encoder embedded which images, and how.
 
-    encoder_sha256: of the run's encoder.safetensors; equal hashes mean comparable vectors
-    source: by which the pictures are found from any directory
-    root: the folder that paths start from, None for pictures that are not files
+    Attributes:
+        encoder_sha256: of the run's encoder.safetensors; vectors are comparable if it is equal.
+        source: what the images can be found by, from any directory.
+        root: folder that paths are relative to; None if the images are not files.
     """
 
     encoder_sha256: str
@@ -54,23 +59,15 @@ class Facts:
     version: str
     format: int = FORMAT
 
-    def same_pictures_and_encoder(self, other: Facts) -> bool:
-        """May vectors of one file be taken over into the other, picture by picture?"""
-        where = (self.root, other.root) if self.root is not None else (self.source, other.source)
-        return (
-            self.encoder_sha256 == other.encoder_sha256
-            and (self.root is None) == (other.root is None)
-            and where[0] == where[1]
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Rows of an embeddings file: N paths, labels (None: unknown), stamps, and vectors float32 [N, F]."""
+    """Rows of an embeddings file: N paths, labels, stamps, digests (None: unknown), vectors float32 [N, F]."""
 
     paths: tuple[str, ...]
     coarse: tuple[str | None, ...]
     stamps: tuple[str, ...]
+    digests: tuple[str | None, ...]
     vectors: NDArray[np.float32]
     facts: Facts
 
@@ -78,14 +75,14 @@ class Embeddings:
         return len(self.paths)
 
     def file(self, row: int) -> Path:
-        """Where the picture of this row lies."""
+        """Full path of the image of this row."""
         if self.facts.root is None:
-            raise UsageError(f"{self.paths[row]} of {self.facts.source} is not a file of its own")
+            raise UsageError(f"{self.paths[row]} of {self.facts.source} is not a file")
         return Path(self.facts.root) / self.paths[row]
 
 
 def read_embeddings(path: str | Path) -> Embeddings:
-    """All rows of an embeddings file; a truncated, changed or foreign one is refused.
+    """Read all rows of an embeddings file; a truncated, changed or foreign one is refused.
 
     Example:
         >>> found = read_embeddings("embeddings.parquet")  # doctest: +SKIP
@@ -93,30 +90,23 @@ def read_embeddings(path: str | Path) -> Embeddings:
         ('cat/1.jpg', 'cat', (2000, 512))
     """
     with EmbeddingsFile(path) as file:
-        groups = list(file.groups())
-        return Embeddings(
-            paths=tuple(name for group in groups for name in group.paths),
-            coarse=tuple(label for group in groups for label in group.coarse),
-            stamps=tuple(stamp for group in groups for stamp in group.stamps),
-            vectors=np.concatenate(
-                [np.empty((0, file.facts.features), np.float32), *(group.vectors for group in groups)]
-            ),
-            facts=file.facts,
-        )
+        empty = np.empty((0, file.facts.features), np.float32)
+        vectors = np.concatenate([empty, *(file.vectors(number) for number in range(file.group_count))])
+        return Embeddings(**file.columns(), vectors=vectors, facts=file.facts)
 
 
 class EmbeddingsFile:
-    """An embeddings file, checked and open, to be read group of rows by group of rows."""
+    """An embeddings file, checked and open, whose vectors are read by row group."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        # opened here, once: pyarrow takes some paths for addresses, and what was checked is what is read
+        # opened once: pyarrow takes some paths for URLs, and what was checked must be what is read
         self._handle = _opened(self.path)
         try:
             _check_seal(self._handle, self.path)
             self._file = pq.ParquetFile(self._handle)
             self.facts = _read_facts(self._file.metadata.metadata, self.path)
-            if not self._file.schema_arrow.equals(_schema(self.facts.features), check_metadata=False):
+            if not self._file.schema_arrow.equals(_schema(self.facts), check_metadata=False):
                 raise CorruptFileError(
                     f"{self.path} does not have the columns of an embeddings file of this version; embed again"
                 )
@@ -142,37 +132,42 @@ class EmbeddingsFile:
     def close(self) -> None:
         self._handle.close()
 
-    def group(self, number: int) -> Embeddings:
-        """Rows of one group."""
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        """Read paths, coarse, stamps and digests of all rows, without the vectors."""
+        names = {"paths": "path", "coarse": "coarse", "stamps": "stamp", "digests": "digest"}
+        with self._readable():
+            table = self._file.read(columns=["path", "coarse", "stamp", "digest"])  # those that are there
+            if table.column("path").null_count:
+                raise CorruptFileError(f"{self.path} has rows without a path; embed again")
+            there = {key: name for key, name in names.items() if name in table.column_names}
+            found = {key: tuple(table.column(name).to_pylist()) for key, name in there.items()}
+        return {"digests": (None,) * len(self), **found}
+
+    def group_rows(self) -> list[int]:
+        """Number of rows of each group."""
+        return [self._file.metadata.row_group(number).num_rows for number in range(self.group_count)]
+
+    def vectors(self, number: int) -> NDArray[np.float32]:
+        """Read the vectors of one row group."""
+        with self._readable():
+            column = self._file.read_row_group(number, columns=["vector"]).column("vector").combine_chunks()
+            if column.null_count or column.flatten().null_count:
+                raise CorruptFileError(f"{self.path} has rows without a vector; embed again")
+            values: NDArray[np.float32] = column.flatten().to_numpy(zero_copy_only=False)
+            return values.reshape(-1, self.facts.features)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
         try:
-            table = self._file.read_row_group(number)
-            vectors = table.column("vector").combine_chunks()
-            if table.column("path").null_count or vectors.null_count or vectors.flatten().null_count:
-                raise CorruptFileError(f"{self.path} has rows without path or vector; embed again")
-            values = vectors.flatten().to_numpy(zero_copy_only=False)
-            return Embeddings(
-                paths=tuple(table.column("path").to_pylist()),
-                coarse=tuple(table.column("coarse").to_pylist()),
-                stamps=tuple(table.column("stamp").to_pylist()),
-                vectors=values.reshape(-1, self.facts.features),
-                facts=self.facts,
-            )
+            yield
         except (pa.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, MaskconError):
+                raise
             raise CorruptFileError(f"{self.path} cannot be read as Parquet ({_line(error)})") from None
-
-    def groups(self) -> Iterator[Embeddings]:
-        for number in range(self.group_count):
-            yield self.group(number)
-
-    def names(self) -> Iterator[tuple[list[str], list[str | None], list[str]]]:
-        """Paths, labels and stamps of each group, without the vectors."""
-        for number in range(self.group_count):
-            columns = self._file.read_row_group(number, columns=["path", "coarse", "stamp"])
-            yield tuple(columns.column(name).to_pylist() for name in ("path", "coarse", "stamp"))
 
 
 class EmbeddingsWriter:
-    """Writes groups of rows to a temporary name; `finish` seals, syncs and renames. Left early, nothing is there."""
+    """Writes row groups under a temporary name, then seals, syncs and renames; on an error nothing is left."""
 
     def __init__(self, path: Path, facts: Facts) -> None:
         self.path, self.facts = path, facts
@@ -183,23 +178,25 @@ class EmbeddingsWriter:
             raise _not_written(path, error) from error
         self._writer = pq.ParquetWriter(
             self._handle,
-            _schema(facts.features),
+            _schema(facts),
             use_dictionary=["coarse"],
-            compression={"path": "zstd", "coarse": "zstd", "stamp": "zstd", "vector.list.element": "none"},
+            compression={name: "none" if name.startswith("vector") else "zstd" for name in COLUMNS},
         )
 
     def add(
-        self, paths: list[str], coarse: list[str | None], stamps: list[str], vectors: NDArray[np.float32]
+        self,
+        paths: Sequence[str],
+        coarse: Sequence[str | None],
+        stamps: Sequence[str],
+        digests: Sequence[str | None],
+        vectors: NDArray[np.float32],
     ) -> None:
-        """One group of rows; vectors: [len(paths), F]."""
+        """Write one row group; vectors: [len(paths), F]."""
         flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).reshape(-1), pa.float32())
-        columns = [
-            pa.array(paths, pa.string()),
-            pa.array(coarse, pa.string()),
-            pa.array(stamps, pa.string()),
-            pa.FixedSizeListArray.from_arrays(flat, self.facts.features),
-        ]
-        table = pa.Table.from_arrays(columns, schema=_schema(self.facts.features))
+        texts = [pa.array(values, pa.string()) for values in (paths, coarse, stamps, digests)]
+        schema = _schema(self.facts)
+        columns = [*texts[: len(schema) - 1], pa.FixedSizeListArray.from_arrays(flat, self.facts.features)]
+        table = pa.Table.from_arrays(columns, schema=schema)
         self._writer.write_table(table, row_group_size=max(1, len(paths)))
 
     def finish(self) -> None:
@@ -234,7 +231,7 @@ class EmbeddingsWriter:
             raise _not_written(self.path, error) from error
 
     def _abandon(self) -> None:
-        """Let go of what is still open; a full disk is no matter any more, since the file goes."""
+        """Close what is still open; write errors no longer matter, since the file is deleted."""
         with contextlib.suppress(OSError):
             self._writer.close()
         with contextlib.suppress(OSError):
@@ -245,13 +242,13 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise UsageError(f"no embeddings at {path}; make them with `maskcon embed`") from None
+        raise UsageError(f"no embeddings at {path}; write them with `maskcon embed`") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def _check_seal(file: BinaryIO, path: Path) -> None:
-    """Refuse a file that is not what was written, byte for byte."""
+    """Refuse a file whose bytes do not match its checksum."""
     place = _seal_place(file, path)
     written = file.read(len(UNSEALED))
     if written != _digest(file, place):
@@ -259,7 +256,7 @@ def _check_seal(file: BinaryIO, path: Path) -> None:
 
 
 def _seal_place(file: BinaryIO, path: Path) -> int:
-    """Where the 64 digits are; the file is left standing there."""
+    """Find the 64 digits; the file is positioned there."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - TAIL_BYTES))
     tail = file.read(TAIL_BYTES)
@@ -277,7 +274,7 @@ def _seal_place(file: BinaryIO, path: Path) -> int:
 
 
 def _digest(file: BinaryIO, place: int) -> bytes:
-    """sha256 of the file, in hex, with zeros for the digits at `place`."""
+    """Compute the sha256 (hex) of the file with zeros for the digits at `place`."""
     digest = hashlib.sha256()
     file.seek(0)
     left = place
@@ -291,21 +288,16 @@ def _digest(file: BinaryIO, place: int) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _schema(features: int) -> Any:
-    return pa.schema(
-        [
-            pa.field("path", pa.string()),
-            pa.field("coarse", pa.string()),
-            pa.field("stamp", pa.string()),
-            pa.field("vector", pa.list_(pa.float32(), features)),
-        ]
-    )
+def _schema(facts: Facts) -> Any:
+    texts = ("path", "coarse", "stamp", "digest")[: 3 if facts.format == 1 else 4]
+    vector = pa.field("vector", pa.list_(pa.float32(), facts.features))
+    return pa.schema([*(pa.field(name, pa.string()) for name in texts), vector])
 
 
 def _read_facts(metadata: dict[bytes, bytes] | None, path: Path) -> Facts:
     try:
         values = json.loads((metadata or {})[FACTS_KEY.encode()])
-        if values["format"] != FORMAT or set(values) != {field.name for field in fields(Facts)}:
+        if values["format"] not in FORMATS or set(values) != {field.name for field in fields(Facts)}:
             raise ValueError("format")
         return Facts(**values)
     except (KeyError, ValueError, TypeError):
@@ -314,7 +306,7 @@ def _read_facts(metadata: dict[bytes, bytes] | None, path: Path) -> Facts:
 
 def _not_written(path: Path, error: OSError) -> MaskconError:
     return MaskconError(
-        f"could not write {path}: {error.strerror or _line(error)}. Make room and run the same command again"
+        f"could not write {path}: {error.strerror or _line(error)}. Free some space and run the same command again"
     )
 
 

@@ -1,7 +1,7 @@
-"""Approximate nearest neighbours for large indexes: faiss's HNSW graph, with its recall measured and stated.
+"""Approximate search of large indexes by a faiss HNSW graph, whose recall is measured and stated.
 
-The graph finds candidates; their scores are computed exactly from the stored vectors. It is made for one state of
-the index, of which it holds the checksum, and is built anew after a refresh.
+The graph finds candidates; their scores are computed exactly from the stored vectors. A graph belongs to one state
+of the index, whose checksum it holds, and is rebuilt after a refresh.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon.data.packing import Progress
-from maskcon.retrieval.search.base import Vectors
-from maskcon.retrieval.search.exact import best_of, nearest_exact, unit_rows
-from maskcon.retrieval.search.index_file import (
+from maskcon.retrieval.index_file import (
     CHECKSUM_BYTES,
     IndexFile,
     checked_digest,
@@ -27,20 +25,22 @@ from maskcon.retrieval.search.index_file import (
     read_head,
     write_sealed,
 )
+from maskcon.retrieval.nearest import best_of, nearest, unit_rows
+from maskcon.retrieval.store import Vectors
 
 GRAPH = "hnsw.maskcon"
 MAGIC = b"MASKCHNS"
-LARGE = 200_000  # pictures from which on a graph is made unasked: an exact query takes longer than a blink
-BUILD_ROWS = 4096  # put in at a time, between two signs of progress
-LINKS, BUILD_WIDTH = 32, 200  # neighbours a node keeps, candidates looked at when it is put in
-WIDTHS = (64, 128, 256, 512, 1024)  # candidates looked at in a search, tried until the recall is reached
+LARGE = 200_000  # images from which a graph is built by default: exact queries become slow
+BUILD_ROWS = 4096  # added between two calls of progress
+LINKS, BUILD_WIDTH = 32, 200  # neighbours per node, candidates examined when it is added
+WIDTHS = (64, 128, 256, 512, 1024)  # candidates examined per query; the first with enough recall is used
 WANTED_RECALL, RECALL_K, SAMPLE = 0.99, 10, 500
-NOISE = 0.1  # how far sample queries lie from a stored vector: a new picture is near others, not equal to one
+NOISE = 0.1  # distance of sample queries from a stored vector: new images are near others, not equal
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A graph in memory; recall: share of the 10 exact neighbours that it finds, over a sample of queries."""
+    """A graph in memory; recall: share of the 10 exact neighbours it finds for sample queries."""
 
     faiss_index: Any
     width: int
@@ -48,13 +48,13 @@ class Graph:
     sample: int
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"HNSW, recall@{RECALL_K} {self.recall:.4f} against exact on {self.sample} sample queries"
 
     def nearest(
         self, vectors: Vectors, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """As `nearest_exact`, over what the graph finds."""
+        """Like `maskcon.retrieval.nearest.nearest`, among the graph's candidates."""
         k = min(k, len(vectors))
         width = max(self.width, 2 * k)
         found = _candidates(
@@ -64,9 +64,9 @@ class Graph:
         scores = np.empty((len(queries), k), dtype=np.float64)
         for row, candidates in enumerate(found):
             there = np.unique(candidates[candidates >= 0])
-            if len(there) < k:  # a graph may have parts that no search reaches; then nothing is left out
+            if len(there) < k:  # parts of a graph may be unreachable; then search exactly
                 positions[row], scores[row] = (
-                    part[0] for part in nearest_exact(vectors, queries[row : row + 1], k)
+                    part[0] for part in nearest(vectors, queries[row : row + 1], k)
                 )
             else:
                 positions[row], scores[row] = best_of(np.asarray(vectors), queries[row], there, k)
@@ -74,9 +74,9 @@ class Graph:
 
 
 def build_graph(path: Path, index: IndexFile, progress: Progress | None = None) -> Graph:
-    """Build the graph of an index and keep it at `path`; too low a recall is an error, and nothing is kept.
+    """Build the graph of an index and save it at `path`; too low a recall is an error, and nothing is saved.
 
-    progress: called as progress(pictures put in, in all)
+    progress: called as progress(images added, total).
     """
     faiss = _faiss()
     count, dimension = index.vectors.shape
@@ -90,16 +90,16 @@ def build_graph(path: Path, index: IndexFile, progress: Progress | None = None) 
             progress(min(start + BUILD_ROWS, count), count)
     queries = _sample_queries(index.vectors)
     k = min(RECALL_K, count)
-    _, truth = nearest_exact(index.vectors, queries, k)
+    _, truth = nearest(index.vectors, queries, k)
     for width in WIDTHS:
         graph = Graph(built, width, 0.0, len(queries))
         _, scores = graph.nearest(index.vectors, queries, k)
-        # by score, not by position: among equal vectors any will do
+        # by score, not by position: equal vectors are interchangeable
         recall = float((scores >= truth[:, -1:] - 1e-9).mean())
         if recall >= WANTED_RECALL:
             break
     else:
-        path.unlink(missing_ok=True)  # that of the index before
+        path.unlink(missing_ok=True)  # the outdated graph
         raise MaskconError(
             f"the HNSW graph finds only {recall:.3f} of the {k} nearest, less than {WANTED_RECALL}; "
             "search stays exact (leave --hnsw off)"
@@ -117,10 +117,10 @@ def build_graph(path: Path, index: IndexFile, progress: Progress | None = None) 
 
 
 def read_graph(path: Path, index: IndexFile) -> Graph:
-    """The graph of this very index, its bytes checked before faiss sees them."""
+    """Read the graph of this index; its bytes are checked before faiss sees them."""
     if not path.exists():
         raise UsageError(
-            f"there is no HNSW graph in {path.parent}; make it with `maskcon index RUN SOURCE --hnsw`"
+            f"there is no HNSW graph in {path.parent}; build it with `maskcon index RUN SOURCE --hnsw`"
         )
     try:
         with opened(path) as file:
@@ -135,7 +135,7 @@ def read_graph(path: Path, index: IndexFile) -> Graph:
         raise CorruptFileError(f"{path} is not a readable graph ({error}); delete it") from None
     if not fits:
         raise UsageError(
-            f"{path} is of another state of the index; run `maskcon index RUN SOURCE --hnsw` again"
+            f"{path} belongs to another state of the index; run `maskcon index RUN SOURCE --hnsw` again"
         )
     return Graph(_faiss().deserialize_index(content), int(width), float(recall), int(sample))
 
@@ -154,7 +154,7 @@ def _candidates(built: Any, queries: NDArray[np.float32], k: int, width: int) ->
 
 
 def _sample_queries(vectors: Vectors) -> NDArray[np.float32]:
-    """Unit vectors near stored ones, the same for the same index."""
+    """Draw unit vectors near stored ones, reproducibly."""
     generator = np.random.default_rng(0)
     rows = np.sort(generator.choice(len(vectors), size=min(SAMPLE, len(vectors)), replace=False))
     noise = generator.standard_normal((len(rows), vectors.shape[1])) * NOISE / np.sqrt(vectors.shape[1])

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon.retrieval.search import Entry, Header, index_file
-from maskcon.retrieval.search.index_file import read_index, write_index
-from tests.retrieval.search.pictures_for_search import ENCODER, draw
+from maskcon.retrieval import index_file
+from maskcon.retrieval.index_file import read_index, write_index
+from maskcon.retrieval.store import Entry, Header
+from tests.retrieval.images_to_search import ENCODER, draw
 
 NAMES = [
     "plain.jpg",
@@ -73,7 +74,7 @@ def test_two_hundred_mutations_are_all_refused(tmp_path):
             continue
         tried += 1
         path.write_bytes(changed)
-        with pytest.raises(CorruptFileError, match="delete it and give the `maskcon index` command again"):
+        with pytest.raises(CorruptFileError, match="delete it and run `maskcon index` again"):
             read_index(path)
     assert tried >= 200
 

@@ -14,17 +14,17 @@ from maskcon.api import Run
 from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.image_list import Listed, Listing
-from maskcon.retrieval.embeddings import read_embeddings, write_embeddings
+from maskcon.retrieval.embeddings_file import read_embeddings
 from tests.finished_run import write_photo
 from tests.miniature import miniature
-from tests.retrieval.embeddings.pictures_to_embed import close_to, photos
+from tests.retrieval.images_to_embed import close_to, photos, write_embeddings
 
 
 def test_a_folder_is_embedded_as_the_run_encodes_it(run: Run, tmp_path: Path) -> None:
     folder, out = photos(tmp_path / "photos"), tmp_path / "e.parquet"
-    outcome = write_embeddings(run, folder, out, part_images=3)
+    outcome = write_embeddings(run, folder, out, chunk_images=3)
     found = read_embeddings(out)
-    assert (outcome.embedded, outcome.taken_over, outcome.count, dict(outcome.left_out)) == (10, 0, 10, {})
+    assert (outcome.embedded, outcome.reused, outcome.total, dict(outcome.failures)) == (10, 0, 10, {})
     assert list(found.paths) == sorted(found.paths)
     assert all(path.startswith(f"{label}/") for path, label in zip(found.paths, found.coarse, strict=True))
     files = [found.file(row) for row in range(10)]
@@ -56,7 +56,7 @@ def test_a_name_that_is_no_text_is_embedded_under_an_escaped_one(run: Run, tmp_p
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are text there")
-def test_of_two_names_that_are_the_same_text_one_is_left_out_and_named(run: Run, tmp_path: Path) -> None:
+def test_of_two_names_that_are_the_same_text_one_is_failures_and_named(run: Run, tmp_path: Path) -> None:
     """Else the rows of one path would be taken for each other's."""
     folder = tmp_path / "in"
     for seed, name in enumerate((b"caf\xe9.png", b"caf\\xe9.png")):
@@ -65,7 +65,7 @@ def test_of_two_names_that_are_the_same_text_one_is_left_out_and_named(run: Run,
     outcome = write_embeddings(run, folder, tmp_path / "e.parquet")
     found = read_embeddings(tmp_path / "e.parquet")
     assert found.paths == ("caf\\xe9.png",)
-    assert "another file has this name" in outcome.left_out["caf\\xe9.png"]
+    assert "another file has this name" in outcome.failures["caf\\xe9.png"]
     close_to(found.vectors, run.encode([folder / "caf\\xe9.png"]).numpy())
 
 
@@ -89,7 +89,7 @@ def test_a_list_of_files_starts_from_where_the_list_lies(run: Run, tmp_path: Pat
     found = read_embeddings(tmp_path / "e.parquet")
     assert found.paths == ("in/cat/03.png", "in/dog/00.png")
     assert found.file(0).is_file()
-    assert outcome.left_out == {"in/none.png": "No such file or directory"}
+    assert outcome.failures == {"in/none.png": "No such file or directory"}
 
 
 def test_a_list_may_begin_with_a_byte_order_mark(run: Run, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_pictures_given_one_by_one(run: Run, tmp_path: Path, monkeypatch: pytest
 
 def test_a_data_set_gives_its_labels_and_ids(run: Run, tmp_path: Path) -> None:
     data = miniature()
-    write_embeddings(run, data, tmp_path / "e.parquet", part_images=50)
+    write_embeddings(run, data, tmp_path / "e.parquet", chunk_images=50)
     found = read_embeddings(tmp_path / "e.parquet")
     assert len(found) == len(data.train) + len(data.test)
     assert found.paths[0] == "train/0"
@@ -139,11 +139,11 @@ def test_a_data_set_gives_its_labels_and_ids(run: Run, tmp_path: Path) -> None:
     assert found.coarse[:4] == ("stripes", "stripes", "checks", "checks")
     close_to(found.vectors[: len(data.train)], run.encode_set(data.train).numpy())
     close_to(found.vectors[len(data.train) :], run.encode_set(data.test).numpy())
-    with pytest.raises(UsageError, match="is not a file of its own"):
+    with pytest.raises(UsageError, match="is not a file"):
         found.file(0)
 
 
-def test_a_data_set_decoded_as_a_whole_says_what_it_left_out(run, tmp_path, monkeypatch) -> None:
+def test_a_data_set_decoded_as_a_whole_says_what_it_failures(run, tmp_path, monkeypatch) -> None:
     asked: dict[str, object] = {}
 
     def load(name: str, **options: object) -> Dataset:
@@ -176,7 +176,7 @@ def test_a_named_set_of_pictures_is_read_from_its_files(run, tmp_path, monkeypat
     found = read_embeddings(tmp_path / "e.parquet")
     assert (found.paths, found.coarse) == (("0.png", "1.png", "2.png"), ("van", "sedan", "van"))
     assert found.file(2).samefile(tmp_path / "sets" / "2.png")
-    assert list(outcome.left_out) == ["3.png"]
+    assert list(outcome.failures) == ["3.png"]
 
 
 def test_a_part_that_says_its_sizes_keeps_them_beside_one_that_does_not(run: Run, tmp_path: Path) -> None:
@@ -208,11 +208,11 @@ def test_a_named_data_set_of_other_size_can_be_embedded(run: Run, tmp_path: Path
     from maskcon.data import load
 
     outcome = write_embeddings(run, load("embedded").limited(20, 10), tmp_path / "e.parquet")
-    assert outcome.count == 30
+    assert outcome.total == 30
     assert set(read_embeddings(tmp_path / "e.parquet").coarse) == set(load("embedded").coarse_names)
 
 
-def test_unreadable_files_are_left_out_and_named(run: Run, tmp_path: Path) -> None:
+def test_unreadable_files_are_failures_and_named(run: Run, tmp_path: Path) -> None:
     folder, out = photos(tmp_path / "photos", 3), tmp_path / "e.parquet"
     (folder / "cat" / "text.jpg").write_text("no picture")
     cut = write_photo(folder / "cat" / "cut.png", 1, (64, 64))
@@ -220,8 +220,8 @@ def test_unreadable_files_are_left_out_and_named(run: Run, tmp_path: Path) -> No
     (folder / "cat" / "nowhere.png").symlink_to(folder / "gone.png")
     os.mkfifo(folder / "cat" / "pipe.png")
     outcome = write_embeddings(run, folder, out)
-    assert outcome.count == len(read_embeddings(out)) == 3
-    assert set(outcome.left_out) == {
+    assert outcome.total == len(read_embeddings(out)) == 3
+    assert set(outcome.failures) == {
         f"cat/{name}" for name in ("text.jpg", "cut.png", "nowhere.png", "pipe.png")
     }
     with pytest.raises(DataError, match=r"cannot be read .* leave --strict off"):

@@ -1,0 +1,396 @@
+"""The incremental refresh that `embed` and `index` share: only new or changed images are embedded.
+
+    gather (maskcon.data) -> refresh -> a Store: embeddings file, index folder or PostgreSQL
+
+Vectors are identified by the content they were computed from: a renamed or duplicated file is embedded once. The
+encoder is passed in as a function; this module needs no torch.
+Letters in shapes: N images, D length of an embedding, Q queries.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, UsageError
+from maskcon._utils.failpoints import failpoint
+from maskcon._utils.text import counted
+from maskcon.data.collection import Block, Pictures, at_once, none_readable
+from maskcon.data.folder_layout import show
+from maskcon.data.packing import Progress
+from maskcon.retrieval.nearest import unit_rows
+
+Vectors = NDArray[np.float32]
+# images uint8 [n, C, S, S] and valid sizes [n, 2] or None -> embeddings [n, D]
+Embed = Callable[[NDArray[np.uint8], NDArray[np.int32] | None], NDArray[np.floating]]
+
+CHUNK_IMAGES = 128  # decoded and embedded at once: at most this many, fewer if they are large
+STAGE_SECONDS = 10.0  # between two saves: the work that a kill may cost
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image of a store.
+
+    Attributes:
+        path: relative to the source's root, with `/`; bytes that are not UTF-8 as Python's file functions give them.
+        size, mtime_ns: if both are unchanged, so is the file; it is not read.
+        digest: sha256 (hex) of the content.
+        coarse: label; None if unknown, and in stores that keep no labels.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    digest: str
+    coarse: str | None = None
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a store was made from.
+
+    Attributes:
+        encoder: sha256 (hex) of the encoder's file.
+        source: a dataset's name, or the full path of a folder.
+        root: folder that paths are relative to; "" if the images are not files.
+    """
+
+    encoder: str
+    source: str
+    root: str = ""
+
+    @property
+    def where(self) -> str:
+        """What paths are relative to: equal paths below another root or source are other images."""
+        return self.root or self.source
+
+    def full_path(self, entry: Entry) -> str:
+        """Full path of an image; its name if it is not a file."""
+        return str(Path(self.root) / entry.path) if self.root else entry.path
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest images of Q queries, best first; equal scores in the order of the index.
+
+    Attributes:
+        entries: entries[q][rank].
+        scores: cosines [Q, k]; k is at most the size of the index.
+        how: "exact", or a line that names the approximate search and its recall.
+    """
+
+    entries: list[list[Entry]]
+    scores: NDArray[np.float64]
+    how: str = "exact"
+
+
+class Store(Protocol):
+    """A place that `refresh` keeps up to date. What is staged survives a kill; a commit is all or nothing.
+
+    Attributes:
+        owner: the header after a commit; None for a store opened to read.
+        is_normalised: are vectors stored with length 1?
+        notes: what a user should know, such as damaged parts.
+    """
+
+    owner: Header | None
+    is_normalised: bool
+    notes: list[str]
+
+    def header(self) -> Header | None:
+        """None if nothing was committed yet."""
+        ...
+
+    def entries(self) -> Sequence[Entry]:
+        """Entries of the last commit, in the order of the store."""
+        ...
+
+    def arrange(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Bring entries, given in source order, into the form and order of `entries()`."""
+        ...
+
+    def known(self) -> set[str]:
+        """Digests with a vector, committed or staged by an earlier attempt."""
+        ...
+
+    def stage(self, digests: Sequence[str], vectors: Vectors) -> None:
+        """Save vectors [n, D] for the coming commit."""
+        ...
+
+    def commit(self, entries: Sequence[Entry]) -> None:
+        """Make the store hold exactly these arranged entries, each with the vector of its digest."""
+        ...
+
+    def tidy(self) -> None:
+        """Drop what was staged."""
+        ...
+
+    def forget(self) -> None:
+        """Reuse nothing of what was committed: it comes from another model or source, or is damaged."""
+        ...
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh found and did.
+
+    Attributes:
+        embedded: images that went through the encoder now.
+        failures: path -> why the image was left out.
+    """
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    embedded: int = 0
+    failures: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return self.added + self.changed + self.unchanged
+
+    @property
+    def reused(self) -> int:
+        """Images whose vector was there already."""
+        return self.total - self.embedded
+
+
+def refresh(
+    store: Store,
+    images: Pictures,
+    embed: Embed,
+    *,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Refreshed:
+    """Make the store hold what the source holds now.
+
+    A file with unchanged path, size and time is not read. Any other is hashed, and embedded only if its content is
+    new. The next chunk is read while one is embedded. Chunks start at fixed rows of the source: a resumed refresh
+    forms the batches of an uninterrupted one, and gives the same bits.
+
+    Args:
+        strict: raise on an image that cannot be read instead of leaving it out.
+        progress: called as progress(images done, total).
+    """
+    before = {entry.path: entry for entry in store.entries()}
+    found = [
+        Entry(path, *stamp, digest="", coarse=coarse)
+        for path, stamp, coarse in zip(images.paths, images.stamps, images.coarse, strict=True)
+    ]
+    if not found:
+        raise _nothing(images, len(before), images.unreadable)
+    header = store.header()
+    # below another root, equal paths, sizes and times mean nothing: archives give all their files one time
+    comparable = before if header is not None and store.owner and header.where == store.owner.where else {}
+    digests: dict[int, str] = {}  # row -> content
+    for row, entry in enumerate(found):
+        old = comparable.get(entry.path)
+        if old is not None and (old.size, old.mtime_ns) == (entry.size, entry.mtime_ns):
+            digests[row] = old.digest
+    pending = [row for row in range(len(found)) if row not in digests]
+    failures = dict(images.unreadable)
+    done = len(digests)
+    if progress is not None and pending:
+        progress(done, len(found))
+    staging = _Staging(store, embed)
+    try:
+        for rows, chunk in _read_ahead(images, pending, store.known() if pending else set()):
+            staging.add(chunk)
+            digests |= chunk.digests
+            failures |= {found[row].path: why for row, why in chunk.failures.items()}
+            done += len(rows)
+            _check_strict(strict, failures)
+            if progress is not None:
+                progress(done, len(found))
+    finally:
+        staging.flush()  # also when interrupted: nothing computed is lost
+    _check_strict(strict, failures)
+    entries = store.arrange([replace(found[row], digest=digests[row]) for row in sorted(digests)])
+    if not entries:
+        raise _nothing(images, len(before), failures)
+    if entries != list(before.values()) or header != store.owner:
+        failpoint("index-before-commit")
+        store.commit(entries)
+        failpoint("index-after-commit")
+    store.tidy()
+    now = {entry.path: entry for entry in entries}
+    both = now.keys() & before.keys()
+    changed = sum(now[path].digest != before[path].digest for path in both)
+    return Refreshed(
+        added=len(now) - len(both),
+        changed=changed,
+        removed=len(before) - len(both),
+        unchanged=len(both) - changed,
+        embedded=staging.embedded,
+        failures=failures,
+        notes=(*images.notes, *store.notes),
+    )
+
+
+def check_replaces(store: Store, where: str, replace: bool, *, same_root_suffices: bool = False) -> None:
+    """Refuse to overwrite what belongs to another model or source, unless asked to replace it."""
+    owner = store.owner
+    assert owner is not None
+    try:
+        found = store.header()
+        if found is None:
+            return
+        if found.encoder != owner.encoder:
+            raise UsageError(
+                f"{where} holds {found.source}, made with another model (encoder {found.encoder[:12]}, this run's is "
+                f"{owner.encoder[:12]}); choose another --out, or give --replace"
+            )
+    except (CorruptFileError, UsageError):
+        if not replace:
+            raise
+        store.forget()
+        store.notes.append(f"{where} held something else, which was replaced")
+        return
+    is_same = found.where == owner.where if same_root_suffices else found.source == owner.source
+    if not is_same and not replace:
+        raise UsageError(
+            f"{where} holds {found.source}, not {owner.source}; choose another --out, or give --replace"
+        )
+    if not is_same:
+        store.notes.append(f"{where} held {found.source}, which was replaced")
+
+
+def check_encoder(found: Header | None, encoder: str, where: str) -> Header:
+    """Return the header if the index was made by this encoder."""
+    if found is None:
+        raise UsageError(f"there is no index in {where}; build one with `maskcon index RUN SOURCE`")
+    if found.encoder != encoder:
+        raise UsageError(
+            f"the index in {where} was made with another model (encoder {found.encoder[:12]}, this run's is "
+            f"{encoder[:12]}); use that run, or rebuild it with `maskcon index RUN SOURCE --replace`"
+        )
+    return found
+
+
+def check_request(queries: Vectors, k: int, dimension: int) -> None:
+    """Refuse queries that no index can answer."""
+    if k < 1:
+        raise UsageError(f"k must be at least 1, got {k}")
+    if queries.ndim != 2 or queries.shape[1] != dimension:
+        raise UsageError(f"queries must be [Q, {dimension}] as the index, got {list(queries.shape)}")
+
+
+def arrange_by_path(entries: Sequence[Entry]) -> list[Entry]:
+    """Sort by the bytes of the paths and drop labels: the form of every index."""
+    bare = [entry if entry.coarse is None else replace(entry, coarse=None) for entry in entries]
+    return sorted(bare, key=lambda entry: os.fsencode(entry.path))
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some images that were hashed, and those of new content decoded.
+
+    digests: row -> content, of readable images; failures: row -> why; new: the digest of each row of `block`
+    """
+
+    digests: dict[int, str]
+    failures: dict[int, str]
+    block: Block | None
+    new: list[str]
+
+
+class _Reader:
+    """Hashes and decodes in one background thread, each content once."""
+
+    def __init__(self, images: Pictures, known: set[str]) -> None:
+        self.images, self.known = images, known
+        self.broken: dict[str, str] = {}  # digest -> why it cannot be decoded
+
+    def read(self, rows: Sequence[int]) -> _Chunk:
+        hashed = dict(zip(rows, self.images.digests(rows), strict=True))
+        failures = {row: "cannot be opened" for row, digest in hashed.items() if digest is None}
+        digests = {row: digest for row, digest in hashed.items() if digest is not None}
+        first: dict[str, int] = {}  # the first image of each new content
+        for row, digest in digests.items():
+            if digest not in self.known and digest not in self.broken:
+                first.setdefault(digest, row)
+        block, new = None, []
+        if first:
+            block = self.images.read(list(first.values()))
+            new = [digests[row] for row in block.rows]
+            self.known.update(new)
+            self.broken |= {digests[row]: why for row, why in block.failures.items()}
+        failures |= {row: self.broken[digest] for row, digest in digests.items() if digest in self.broken}
+        return _Chunk({row: d for row, d in digests.items() if row not in failures}, failures, block, new)
+
+
+def _read_ahead(
+    images: Pictures, pending: Sequence[int], known: set[str]
+) -> Iterator[tuple[list[int], _Chunk]]:
+    """Read chunks of the pending rows, the next one while its predecessor is in use."""
+    by_number: dict[int, list[int]] = {}
+    step = at_once(images, CHUNK_IMAGES)
+    for row in pending:
+        by_number.setdefault(row // step, []).append(row)
+    reader = _Reader(images, known)
+    with ThreadPoolExecutor(1, "maskcon-read") as pool:
+        ahead: list[tuple[list[int], Future[_Chunk]]] = []
+        for rows in by_number.values():
+            ahead.append((rows, pool.submit(reader.read, rows)))
+            if len(ahead) > 1:
+                ready, chunk = ahead.pop(0)
+                yield ready, chunk.result()
+        for ready, chunk in ahead:
+            yield ready, chunk.result()
+
+
+class _Staging:
+    """Embeds new content and hands the vectors to the store every few seconds."""
+
+    def __init__(self, store: Store, embed: Embed) -> None:
+        self.store, self.embed = store, embed
+        self.embedded = 0
+        self._waiting: list[tuple[list[str], Vectors]] = []
+        self._last_stage = time.monotonic()
+
+    def add(self, chunk: _Chunk) -> None:
+        if chunk.block is not None and chunk.new:
+            vectors = self.embed(chunk.block.images, chunk.block.sizes)
+            if not np.isfinite(vectors).all():
+                raise MaskconError("the encoder gives NaN or Inf; train it again with a lower learning_rate")
+            if self.store.is_normalised:
+                vectors = unit_rows(vectors)
+            self._waiting.append((chunk.new, vectors.astype(np.float32, copy=False)))
+            self.embedded += len(chunk.new)
+        if time.monotonic() - self._last_stage >= STAGE_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            digests = [digest for part, _ in self._waiting for digest in part]
+            vectors = np.concatenate([part for _, part in self._waiting])
+            self._waiting = []
+            self.store.stage(digests, vectors)
+            failpoint("index-after-stage")
+        self._last_stage = time.monotonic()
+
+
+def _check_strict(strict: bool, failures: Mapping[str, str]) -> None:
+    if strict and failures:
+        path, why = next(iter(failures.items()))
+        raise DataError(
+            f"{show(path)} cannot be read ({why}); {counted(len(failures), 'such file')} so far. Nothing was "
+            "overwritten; repair or remove them, or leave --strict off"
+        )
+
+
+def _nothing(images: Pictures, before: int, failures: Mapping[str, str]) -> DataError:
+    kept = f". The {counted(before, 'image')} stored before are unchanged" if before else ""
+    return DataError(f"{none_readable(images, failures)}{kept}")
