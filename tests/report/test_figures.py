@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.axes import _apart, shown
 from maskcon.report.figures import (
     embedding_map,
     learning_curves,
@@ -27,7 +26,7 @@ from maskcon.report.figures import (
     svg_text,
 )
 from maskcon.report.gallery import GAP_PIXELS, HEAD_PIXELS, NEUTRAL, sprite_sheet
-from maskcon.report.palette import RIGHT, WRONG, class_look, series_looks
+from maskcon.report.style import RIGHT, WRONG, _apart, class_look, series_looks, shown
 
 CURVES = {
     "MaskCon": [[(0, 0.1), (10, 0.4), (20, 0.5)], [(0, 0.1), (10, 0.5), (20, None)]],

@@ -8,21 +8,22 @@ import pytest
 import torch
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.embedding_tables import Labels, classes_table, measures_table
-from maskcon.report.figures import save
+from maskcon.report.figures import save, similarity_figure
 from maskcon.report.neighbourhood import (
     PAIRS,
+    Labels,
     against_their_label,
     chance,
+    classes_table,
     confused_with,
     effective_rank,
     hubs,
+    measures_table,
     mutual,
     neighbourhood,
     random_pairs,
     shared,
 )
-from maskcon.report.similarity import similarity_figure
 from maskcon.retrieval.search.exact import unit_rows
 from maskcon.retrieval.spread import effective_rank as torch_effective_rank
 

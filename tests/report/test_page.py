@@ -15,11 +15,11 @@ from PIL import Image, ImageColor
 
 from maskcon._utils.errors import UsageError
 from maskcon.data import ImageSet
+from maskcon.report.maps import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
 from maskcon.report.page import Page, PageMap, write_page
-from maskcon.report.page_map import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
-from maskcon.report.palette import RIGHT, WRONG
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import curve_names, settings_tables
+from maskcon.report.style import RIGHT, WRONG
 from maskcon.report.tables import Table
 from maskcon.report.write import Sample, write_report
 from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, journal, sample

@@ -34,9 +34,7 @@ def compare(
         Path | None, typer.Option(help="Folder of all runs; by default runs/compare-SOURCE.")
     ] = None,
     settings: options.Settings = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; by default one a core on a CPU, else 1.")
-    ] = None,
+    jobs: options.Jobs = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",

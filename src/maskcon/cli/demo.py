@@ -16,7 +16,7 @@ DEMO_FOLDER = Path("runs/demo")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = DEMO_FOLDER,
     epochs: Annotated[int | None, typer.Option(help="Fewer for a quicker look.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; by default one a core.")] = None,
+    jobs: options.Jobs = None,
 ) -> None:
     """Train MaskCon, SelfCon and SupCE on the embedded pictures, and write a page that compares them.
 

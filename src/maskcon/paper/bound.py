@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -22,11 +23,21 @@ from maskcon.data import Dataset
 from maskcon.methods.bound import Recipe, SampleLabels, Unit, bank_distances
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import method_named
-from maskcon.report.bound import BoundRow
 from maskcon.training.checkpoint import load_latest
 from maskcon.training.run_folder import CHECKPOINTS
 
 TAUS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, math.inf)
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """d_z of one method with its w and tau, None where it has none."""
+
+    method: str
+    w: float | None
+    tau: float | None
+    d_z: float  # rows divided by their sums, as the loss sees them
+    d_z_own_key: float  # own key 1, as the equations write relations
 
 
 def bound_over_tau(
@@ -78,7 +89,7 @@ def own_distance(run: Run, data: Dataset, tau: float) -> float:
 def bound_and_recalls(
     runs_by_tau: Mapping[float, Sequence[Run]], reference_run: Run, data: Dataset
 ) -> tuple[list[BoundRow], dict[float, list[float]], dict[float, list[float]]]:
-    """What `maskcon.report.bound` draws: rows over tau, recall@1 of the runs by tau, and their d_z on their own keys.
+    """Collect what `bound_figure` draws: rows over tau, and recall@1 and own d_z of the runs by tau.
 
     Args:
         runs_by_tau: finished MaskCon runs by their tau, one or several seeds each; they must share w. May be empty:

@@ -109,6 +109,16 @@ def candidates(source: str, method: str) -> tuple[Trial, ...]:
     return (Trial(method),)
 
 
+def paper_trial(source: str, method: str) -> Trial:
+    """Return a method with the w and tau behind the paper's main table of a dataset.
+
+    >>> paper_trial("cars196", "maskcon").name
+    'maskcon-w1-tau0.1-seed0'
+    """
+    row = next(row for row in main_rows(source) if row.method == method)
+    return Trial(method, row.w, row.tau)
+
+
 def trials_for(table: PaperTable, source: str, seeds: int = 1) -> tuple[Trial, ...]:
     """Every trial that one data set's part of a table needs, once each, as it is to be run.
 

@@ -1,4 +1,8 @@
-"""How long a plan will take on this machine: a few steps of the very net are measured, the rest is arithmetic."""
+"""Estimate how long a plan takes on this machine: time a few steps of the same network, then extrapolate.
+
+A measurement runs in processes of its own, because starting a process is part of what is measured:
+`python -m maskcon.paper.timing ORDER`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,16 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from maskcon._utils.errors import MaskconError, UsageError
+from maskcon.api import fit
 from maskcon.config.settings import Machine
 from maskcon.paper.runs import PlannedRun
+from maskcon.training.callbacks import Announcer
 from maskcon.training.checkpoint import newest_step
 from maskcon.training.comparison import POLL_SECONDS
 from maskcon.training.journal import read_ends
@@ -23,9 +31,75 @@ from maskcon.training.pace import Pace, run_seconds
 from maskcon.training.run_folder import CHECKPOINTS, JOURNAL
 from maskcon.training.signals import Interrupted, StopRequest
 
+if TYPE_CHECKING:
+    from maskcon.config.settings import RunConfig
+    from maskcon.data import Dataset
+
+
 STEPS = 12  # measured a kind of step
 LOOK_SECONDS = 0.05  # between two looks at whether a measurement has ended
 WARM_STEPS = 2  # left out: caches fill, memory is taken
+
+
+class Clock(Announcer):
+    """Notes when things happen."""
+
+    def __init__(self) -> None:
+        self.ready_at = 0.0  # the first step may begin
+        self.steps: list[tuple[float, int]] = []  # end of each step, its images
+        self.scored_at = 0.0
+        self.primed_images = 0
+
+    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
+        self.ready_at = time.time()
+        self.primed_images = min(config.bank_size, len(data.train)) if config.prime_bank else 0
+
+    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:  # noqa: ARG002
+        self.steps.append((time.time(), images))
+
+    def on_evaluation(self, values: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self.scored_at = time.time()
+
+    def image_seconds(self, warm_steps: int) -> float:
+        """Seconds an image of a training step, after the first few. At least one step is counted."""
+        counted = self.steps[min(warm_steps, max(0, len(self.steps) - 2)) :]
+        if len(counted) < 2:
+            return (counted[-1][0] - self.ready_at) / counted[-1][1]
+        return fmean((after - before) / images for (before, _), (after, images) in pairwise(counted))
+
+
+def measured(order: Mapping[str, Any]) -> dict[str, float]:
+    """Train as ordered, with contrast and then without; seconds by kind, and moments for the outside to compare."""
+    warm_steps = order["warm_steps"]
+    machine = Machine(**order["machine"])
+
+    def timed(method: str) -> tuple[Clock, float]:
+        clock = Clock()
+        fit(
+            order["source"],
+            method=method,
+            preset=order["preset"],
+            settings=order["settings"],
+            out=Path(order["folder"]) / method,
+            machine=machine,
+            announce=clock,
+        )
+        return clock, time.time()
+
+    contrast, ended = timed("maskcon")
+    classify, _ = timed("supce")
+    each = contrast.image_seconds(warm_steps)
+    first_end, first_images = contrast.steps[0]
+    priming = max(0.0, first_end - contrast.ready_at - each * first_images)
+    return {
+        "ready_at": contrast.ready_at,
+        "key": priming / contrast.primed_images if contrast.primed_images else 0.0,
+        "contrast": each,
+        "classify": classify.image_seconds(warm_steps),
+        "evaluation": contrast.scored_at - contrast.steps[-1][0],
+        "end": ended - contrast.scored_at,
+        "done_at": time.time(),
+    }
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:
@@ -78,7 +152,7 @@ def measure(run: PlannedRun, machine: Machine, *, at_once: int) -> Pace:
             try:
                 for number in range(at_once):
                     order = _order(run, machine, Path(folder) / str(number))
-                    command = [sys.executable, "-m", "maskcon.paper.calibration", order]
+                    command = [sys.executable, "-m", "maskcon.paper.timing", order]
                     processes.append(
                         subprocess.Popen(
                             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
@@ -108,7 +182,7 @@ def _ends(processes: Sequence[subprocess.Popen[bytes]], stop: StopRequest) -> li
 
 
 def _order(run: PlannedRun, machine: Machine, folder: Path) -> str:
-    """What `maskcon.paper.calibration` is to do, as JSON."""
+    """What `maskcon.paper.timing` is to do, as JSON."""
     images = STEPS * run.config.batch_size
     own = {key: value for key, value in run.settings.items() if key not in ("w", "tau")}
     short = {
@@ -147,13 +221,15 @@ def _pace(process: subprocess.Popen[bytes], begun: float, gone: float) -> Pace:
     )
 
 
-def spoken(seconds: float) -> str:
-    """A duration as one would say it.
+def main() -> int:
+    try:
+        found = measured(json.loads(sys.argv[1]))
+    except MaskconError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
 
-    >>> [spoken(value) for value in (42.4, 500, 5000, 400_000)]
-    ['42 seconds', '8.3 minutes', '83.3 minutes', '4.6 days']
-    """
-    for unit, length, limit in (("seconds", 1, 90), ("minutes", 60, 7_200), ("hours", 3_600, 172_800)):
-        if seconds < limit:
-            return f"{seconds / length:.{0 if length == 1 else 1}f} {unit}"
-    return f"{seconds / 86_400:.1f} days"
+
+if __name__ == "__main__":
+    sys.exit(main())

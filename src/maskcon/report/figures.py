@@ -1,10 +1,9 @@
-"""Figures for print and page: every function returns a matplotlib `Figure` that belongs to nobody else.
+"""Figures of the report page: every function returns a matplotlib `Figure`.
 
 No global state is touched: no pyplot, no backend switch, no default style. `save` writes the same bytes for the
 same figure on the same machine.
 
-    save(learning_curves({"MaskCon": [[(0, 0.1), (10, 0.4)], [(0, 0.1), (10, 0.5)]]}), "figures/curves")
-"""
+    save(learning_curves({"MaskCon": [[(0, 0.1), (10, 0.4)], [(0, 0.1), (10, 0.5)]]}), "figures/curves")"""
 
 from __future__ import annotations
 
@@ -20,9 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.axes import (
+from maskcon.report.gallery import retrieval_grid
+from maskcon.report.style import (
+    COLOURS,
     FONT_POINTS,
+    INK,
+    PALE,
     WIDTH_INCHES,
+    class_look,
     font_families,
     label_ends,
     make_room_at_left,
@@ -30,16 +34,16 @@ from maskcon.report.axes import (
     quiet_about_letters,
     right_edge,
     say_empty,
+    series_looks,
     shown,
     whole_numbers,
 )
-from maskcon.report.gallery import retrieval_grid
-from maskcon.report.palette import INK, PALE, class_look, series_looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL import Image
     from typing_extensions import TypeIs
+
 
 __all__ = [
     "Curve",
@@ -262,3 +266,36 @@ def _thinned(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     cuts = np.arange(0, len(steps), stretch)
     counts = np.add.reduceat(np.ones(len(steps)), cuts)
     return np.add.reduceat(steps, cuts) / counts, np.add.reduceat(values, cuts) / counts
+
+
+BINS = 60
+
+
+def similarity_figure(
+    nearest: NDArray[Any], pairs: NDArray[Any], same_class: NDArray[Any], *, title: str = ""
+) -> Figure:
+    """Distributions of cosines: of each image and its nearest [N], and of random pairs [P] by class.
+
+    The farther the nearest neighbours stand from the other pairs, the more a ranking by similarity can tell.
+    """
+    figure, axes = new_axes(title, "cosine", "share of pairs, %")
+    groups = (
+        ("other coarse classes", pairs[~same_class], COLOURS[5], "-"),
+        ("same coarse class", pairs[same_class], COLOURS[1], "--"),
+        ("nearest neighbours", nearest, COLOURS[0], "-"),
+    )
+    known = [(name, values, colour, dash) for name, values, colour, dash in groups if len(values)]
+    if not known:
+        say_empty(axes, "too few images")
+        return figure
+    lowest = min(float(np.min(values)) for _, values, _, _ in known)
+    edges = np.linspace(np.floor(10 * lowest) / 10, 1.0, BINS + 1) if lowest < 1 else np.linspace(0, 1, 11)
+    for name, values, colour, dash in known:
+        heights = 100 * np.histogram(values, edges)[0] / len(values)
+        axes.stairs(heights, edges, color=colour, linewidth=1.6, linestyle=dash, label=name)
+        axes.stairs(heights, edges, color=colour, fill=True, alpha=0.12, linewidth=0)
+    axes.margins(x=0.01)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=FONT_POINTS, labelcolor=INK, loc="best")
+    make_room_at_left(axes)
+    return figure

@@ -1,19 +1,24 @@
-"""Pictures made of many small images: rows of retrieved neighbours, and the sheet of thumbnails of a page."""
+"""Image grids: rows of retrieved neighbours as one image or as HTML, and sheets of thumbnails."""
 
 from __future__ import annotations
 
+import base64
+import html
+import io
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.palette import RIGHT, WRONG
+from maskcon.report.style import RIGHT, WRONG
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
+
 
 Images = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]  # [N, C, H, W], or [C, H, W] of any size each
 
@@ -21,6 +26,8 @@ TILE_PIXELS = 72
 FRAME_PIXELS = 4
 GAP_PIXELS = 6
 HEAD_PIXELS = 22
+HTML_TILE_PIXELS = 96
+EXACT_SIDE = 32  # images this small are kept without loss, and enlarged by the browser
 NEUTRAL = "#808080"  # seen on white and on black
 
 
@@ -160,3 +167,74 @@ def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
         factor = side // largest
         return width * factor, height * factor
     return max(1, round(width * side / largest)), max(1, round(height * side / largest))
+
+
+@dataclass(frozen=True)
+class PageRetrieval:
+    """Queries [Q] with their neighbours [Q, k], all rows of `images`, best first.
+
+    title and note say whose neighbours they are; names and ids tell of every image its class and what it is called.
+    marks [Q, k]: 1 for the query's class (a tick), -1 for another (a cross), 0 for none.
+    """
+
+    title: str
+    note: str
+    images: Images
+    queries: NDArray[Any]
+    neighbours: NDArray[Any]
+    cosines: NDArray[Any]
+    names: Sequence[str]
+    ids: Sequence[str]
+    marks: NDArray[Any]
+
+
+def retrieval_html(grid: PageRetrieval) -> str:
+    """A heading, a note, and a list a query."""
+    shown = {*np.asarray(grid.queries).tolist(), *np.asarray(grid.neighbours).reshape(-1).tolist()}
+    small = max(max(grid.images[row].shape[1:]) for row in shown) <= EXACT_SIDE
+    rows = "\n".join(_row_html(grid, number, small) for number in range(len(grid.queries)))
+    crisp = " crisp" if small else ""
+    return (
+        f"<h3>{html.escape(grid.title)}</h3>\n<p>{html.escape(grid.note)}</p>\n"
+        f'<div class="grids{crisp}">\n{rows}\n</div>'
+    )
+
+
+def _row_html(grid: PageRetrieval, number: int, small: bool) -> str:
+    query = int(grid.queries[number])
+    tiles = [_tile_html(grid, query, "query", "query", 0, small)]
+    for rank, found in enumerate(np.asarray(grid.neighbours[number]).tolist(), start=1):
+        cosine = f"{float(grid.cosines[number][rank - 1]):.2f}"
+        mark = int(grid.marks[number][rank - 1])
+        tiles.append(_tile_html(grid, int(found), f"number {rank}, cosine {cosine}", cosine, mark, small))
+    label = html.escape(f"Nearest to {grid.ids[query]}, {grid.names[query]}")
+    return f'<ol class="tiles" aria-label="{label}">{"".join(tiles)}</ol>'
+
+
+def _tile_html(grid: PageRetrieval, row: int, spoken: str, shown: str, mark: int, small: bool) -> str:
+    picture = fitted(grid.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
+    name, called = str(grid.names[row]), str(grid.ids[row])
+    kind, sign, said = {
+        1: (" same", "✓", ", same class"),
+        -1: (" other", "✗", ", another class"),
+        0: ("", "", ""),
+    }[mark]
+    badge = f'<b aria-hidden="true">{sign}</b>' if sign else ""
+    alt = html.escape(f"{spoken}: {name}{said}")
+    return (
+        f'<li class="tile{kind}" title="{html.escape(f"{name}: {called}")}"><span>'
+        f'<img src="{image_uri(picture, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'
+        f'<small aria-hidden="true">{html.escape(name)}</small><small aria-hidden="true">{shown}</small></li>'
+    )
+
+
+def image_uri(image: Image.Image, *, exact: bool, quality: int = 82) -> str:
+    """Encode an image as a data URI: PNG where every pixel counts, else JPEG."""
+    stream = io.BytesIO()
+    if exact:
+        image.save(stream, format="PNG", optimize=True)
+    else:
+        # Colour at half size on blocks of 16 pixels: tiles of a multiple of 16 do not run into each other.
+        image.save(stream, format="JPEG", quality=quality, optimize=True, subsampling="4:2:0")
+    kind = "png" if exact else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode()}"

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from maskcon.report.figures import svg_text
 from maskcon.report.formats import Table
-from maskcon.report.page_map import PageMap, map_html, map_json
-from maskcon.report.page_parts import package_text
-from maskcon.report.page_retrieval import PageRetrieval, retrieval_html
-from maskcon.report.palette import INK
+from maskcon.report.gallery import PageRetrieval, retrieval_html
+from maskcon.report.maps import PageMap, map_html, map_json, package_text
+from maskcon.report.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,14 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.embedding_tables import Labels, classes_table, measures_table
-from maskcon.report.figures import embedding_map
+from maskcon.report.figures import embedding_map, similarity_figure
 from maskcon.report.formats import Table
 from maskcon.report.gallery import Images
 from maskcon.report.maps import map_2d
-from maskcon.report.neighbourhood import Neighbourhood, against_their_label, neighbourhood, random_pairs
+from maskcon.report.neighbourhood import (
+    Labels,
+    Neighbourhood,
+    against_their_label,
+    classes_table,
+    measures_table,
+    neighbourhood,
+    random_pairs,
+)
 from maskcon.report.page import PageFigure, PageMap, PageRetrieval
-from maskcon.report.similarity import similarity_figure
 
 SUSPECTS = 8  # images shown whose neighbours carry another label
 

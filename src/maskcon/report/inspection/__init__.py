@@ -6,11 +6,10 @@ every picture, read once -> twins by checksum and by hash -> findings -> words, 
 from __future__ import annotations
 
 from maskcon.report.inspection.findings import ClassCount, Inspection, Twins
-from maskcon.report.inspection.page import page
+from maskcon.report.inspection.page import is_loud, lines, page
 from maskcon.report.inspection.run_inspection import inspect_source
 from maskcon.report.inspection.scan import Read
 from maskcon.report.inspection.sheet import class_strips, contact_sheet
-from maskcon.report.inspection.text import is_loud, lines
 
 __all__ = [
     "ClassCount",

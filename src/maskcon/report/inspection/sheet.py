@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from maskcon._utils.text import counted
-from maskcon.report.axes import quiet_about_letters
 from maskcon.report.inspection.findings import ClassCount, Inspection
 from maskcon.report.inspection.scan import Read
-from maskcon.report.plates import RASTER_DPI, SMALL_POINTS, SMALLEST_POINTS, Plate, shortened
+from maskcon.report.style import (
+    RASTER_DPI,
+    SMALL_POINTS,
+    SMALLEST_POINTS,
+    Plate,
+    quiet_about_letters,
+    shortened,
+)
 
 TILE, GAP = 96, 4  # pixels
 TILES_A_ROW = 12

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
-from maskcon.report.palette import INK, RIGHT, WRONG
-from maskcon.report.plates import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, as_picture, shortened
+from maskcon._utils.errors import DataError, UsageError
+from maskcon.paper.setup import Drawn, Setup
+from maskcon.report.style import (
+    INK,
+    PAGE_INCHES,
+    RIGHT,
+    SMALL_POINTS,
+    SMALLEST_POINTS,
+    WRONG,
+    Plate,
+    as_picture,
+    shortened,
+)
+from maskcon.retrieval.nearest import nearest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+QUERIES = 3
+NEIGHBOURS = 10
+QUERY_SEED = 0
 
 METHOD_INCHES = 0.62
 QUERY_INCHES = 1.05
@@ -136,3 +153,71 @@ def _badge(axes: Axes, x: float, y: float, colour: str, right: bool) -> None:
 def _lines(name: str) -> list[str]:
     lines = textwrap.wrap(name, 21) or [""]
     return lines[:3] if len(lines) <= 3 else [*lines[:2], shortened(" ".join(lines[2:]), 21)]
+
+
+def draw(setup: Setup) -> Drawn:
+    """Draw figure 4 from its runs."""
+    runs = setup.open_methods()
+    data, fine = setup.labelled_data(list(runs.values()))
+    asked = queries_from(data.test.coarse, fine, QUERIES)
+    if not len(asked):
+        raise DataError(f"no two of the {len(fine)} test images share a fine class: there is nothing to find")
+    rows = torch.from_numpy(asked)
+    found: dict[str, NDArray[np.int64]] = {}
+    for title, run in runs.items():
+        features = run.encode_set(data.test, device=setup.machine.device)
+        found[title] = nearest(features, rows, NEIGHBOURS)[0].numpy()
+    depth = min(NEIGHBOURS, len(fine) - 1)
+    right = {title: fine[near] == fine[asked][:, None] for title, near in found.items()}  # [Q, depth]
+    names = data.fine_names or ()
+    queries = [
+        Query(
+            data.test.picture(row),
+            f"{names[fine[row]]} / {data.coarse_names[data.test.coarse[row]]}",
+            {
+                title: (
+                    [data.test.picture(other) for other in near[place].tolist()],
+                    right[title][place].tolist(),
+                )
+                for title, near in found.items()
+            },
+        )
+        for place, row in enumerate(asked.tolist())
+    ]
+    text = (
+        f"The {depth} nearest of {len(fine):,} test images by each method. Tick: of the query's fine class. "
+        f"Queries are drawn at random (seed {QUERY_SEED}), each from another coarse class; none was chosen by hand. "
+        f"{setup.settings()}"
+    )
+    figure = retrieval_sheet(queries, caption=setup.caption(next(iter(runs.values())), text))
+    part = data.test
+    numbers = {
+        "queries": [
+            {
+                "sample": int(part.index[row]),
+                "fine": int(fine[row]),
+                "neighbours": {title: part.index[near[place]].tolist() for title, near in found.items()},
+                "right": {title: int(hits[place].sum()) for title, hits in right.items()},
+            }
+            for place, row in enumerate(asked.tolist())
+        ]
+    }
+    said = f"right of {depth * len(asked)}: " + ", ".join(
+        f"{title} {int(hits.sum())}" for title, hits in right.items()
+    )
+    return setup.write(figure, "json", json.dumps(numbers, indent=1) + "\n"), said
+
+
+def queries_from(
+    coarse: NDArray[np.int64], fine: NDArray[np.int64], count: int, seed: int = QUERY_SEED
+) -> NDArray[np.int64]:
+    """Rows to ask for, drawn at random: each of another coarse class, none the only image of its fine class.
+
+    Fewer than `count` where there are fewer such coarse classes.
+    """
+    sizes = np.bincount(fine)
+    chosen: dict[int, int] = {}
+    for row in np.random.default_rng(seed).permutation(len(fine)).tolist():
+        if sizes[fine[row]] > 1:
+            chosen.setdefault(int(coarse[row]), row)
+    return np.array(list(chosen.values())[:count], dtype=np.int64)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
-from maskcon.report.plates import PAGE_INCHES, SMALL_POINTS, Plate, shortened
+from maskcon.paper.setup import Drawn, Setup, as_csv
+from maskcon.report.maps import map_2d
+from maskcon.report.style import COLOURS, INK, MARKERS, PAGE_INCHES, PALE, SMALL_POINTS, Plate, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,3 +154,29 @@ def _legend(
             )
             plate.words(left + 0.14, middle, shortened(classes.fine_names[fine], 19), color=INK)
         line += math.ceil(len(fines) / LEGEND_COLUMNS)
+
+
+def draw(setup: Setup) -> Drawn:
+    """Draw figure 3 from its runs."""
+    runs = setup.open_methods()
+    data, fine = setup.labelled_data(list(runs.values()))
+    maps, notes = {}, {}
+    for title, run in runs.items():
+        maps[title] = map_2d(run.encode_set(data.test, device=setup.machine.device).numpy())
+        notes[title] = f"R@1 {100 * run.recall[1]:.1f}"
+    text = (
+        f"t-SNE of the features of {len(fine):,} test images; one colour per fine class, one marker per coarse class. "
+        f"R@1: recall@1 on them, %. {setup.settings()}"
+    )
+    classes = Classes(data.test.coarse, fine, data.coarse_names, data.fine_names or ())
+    caption = setup.caption(next(iter(runs.values())), text)
+    labels = np.stack([data.test.index, data.test.coarse, fine], axis=1).tolist()
+    rows = [
+        [title, *labels[row], f"{x:.3f}", f"{y:.3f}"]
+        for title, points in maps.items()
+        for row, (x, y) in enumerate(points.tolist())
+    ]
+    numbers = as_csv(["method", "sample", "coarse", "fine", "x", "y"], rows)
+    paths = setup.write(map_panels(maps, classes, notes=notes, caption=caption), "csv", numbers)
+    recalls = ", ".join(f"{title} {note.removeprefix('R@1 ')}" for title, note in notes.items())
+    return paths, f"recall@1: {recalls}"

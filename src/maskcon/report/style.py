@@ -1,17 +1,74 @@
-"""The look that all figures share: axes, letters, and the names at the ends of lines."""
+"""The look that all figures share: colours, axes, text, and sheets of several panels.
+
+Colours and markers stay distinguishable for every kind of colour vision, and in print without colour."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from maskcon.report.palette import INK, PALE
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+INK = "#262626"  # text, axes; the page replaces it by its own text colour
+PALE = "#8c8c8c"  # floor and ceiling lines, grid
+RIGHT, WRONG = "#009e73", "#d55e00"
+
+# Okabe and Ito's palette without black, which is kept for text; its yellow is darkened to be seen on white.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#a89b00")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+# One method keeps one look in every figure.
+_METHOD_PLACE = {
+    "MaskCon": 1,
+    "Grafit": 0,
+    "SupCon": 2,
+    "SupCE": 3,
+    "ASCL": 4,
+    "SelfCon": 5,
+    "NNCLR": 6,
+    "CoIns": 7,
+}
+
+
+def series_looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each curve: known methods keep theirs, the others get what is left over.
+
+    >>> series_looks(["mine", "Grafit"])["Grafit"]
+    ('#0072b2', 'o')
+    """
+    looks: dict[str, tuple[str, str]] = {}
+    others: list[str] = []
+    for name in names:
+        if name == "SupFINE":
+            looks[name] = INK, "d"
+        elif name in _METHOD_PLACE:
+            place = _METHOD_PLACE[name]
+            looks[name] = COLOURS[place], MARKERS[place]
+        else:
+            others.append(name)
+    pairs = [class_look(position) for position in range(len(COLOURS) * len(MARKERS))]
+    # Each colour with its own marker comes first; once all are in use, another marker tells curves apart.
+    rest = [pair for pair in pairs if pair not in looks.values()]
+    return looks | dict(zip(others, itertools.cycle(rest), strict=False))
+
+
+def class_look(position: int) -> tuple[str, str]:
+    """Colour and marker of a class: each colour with its own marker first, 64 pairs before one comes again."""
+    count = len(COLOURS)
+    return COLOURS[position % count], MARKERS[(position + position // count) % count]
+
 
 WIDTH_INCHES, HEIGHT_INCHES = 5.2, 3.4  # letters stay 9 pt in print and can be read on a phone
 FONT_POINTS = 9
@@ -163,3 +220,73 @@ def _apart(wanted: Sequence[float], gap: float) -> list[float]:
             count += many
         blocks.append((middle, count))
     return [middle + gap * (i - (count - 1) / 2) for middle, count in blocks for i in range(count)]
+
+
+COLUMN_INCHES, PAGE_INCHES = 3.4, 6.9  # of a page with two columns: one of them, both
+SMALL_POINTS, SMALLEST_POINTS = 7.5, 6.5
+RASTER_DPI = 300  # of what is a picture inside an SVG
+LINE_INCHES = 0.125  # from one line of a caption to the next
+WARNING_WORDS = "STAND-IN"  # a caption that begins so is set in a warning colour
+
+
+class Plate:
+    """A figure whose parts are placed in inches from the top left corner, with room for a caption below.
+
+    >>> plate = Plate(width=3.4, height=2.0, caption="one line")
+    >>> axes = plate.axes(left=0.5, top=0.2, width=2.5, height=1.5)
+    >>> [float(round(side, 2)) for side in plate.figure.get_size_inches()]
+    [3.4, 2.25]
+    """
+
+    def __init__(self, *, width: float, height: float, caption: str = "") -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        letters = int(width * 72 / (SMALLEST_POINTS * 0.545))  # that fit into a line
+        lines = textwrap.wrap(caption, letters)
+        self.width = width
+        self.height = height + (LINE_INCHES * (len(lines) + 1) if lines else 0.0)
+        self.figure: Figure = Figure(figsize=(self.width, self.height), dpi=RASTER_DPI)
+        FigureCanvasAgg(self.figure)
+        colour = WRONG if caption.startswith(WARNING_WORDS) else INK
+        for row, line in enumerate(lines):
+            self.words(0.06, height + LINE_INCHES * (row + 0.75), line, size=SMALLEST_POINTS, color=colour)
+
+    def axes(self, *, left: float, top: float, width: float, height: float, bare: bool = True) -> Axes:
+        """Axes at that place; bare: no ticks and no frame."""
+        box = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
+        axes = self.figure.add_axes(box)
+        if bare:
+            axes.set_xticks([])
+            axes.set_yticks([])
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+        return axes
+
+    def words(self, left: float, top: float, text: str, **look: Any) -> None:
+        """Text whose anchor (`ha`, `va`) stands at that place. A dollar sign is a dollar sign."""
+        look = {"size": SMALL_POINTS, "color": INK, "ha": "left", "va": "center", **look}
+        self.figure.text(
+            left / self.width,
+            1 - top / self.height,
+            text,
+            parse_math=False,
+            family=font_families(),
+            **look,
+        )
+
+
+def as_picture(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """An image [C, H, W] uint8 as [H, W, 3], grey as three equal channels; what `imshow` draws."""
+    if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
+        raise UsageError(
+            f"images must be uint8 [C, H, W] with 1 or 3 channels, not {image.dtype} {list(image.shape)}"
+        )
+    channels = np.repeat(image, 3, axis=0) if image.shape[0] == 1 else image
+    return np.ascontiguousarray(channels.transpose(1, 2, 0))
+
+
+def shortened(text: str, letters: int) -> str:
+    """At most so many letters, the last one an ellipsis where some had to go."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return plain if len(plain) <= letters else plain[: letters - 1] + "…"

@@ -1,17 +1,21 @@
-"""How many images the products of SOP have: of the data set itself, or the few numbers that the paper states."""
+"""Appendix A: how many images the products of SOP have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maskcon._utils.download import Progress
 from maskcon._utils.errors import UsageError
-from maskcon.report.axes import dress
-from maskcon.report.palette import COLOURS, INK
-from maskcon.report.plates import COLUMN_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate
+from maskcon.data.builtin import sop
+from maskcon.paper.setup import Drawn, as_csv, write_figure
+from maskcon.report.style import COLOURS, COLUMN_INCHES, INK, SMALL_POINTS, SMALLEST_POINTS, Plate, dress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 # What appendix A says of the two splits: (products, images).
 PAPER_SPLIT1 = (5_035, 50_646)  # eight images or more; 25,368 to train on and 25,278 to test on
@@ -93,3 +97,39 @@ def paper_numbers(*, caption: str = "") -> Figure:
     for row, (label, _, _) in enumerate(parts):
         plate.words(0.87, 0.5 + 1.1 * (row + 0.5) / 2, label, size=SMALLEST_POINTS, ha="right")
     return plate.figure
+
+
+def draw(
+    root: Path, stem: Path, absent: Sequence[str], *, download: bool, progress: Progress | None
+) -> Drawn:
+    """Draw the sizes of SOP's products, or what the paper says of them where the dataset is absent."""
+    header = ("images_of_a_product", "products", "images", "from")
+    if absent:
+        caption = (
+            "The dataset is not here, so nothing is counted: these are the paper's own numbers (appendix A). "
+            "The number of products of each size, which its figure shows, is not in its text."
+        )
+        rows = [("8 or more", *PAPER_SPLIT1, "the paper"), ("12", *PAPER_SPLIT2, "the paper")]
+        text = f"SOP is not here; drawn are the paper's own numbers. Missing: {'; '.join(absent)}"
+        return write_figure(paper_numbers(caption=caption), stem, "csv", as_csv(header, rows)), text
+    products = Counter(sop.product_sizes(root, download=download, progress=progress).values())
+    split1 = {size: count for size, count in products.items() if kind_of(size) != "not used"}
+    totals = [
+        sum(split1.values()),
+        sum(size * count for size, count in split1.items()),
+        products[SPLIT2_IMAGES],
+        SPLIT2_IMAGES * products[SPLIT2_IMAGES],
+    ]
+    text = "8 images or more: {:,} products, {:,} images; exactly 12: {:,} products, {:,} images".format(
+        *totals
+    )
+    published = [*PAPER_SPLIT1, *PAPER_SPLIT2]
+    same = (
+        "as the paper says"
+        if totals == published
+        else "the paper says {:,}, {:,}, {:,}, {:,}".format(*published)
+    )
+    caption = f"Counted in the dataset's own list: {sum(products.values()):,} products. {text} ({same})."
+    rows = [(str(size), count, size * count, "counted") for size, count in sorted(products.items())]
+    paths = write_figure(size_histogram(products, caption=caption), stem, "csv", as_csv(header, rows))
+    return paths, f"{text} ({same})"

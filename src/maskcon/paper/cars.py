@@ -1,21 +1,40 @@
-"""All classes of a data set by their coarse class: a list of names, or a picture of each (the paper's cars)."""
+"""Appendix A: the coarse classes of Cars196, as names or as one image per model."""
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon._utils.download import Progress
 from maskcon._utils.errors import UsageError
-from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
-from maskcon.report.plates import SMALL_POINTS, SMALLEST_POINTS, Plate, as_picture, shortened
+from maskcon.data.builtin import cars196
+from maskcon.data.builtin.car_types import FINE_NAMES
+from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
+from maskcon.data.image_list import Listing
+from maskcon.paper.setup import Drawn, as_csv, write_figure
+from maskcon.report.style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    PALE,
+    SMALL_POINTS,
+    SMALLEST_POINTS,
+    Plate,
+    as_picture,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
+EXAMPLE_SIDE = 160  # pixels of an image on the sheet of cars
 SHEET_INCHES = 11.0  # a page on its side
 COLUMNS = 5
 LINE_INCHES = 0.118
@@ -133,3 +152,42 @@ def example_sheet(
 def _check(names: Sequence[str], coarse_of: Sequence[int]) -> None:
     if len(names) != len(coarse_of) or not names:
         raise UsageError(f"{len(names)} names and {len(coarse_of)} coarse classes do not go together")
+
+
+def draw(
+    root: Path,
+    stem: Path,
+    absent: Sequence[str],
+    *,
+    download: bool,
+    progress: Progress | None,  # noqa: ARG001
+) -> Drawn:
+    """Draw an image of each model by coarse class, or the names alone where the dataset is absent."""
+    coarse_of, names = cars196.coarse_of("paper"), cars196.COARSE_NAMES
+    counts = ", ".join(f"{name} {coarse_of.count(coarse)}" for coarse, name in enumerate(names))
+    rows = [
+        (number + 1, name, names[coarse_of[number]], coarse_of[number])
+        for number, name in enumerate(FINE_NAMES)
+    ]
+    numbers = as_csv(("class", "model", "coarse_class", "coarse"), rows)
+    title = f"Stanford Cars: {len(FINE_NAMES)} models in {len(names)} coarse classes"
+    if absent:
+        caption = "Names and coarse classes (the paper's); the images of the dataset are not here."
+        figure = class_columns(FINE_NAMES, coarse_of, names, title=title, caption=caption)
+        text = f"Cars196 is not here; drawn are its names ({counts}). Missing: {'; '.join(absent)}"
+        return write_figure(figure, stem, "csv", numbers), text
+    images = example_images(cars196.cars_listing(root, download=download))
+    caption = f"The first training image of each model, captioned model / coarse class. Models: {counts}."
+    figure = example_sheet(images, FINE_NAMES, coarse_of, names, title=title, caption=caption)
+    return write_figure(figure, stem, "csv", numbers), counts
+
+
+def example_images(listing: Listing, side: int = EXAMPLE_SIDE) -> dict[int, NDArray[np.uint8]]:
+    """The first readable training image of each fine class, shrunk to fit side x side; [3, H, W]."""
+    found: dict[int, NDArray[np.uint8]] = {}
+    with picture_bombs_refused():
+        for listed in sorted(listing.train, key=lambda listed: listed.path):
+            if listed.fine not in found:
+                with contextlib.suppress(UndecodableError):  # the next one will do
+                    found[listed.fine] = decode(listing.folder / listed.path, side, 3)
+    return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,9 +10,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.axes import FONT_POINTS, HEIGHT_INCHES, WIDTH_INCHES, dress, label_ends
-from maskcon.report.palette import INK, PALE, series_looks
-from maskcon.report.plates import Plate
+from maskcon.paper.bound import BoundRow, bound_and_recalls
+from maskcon.paper.heatmap import TAU_AXIS
+from maskcon.paper.plans import Trial, with_seeds
+from maskcon.paper.setup import Drawn, Setup, as_csv, shown_tau
+from maskcon.report.style import (
+    FONT_POINTS,
+    HEIGHT_INCHES,
+    INK,
+    PALE,
+    WIDTH_INCHES,
+    Plate,
+    dress,
+    label_ends,
+    series_looks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,18 +33,10 @@ if TYPE_CHECKING:
 Values = Mapping[float, Sequence[float]]  # tau -> one value a run
 NO_RUNS: Values = MappingProxyType({})
 
+W = 1.0  # where the relation is all that is learnt from
+REFERENCE_TAU = 0.1  # d_z over tau is measured on the keys of this run: the paper advises tau = tau0
+TRIALS = tuple(Trial("maskcon", W, tau) for tau in TAU_AXIS)
 LINES = {"grafit": ("Grafit", (0, (5, 2))), "selfcon": ("SelfCon", (0, (1, 1.5)))}  # title, dashes
-
-
-@dataclass(frozen=True)
-class BoundRow:
-    """d_z of one method with its w and tau, None where it has none."""
-
-    method: str
-    w: float | None
-    tau: float | None
-    d_z: float  # rows divided by their sums, as the loss sees them
-    d_z_own_key: float  # own key 1, as the equations write relations
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def best_taus(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values =
     )
 
 
-def draw(
+def bound_panels(
     rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS, *, caption: str = ""
 ) -> Figure:
     """d_z of MaskCon over tau with Grafit and SelfCon as lines across, in both units; below, recall@1 over tau.
@@ -114,22 +116,21 @@ def draw(
         _draw_recalls(axes, recalls, taus, best)
     last = lower[0] if lower else middle
     last.set_xlabel("tau", fontsize=FONT_POINTS, color=INK)
-    last.set_xticks(range(len(taus)), [_shown_tau(tau) for tau in taus])
+    last.set_xticks(range(len(taus)), [shown_tau(tau) for tau in taus])
     last.set_xlim(-0.35, len(taus) - 0.65)
     return plate.figure
 
 
 def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> str:
     """The numbers of the figure: a line a method and tau; recall and own d_z are means over runs."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(
-        ["method", "w", "tau", "d_z", "d_z_own_key_1", "d_z_of_runs", "recall_at_1", "recall_at_1_sd", "runs"]
-    )
+    header = [
+        "method", "w", "tau", "d_z", "d_z_own_key_1", "d_z_of_runs", "recall_at_1", "recall_at_1_sd", "runs"
+    ]  # fmt: skip
+    lines = []
     for row in rows:
-        shares = recalls.get(row.tau, ()) if row.method == "maskcon" and row.tau is not None else ()
-        theirs = own.get(row.tau, ()) if row.method == "maskcon" and row.tau is not None else ()
-        writer.writerow(
+        tau = row.tau if row.method == "maskcon" and row.tau is not None else math.nan  # NaN is in no mapping
+        shares, theirs = recalls.get(tau, ()), own.get(tau, ())
+        lines.append(
             [
                 row.method,
                 "" if row.w is None else f"{row.w:g}",
@@ -142,7 +143,7 @@ def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = 
                 len(shares) or "",
             ]
         )
-    return stream.getvalue()
+    return as_csv(header, lines)
 
 
 def _draw_distances(
@@ -248,5 +249,20 @@ def _smallest(values: Mapping[float, float]) -> float:
     return min(sorted(values), key=lambda tau: values[tau])
 
 
-def _shown_tau(tau: float) -> str:
-    return "∞" if tau == math.inf else f"{tau:g}"
+def draw(setup: Setup) -> Drawn:
+    """Draw d_z and recall@1 over tau from the runs of the figure."""
+    runs_by_tau = {
+        tau: [setup.open(one) for one in with_seeds(Trial("maskcon", W, tau), setup.seeds)]
+        for tau in TAU_AXIS
+    }
+    reference = runs_by_tau[REFERENCE_TAU][0]
+    data = setup.data_of([reference, *(run for runs in runs_by_tau.values() for run in runs)])
+    rows, recalls, own = bound_and_recalls(runs_by_tau, reference, data)
+    text = (
+        f"d_z over τ at w = {W:g}, on the keys of the run of τ = {REFERENCE_TAU:g}: of relations as the loss "
+        "sees them, rows divided by their sums (top), and as the equations write them (middle). Bottom: recall@1 on "
+        "the test images. Stars: the best τ among those trained."
+    )
+    figure = bound_panels(rows, recalls, own, caption=setup.caption(reference, text))
+    paths = setup.write(figure, "csv", csv_text(rows, recalls, own))
+    return paths, best_taus(rows, recalls, own).sentence()
