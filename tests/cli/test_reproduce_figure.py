@@ -21,7 +21,7 @@ def reproduce(*arguments: str):
 
 
 def _has_colour(picture: Image.Image, colour: str) -> bool:
-    """Whether the lower eighth of a picture, where captions stand, has letters of this colour."""
+    """Whether the lower eighth of an image, where captions stand, has letters of this colour."""
     width, height = picture.size
     caption = picture.convert("RGB").crop((0, height - height // 8, width, height))
     wanted = tuple(bytes.fromhex(colour.removeprefix("#")))

@@ -206,9 +206,9 @@ def test_the_table_of_cars_has_every_model_with_its_coarse_class(tmp_path):
 
 def test_the_sheet_of_cars_takes_the_first_readable_training_picture(tmp_path):
     write_cars_pair(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
-    (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no picture")
+    (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no image")
     found = example_images(cars_listing(tmp_path), side=12)
-    assert sorted(found) == [2, 195]  # class 1 has a picture to test on only
+    assert sorted(found) == [2, 195]  # class 1 has an image to test on only
     assert found[2].shape == (3, 8, 12)
     assert np.abs(found[2].mean(axis=(1, 2)) - colour_of("train00002.jpg")).max() < 4
     files, said = draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", scale="full")

@@ -235,7 +235,7 @@ def test_a_sheet_of_examples_captions_and_says_where_a_picture_is_lacking():
     figure = example_sheet({0: pictures(1)[0]}, ("BMW M3", "Audi R8"), (1, 0), ("Cab", "Coupe"))
     words = words_of(figure)
     assert {"BMW M3", "/ Coupe", "Audi R8", "/ Cab"} <= set(words)
-    assert words.count("no picture") == 1
+    assert words.count("no image") == 1
     assert len(by_gid(figure, "class-0").images) == 1
     assert not by_gid(figure, "class-1").images
 

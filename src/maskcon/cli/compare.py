@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,11 +39,12 @@ def compare(
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train several methods on the same data and print one table, with raw pixels as the floor.
 
     For a folder of your own, the same is chosen as by `maskcon train`, once for all methods. Each run has its own
-    folder and goes on where it was stopped; the report shows table, curves, maps, retrieval.
+    folder and is resumed by the same command; the report shows table, curves, maps, retrieval.
 
     Example: `maskcon compare ./photos`, `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
     """
@@ -95,6 +97,7 @@ def compare(
         command=["compare", *common, "--methods", ",".join(names), "--seeds", str(seeds), *place_again],
         jobs=jobs,
         machine=place,
+        as_json=as_json,
     )
 
 
@@ -114,7 +117,7 @@ def _facts(
 
     kept = target / FACTS
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
-        terminal.on_message("going on with what was chosen at the first start of this comparison")
+        terminal.on_message("resuming with the settings chosen when this comparison was started")
         return read_facts(kept)
     return find_out(source, method, preset, overrides, machine, terminal.loading, terminal.on_message)
 
@@ -185,8 +188,9 @@ def run_and_report(
     jobs: int | None,
     machine: Machine,
     title: str = "",
+    as_json: bool = False,
 ) -> None:
-    """Run (label, folder, arguments of train) each, then print the table and write the report."""
+    """Run each (label, folder, arguments of train), then print the table and write the report."""
     from maskcon.training.comparison import Job, run_jobs
 
     at_once, threads = sharing(jobs, machine.device, len(plans))
@@ -202,7 +206,7 @@ def run_and_report(
     from maskcon.training.run_folder import read_result
 
     results: list[Mapping[str, Any]] = [read_result(job.folder) for job in planned]
-    typer.echo(methods_table(results).text())
+    typer.echo(json.dumps(results) if as_json else methods_table(results).text())
     with Console(stderr=True).status("writing the report (map, retrieval, curves)"):
         page = write_summary(
             [job.folder for job in planned],
@@ -211,4 +215,4 @@ def run_and_report(
             command=shlex.join(["maskcon", *command]),
             title=title,
         )
-    typer.echo(f"\nreport: {page}")
+    typer.echo(f"\nreport: {page}", err=as_json)

@@ -18,7 +18,7 @@ def demo(
     epochs: Annotated[int | None, typer.Option(help="Fewer for a quicker look.")] = None,
     jobs: options.Jobs = None,
 ) -> None:
-    """Train MaskCon, SelfCon and SupCE on the embedded pictures, and write a page that compares them.
+    """Train MaskCon, SelfCon and SupCE on the embedded images, and write a page that compares them.
 
     Takes some minutes on two cores; needs no download. Open the page it names in a browser.
     """
@@ -33,7 +33,7 @@ def demo(
     more = [] if epochs is None else ["--epochs", str(epochs)]
     place = [] if out == DEMO_FOLDER else ["--out", str(out)]
     typer.echo(
-        "Fashion items, labelled only upper body / full length / footwear / bag, are to be told apart by kind "
+        "Fashion items, labelled only upper body / full length / footwear / bag, are separated by kind "
         "(shirt, coat, dress, ...).\nNo fine label is used in training.\n"
     )
     run_and_report(
@@ -42,5 +42,5 @@ def demo(
         command=["demo", *more, *place],
         jobs=jobs,
         machine=options.machine(),
-        title="What coarse labels can teach: the embedded pictures",
+        title="What coarse labels can teach: the embedded images",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -61,6 +62,7 @@ def table(
     download: options.Download = False,
     device: options.Device = "auto",
     dry_run: DryRun = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run what a table of the paper needs, and print our results beside the paper's with the difference.
 
@@ -90,12 +92,12 @@ def table(
     )
     if machine is None:
         return
-    from maskcon.paper.table import section_for, text_of, write_files
+    from maskcon.paper.table import as_records, section_for, text_of, write_files
 
     sections = [section_for(wanted, ground, runs, seeds) for ground, runs in parts]
-    typer.echo(text_of(sections))
+    typer.echo(json.dumps(as_records(sections)) if as_json else text_of(sections))
     files = write_files(out / grounds[0].folder.parent / "tables", name, sections)
-    typer.echo(f"\nwritten: {', '.join(str(path) for path in files)}")
+    typer.echo(f"\nwritten: {', '.join(str(path) for path in files)}", err=as_json)
 
 
 @reproduce.command()

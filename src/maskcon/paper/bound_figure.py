@@ -21,9 +21,9 @@ from maskcon.report.style import (
     PALE,
     WIDTH_INCHES,
     Plate,
-    dress,
     label_ends,
     series_looks,
+    style_axes,
 )
 
 if TYPE_CHECKING:
@@ -105,14 +105,14 @@ def bound_panels(
     bottom = 1 - (height - 0.45) / plate.height  # above the caption, with room for the name of the axis
     plate.figure.subplots_adjust(left=0.12, top=1 - 0.1 / plate.height, bottom=bottom, hspace=0.1)
     best = best_taus(rows, recalls, own)
-    dress(upper, "", "", "d_z")
+    style_axes(upper, "", "", "d_z")
     _draw_distances(upper, rows, taus, best.by_d_z, "d_z")
     if own:
         _draw_rings(upper, own, taus)
-    dress(middle, "", "", "d_z, own key = 1")
+    style_axes(middle, "", "", "d_z, own key = 1")
     _draw_distances(middle, rows, taus, best.by_d_z_own_key, "d_z_own_key")
     for axes in lower:
-        dress(axes, "", "", "recall@1, %")
+        style_axes(axes, "", "", "recall@1, %")
         _draw_recalls(axes, recalls, taus, best)
     last = lower[0] if lower else middle
     last.set_xlabel("tau", fontsize=FONT_POINTS, color=INK)
@@ -122,7 +122,7 @@ def bound_panels(
 
 
 def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> str:
-    """The numbers of the figure: a line a method and tau; recall and own d_z are means over runs."""
+    """Format the numbers as CSV, one line per method and tau; recall and own d_z are means over runs."""
     header = [
         "method", "w", "tau", "d_z", "d_z_own_key_1", "d_z_of_runs", "recall_at_1", "recall_at_1_sd", "runs"
     ]  # fmt: skip

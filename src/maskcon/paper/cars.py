@@ -26,8 +26,8 @@ from maskcon.report.style import (
     SMALL_POINTS,
     SMALLEST_POINTS,
     Plate,
-    as_picture,
-    shortened,
+    as_pixels,
+    shorten,
 )
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def class_columns(
     head = 0.3 if title else 0.08
     plate = Plate(width=SHEET_INCHES, height=head + LINE_INCHES * (height + 0.5), caption=caption)
     if title:
-        plate.words(0.1, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+        plate.write(0.1, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
     wide = (SHEET_INCHES - 0.1) / COLUMNS
     for column, part in enumerate(parts):
         left = 0.1 + column * wide
@@ -93,10 +93,10 @@ def class_columns(
             if is_heading:
                 bars.plot([0.5], [row + 0.5], marker=MARKERS[coarse % len(MARKERS)], color=colour, markersize=6,
                           markeredgewidth=0, clip_on=False)  # fmt: skip
-                plate.words(left + 0.14, middle, words, size=SMALL_POINTS, weight="bold")
+                plate.write(left + 0.14, middle, words, size=SMALL_POINTS, weight="bold")
             else:
                 bars.fill_between([0.3, 0.7], row, row + 1, color=colour, linewidth=0)
-                plate.words(left + 0.14, middle, words, size=SMALLEST_POINTS - 0.5)
+                plate.write(left + 0.14, middle, words, size=SMALLEST_POINTS - 0.5)
     return plate.figure
 
 
@@ -109,19 +109,19 @@ def example_sheet(
     title: str = "",
     caption: str = "",
 ) -> Figure:
-    """A picture [C, H, W] of each fine class, captioned fine / coarse, framed in the colour of the coarse class.
+    """An image [C, H, W] of each fine class, captioned fine / coarse, framed in the colour of the coarse class.
 
-    Classes come by coarse class; one without a picture is an empty frame that says so.
+    Classes come by coarse class; one without an image is an empty frame that says so.
     """
     _check(names, coarse_of)
     ordered = [fine for fines in grouped(coarse_of, coarse_names).values() for fine in fines]
     side = (SHEET_INCHES - 0.1) / TILES_ACROSS
-    step = side * 0.8 + 0.077 * (CAPTION_LINES + 1.4)  # pictures of cars lie on their side
+    step = side * 0.8 + 0.077 * (CAPTION_LINES + 1.4)  # images of cars lie on their side
     rows = -(-len(ordered) // TILES_ACROSS)
     head = 0.3 if title else 0.08
     plate = Plate(width=SHEET_INCHES, height=head + rows * step, caption=caption)
     if title:
-        plate.words(0.06, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+        plate.write(0.06, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
     for place, fine in enumerate(ordered):
         row, column = divmod(place, TILES_ACROSS)
         left, top = 0.05 + column * side, head + row * step
@@ -130,10 +130,10 @@ def example_sheet(
         axes.set_gid(f"class-{fine}")
         axes.set_facecolor("black" if fine in pictures else "#f4f4f4")
         if fine in pictures:
-            axes.imshow(as_picture(pictures[fine]), aspect="equal", interpolation="antialiased")
+            axes.imshow(as_pixels(pictures[fine]), aspect="equal", interpolation="antialiased")
             axes.set_anchor("C")
         else:
-            axes.text(0.5, 0.5, "no picture", ha="center", va="center", fontsize=CAPTION_POINTS, color=PALE,
+            axes.text(0.5, 0.5, "no image", ha="center", va="center", fontsize=CAPTION_POINTS, color=PALE,
                       transform=axes.transAxes)  # fmt: skip
         for spine in axes.spines.values():
             spine.set(visible=True, color=COLOURS[coarse % len(COLOURS)], linewidth=1.6)
@@ -141,10 +141,10 @@ def example_sheet(
         if len(words) > CAPTION_LINES:
             words = [
                 *words[: CAPTION_LINES - 1],
-                shortened(" ".join(words[CAPTION_LINES - 1 :]), CAPTION_LETTERS),
+                shorten(" ".join(words[CAPTION_LINES - 1 :]), CAPTION_LETTERS),
             ]
         for line, text in enumerate((*words, f"/ {coarse_names[coarse]}")):
-            plate.words(left + side / 2, top + side * 0.8 + 0.03 + 0.075 * line, text, size=CAPTION_POINTS,
+            plate.write(left + side / 2, top + side * 0.8 + 0.03 + 0.075 * line, text, size=CAPTION_POINTS,
                         ha="center", color=INK)  # fmt: skip
     return plate.figure
 

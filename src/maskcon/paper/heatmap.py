@@ -1,4 +1,4 @@
-"""Recall@1 over w and tau as a map of cells (fig. 2 of the paper)."""
+"""Figure 2: recall@1 over w and tau."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLOURS = "cividis"  # made for all kinds of colour vision, and even in grey
 
 @dataclass(frozen=True)
 class Grid:
-    """Recall@1 in percent, [W, T]: a row a w, a column a tau; NaN where there is no number. spread: the same."""
+    """Recall@1 in percent, [W, T], one row per w, one column per tau; NaN where unknown. spread: likewise."""
 
     title: str
     percent: FloatArray
@@ -53,7 +53,7 @@ class Grid:
 def settings_heatmap(
     grids: Sequence[Grid], ws: Sequence[float], taus: Sequence[float], *, caption: str = ""
 ) -> Figure:
-    """One map a grid, side by side, the best cell framed. w = 0 does not know tau: its row is one wide cell."""
+    """Draw the grids side by side, the best cell framed. w = 0 does not depend on tau: its row is one cell."""
     shape = (len(ws), len(taus))
     for grid in grids:
         if grid.percent.shape != shape:
@@ -70,18 +70,18 @@ def settings_heatmap(
         left = number * COLUMN_INCHES + LEFT_INCHES
         axes = plate.axes(left=left, top=TOP_INCHES, width=wide * len(taus), height=high)
         _cells(axes, grid, ws)
-        plate.words(left, TOP_INCHES / 2, grid.title, size=SMALL_POINTS + 1, weight="bold")
+        plate.write(left, TOP_INCHES / 2, grid.title, size=SMALL_POINTS + 1, weight="bold")
         for column, tau in enumerate(taus):
             middle = left + wide * (column + 0.5)
-            plate.words(middle, TOP_INCHES + high + 0.1, shown_tau(tau), ha="center")
+            plate.write(middle, TOP_INCHES + high + 0.1, shown_tau(tau), ha="center")
             if tau == math.inf:
-                plate.words(middle, TOP_INCHES + high + 0.22, "Grafit", size=SMALLEST_POINTS, ha="center")
+                plate.write(middle, TOP_INCHES + high + 0.22, "Grafit", size=SMALLEST_POINTS, ha="center")
         for row, w in enumerate(ws):
-            plate.words(left - 0.06, TOP_INCHES + high - CELL_INCHES * (row + 0.5), f"{w:g}", ha="right")
-        plate.words(
+            plate.write(left - 0.06, TOP_INCHES + high - CELL_INCHES * (row + 0.5), f"{w:g}", ha="right")
+        plate.write(
             left + wide * len(taus) / 2, TOP_INCHES + high + 0.3, "τ", size=SMALL_POINTS + 1.5, ha="center"
         )
-        plate.words(left - 0.34, TOP_INCHES + high / 2, "w", size=SMALL_POINTS + 1.5, ha="center")
+        plate.write(left - 0.34, TOP_INCHES + high / 2, "w", size=SMALL_POINTS + 1.5, ha="center")
     return plate.figure
 
 

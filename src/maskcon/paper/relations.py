@@ -26,8 +26,8 @@ from maskcon.report.style import (
     SMALL_POINTS,
     SMALLEST_POINTS,
     Plate,
-    as_picture,
-    shortened,
+    as_pixels,
+    shorten,
 )
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def as_square(relation: Tensor) -> NDArray[np.float32]:
 def small_batch(
     coarse: NDArray[np.int64], fine: NDArray[np.int64], index: NDArray[np.int64], seed: int = BATCH_SEED
 ) -> NDArray[np.int64]:
-    """Rows of a bank for a readable picture: two coarse classes, three fine ones of each, three images of each.
+    """Rows of a bank for a readable image: two coarse classes, three fine ones of each, three images of each.
 
     The coarse classes with most fine classes are taken, the smaller number of a tie; the rest is drawn at random. No
     image comes twice. Where the bank has less, fewer rows.
@@ -191,7 +191,7 @@ def over_own_key(weights: FloatArray) -> FloatArray:
 def relation_panels(
     truth: Relation, methods: Sequence[Relation], batch: Batch, *, caption: str = ""
 ) -> Figure:
-    """The truth large, with pictures along its sides; each method small beside it, in the same order.
+    """The truth large, with images along its sides; each method small beside it, in the same order.
 
     Images are sorted by coarse, then fine label; dark lines part coarse classes, pale ones fine classes. Shown is the
     weight over that of the own key.
@@ -229,7 +229,7 @@ def relation_panels(
 
 
 def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: float, side: float) -> None:
-    """One square of weights with a strip of pictures at its left and above."""
+    """One square of weights with a strip of images at its left and above."""
     order = batch.order
     cell = side / len(order)
     axes = plate.axes(left=left, top=top, width=side, height=side)
@@ -237,7 +237,7 @@ def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: flo
     axes.imshow(shown, cmap=_colours(), norm=_norm(), interpolation="nearest", aspect="auto")
     axes.set_gid(f"relation-{relation.title}")
     _boundaries(axes, batch.coarse[order], batch.fine[order])
-    pictures = [as_picture(batch.images[row]) for row in order.tolist()]
+    pictures = [as_pixels(batch.images[row]) for row in order.tolist()]
     beside = plate.axes(left=left - cell, top=top, width=cell * 0.94, height=side)
     above = plate.axes(left=left, top=top - cell, width=side, height=cell * 0.94)
     for axes_of_strip, upright in ((beside, True), (above, False)):
@@ -248,13 +248,13 @@ def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: flo
         axes_of_strip.set_xlim(0, 1 if upright else len(order))
         axes_of_strip.set_ylim(len(order) if upright else 1, 0)
     large = side == LARGE_INCHES
-    plate.words(
+    plate.write(
         left, top - cell - (0.11 if large else 0.21), relation.title, size=SMALL_POINTS + large, weight="bold"
     )
     below = [relation.settings] if relation.settings else []
     below += [] if relation.d_z is None else [f"d_z = {relation.d_z:.2f}"]
     if below:
-        plate.words(left, top - cell - 0.08, "; ".join(below), size=SMALLEST_POINTS - 0.5)
+        plate.write(left, top - cell - 0.08, "; ".join(below), size=SMALLEST_POINTS - 0.5)
 
 
 def _boundaries(axes: Axes, coarse: IntArray, fine: IntArray) -> None:
@@ -274,7 +274,7 @@ def _names(plate: Plate, batch: Batch, right: float, top: float, cell: float) ->
     for label in dict.fromkeys(fine.tolist()):
         places = np.flatnonzero(fine == label)
         middle = top + cell * (float(places.mean()) + 0.5)
-        plate.words(right, middle, shortened(batch.fine_names[label], 13), size=SMALLEST_POINTS, ha="right")
+        plate.write(right, middle, shorten(batch.fine_names[label], 13), size=SMALLEST_POINTS, ha="right")
 
 
 def _scale(plate: Plate, left: float, top: float) -> None:
@@ -285,10 +285,10 @@ def _scale(plate: Plate, left: float, top: float) -> None:
     for spine in axes.spines.values():
         spine.set(visible=True, color=INK, linewidth=0.6)
     for tick in TICKS:
-        plate.words(
+        plate.write(
             left + LARGE_INCHES * tick**GAMMA, top + 0.16, f"{tick:g}", size=SMALLEST_POINTS, ha="center"
         )
-    plate.words(
+    plate.write(
         left + LARGE_INCHES + 0.12, top + 0.05, "weight, over that of the own key", size=SMALLEST_POINTS
     )
 

@@ -1,4 +1,4 @@
-"""What several methods find for the same queries: ten neighbours a row, right and wrong ones framed (fig. 4)."""
+"""Figure 4: the ten neighbours that several methods find for the same queries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from maskcon.report.style import (
     SMALLEST_POINTS,
     WRONG,
     Plate,
-    as_picture,
-    shortened,
+    as_pixels,
+    shorten,
 )
 from maskcon.retrieval.nearest import nearest
 
@@ -44,7 +44,7 @@ BLOCK_GAP_INCHES = 0.16
 
 @dataclass(frozen=True)
 class Query:
-    """A query [C, H, W], its words, and what each method found: its pictures, nearest first, and which are right."""
+    """A query [C, H, W], its words, and what each method found: its images, nearest first, and which are right."""
 
     picture: NDArray[np.uint8]
     name: str
@@ -52,13 +52,13 @@ class Query:
 
 
 def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
-    """One block a query: the query large at the left, then a row a method. Methods come in the first query's order.
+    """Draw one block per query: the query on the left, then one row per method, in the first query's order.
 
     A neighbour of the query's class has a solid green frame with a tick, another one an orange frame with a cross:
-    to be told apart without colour too. At the right stands how many of the row are right.
+    readable without colour too. The number of correct ones is on the right.
     """
     if not queries:
-        raise UsageError("a sheet of retrieved pictures needs at least one query")
+        raise UsageError("a sheet of retrieved images needs at least one query")
     methods = list(queries[0].found)
     ranks = {len(pictures) for query in queries for pictures, _ in query.found.values()}
     if any(list(query.found) != methods for query in queries) or len(ranks) != 1:
@@ -74,8 +74,8 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
         caption=caption,
     )
     for rank in range(columns):
-        plate.words(left + tile * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
-    plate.words(PAGE_INCHES - 0.06, head / 2, "right", size=SMALLEST_POINTS, ha="right")
+        plate.write(left + tile * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
+    plate.write(PAGE_INCHES - 0.06, head / 2, "right", size=SMALLEST_POINTS, ha="right")
     for number, query in enumerate(queries):
         top = head + number * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES)
         shown = plate.axes(left=0.06, top=top + 0.03, width=QUERY_INCHES - 0.12, height=QUERY_INCHES - 0.12)
@@ -83,11 +83,11 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
         shown.set_xlim(0, 1)
         shown.set_ylim(1, 0)
         for line, words in enumerate(_lines(query.name)):
-            plate.words(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
+            plate.write(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
         for row, method in enumerate(methods):
             pictures, right = query.found[method]
             middle = top + tile * (row + 0.5)
-            plate.words(
+            plate.write(
                 QUERY_INCHES + METHOD_INCHES, middle, method, size=SMALL_POINTS, ha="right", weight="bold"
             )
             axes = plate.axes(left=left, top=top + tile * row, width=tile * columns, height=tile)
@@ -96,15 +96,15 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
                 _tile(axes, picture, place, 0, bool(is_right))
             axes.set_xlim(0, columns)
             axes.set_ylim(1, 0)
-            plate.words(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
+            plate.write(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
     return plate.figure
 
 
 def _tile(axes: Axes, image: NDArray[np.uint8], x: float, y: float, right: bool | None) -> None:
-    """A picture, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
+    """An image, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
     from matplotlib.patches import Rectangle
 
-    picture = as_picture(image)
+    picture = as_pixels(image)
     edge = GAP / 2
     inner = edge if right is None else edge + FRAME
     room = 1 - 2 * inner
@@ -152,7 +152,7 @@ def _badge(axes: Axes, x: float, y: float, colour: str, right: bool) -> None:
 
 def _lines(name: str) -> list[str]:
     lines = textwrap.wrap(name, 21) or [""]
-    return lines[:3] if len(lines) <= 3 else [*lines[:2], shortened(" ".join(lines[2:]), 21)]
+    return lines[:3] if len(lines) <= 3 else [*lines[:2], shorten(" ".join(lines[2:]), 21)]
 
 
 def draw(setup: Setup) -> Drawn:
@@ -211,7 +211,7 @@ def draw(setup: Setup) -> Drawn:
 def queries_from(
     coarse: NDArray[np.int64], fine: NDArray[np.int64], count: int, seed: int = QUERY_SEED
 ) -> NDArray[np.int64]:
-    """Rows to ask for, drawn at random: each of another coarse class, none the only image of its fine class.
+    """Draw query rows at random: each of another coarse class, none the only image of its fine class.
 
     Fewer than `count` where there are fewer such coarse classes.
     """

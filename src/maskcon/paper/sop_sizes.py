@@ -11,7 +11,7 @@ from maskcon._utils.download import Progress
 from maskcon._utils.errors import UsageError
 from maskcon.data.builtin import sop
 from maskcon.paper.setup import Drawn, as_csv, write_figure
-from maskcon.report.style import COLOURS, COLUMN_INCHES, INK, SMALL_POINTS, SMALLEST_POINTS, Plate, dress
+from maskcon.report.style import COLOURS, COLUMN_INCHES, INK, SMALL_POINTS, SMALLEST_POINTS, Plate, style_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ def size_histogram(products: Mapping[int, int], *, caption: str = "") -> Figure:
         raise UsageError("there is no product to count")
     plate = Plate(width=COLUMN_INCHES, height=2.5, caption=caption)
     axes = plate.axes(left=0.55, top=0.3, width=COLUMN_INCHES - 0.65, height=1.75, bare=False)
-    dress(axes, "", "images of a product", "products")
+    style_axes(axes, "", "images of a product", "products")
     axes.grid(False, axis="x")
     seen: set[str] = set()
     for images, count in sorted(products.items()):
@@ -65,14 +65,14 @@ def size_histogram(products: Mapping[int, int], *, caption: str = "") -> Figure:
     axes.set_ylim(0, max(products.values()) * 1.32)
     axes.legend(fontsize=SMALLEST_POINTS, frameon=False, loc="upper right", labelcolor=INK, ncols=3,
                 columnspacing=1.0, handletextpad=0.4)  # fmt: skip
-    plate.words(0.06, 0.13, "Stanford Online Products", size=SMALL_POINTS + 1, weight="bold")
+    plate.write(0.06, 0.13, "Stanford Online Products", size=SMALL_POINTS + 1, weight="bold")
     return plate.figure
 
 
 def paper_numbers(*, caption: str = "") -> Figure:
     """The counts that the paper states of its two splits, as bars, titled as such."""
     plate = Plate(width=COLUMN_INCHES, height=1.75, caption=caption)
-    plate.words(0.06, 0.13, "SOP: the numbers that the paper states", size=SMALL_POINTS + 1, weight="bold")
+    plate.write(0.06, 0.13, "SOP: the numbers that the paper states", size=SMALL_POINTS + 1, weight="bold")
     parts = (
         ("8 images or more\n(split 1)", PAPER_SPLIT1, LOOKS["in split 1"]),
         ("exactly 12 images\n(split 2)", PAPER_SPLIT2, LOOKS["in splits 1 and 2"]),
@@ -93,9 +93,9 @@ def paper_numbers(*, caption: str = "") -> Figure:
             )  # fmt: skip
         axes.set_xlim(0, largest)
         axes.set_ylim(1.5, -0.5)
-        plate.words(0.92 + column * half, 0.4, what, weight="bold")
+        plate.write(0.92 + column * half, 0.4, what, weight="bold")
     for row, (label, _, _) in enumerate(parts):
-        plate.words(0.87, 0.5 + 1.1 * (row + 0.5) / 2, label, size=SMALLEST_POINTS, ha="right")
+        plate.write(0.87, 0.5 + 1.1 * (row + 0.5) / 2, label, size=SMALLEST_POINTS, ha="right")
     return plate.figure
 
 

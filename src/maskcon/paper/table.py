@@ -36,14 +36,14 @@ Result = Mapping[str, Any]
 
 
 def notes_for(table: PaperTable, ground: Ground, config: RunConfig, result: Result, seeds: int) -> list[str]:
-    """Notes of one data set's section, the most important first."""
+    """Write the notes of one dataset's section, the most important first."""
     notes = [ground.warning] if ground.warning else []
     notes += [_size(ground, config, result), _seeds(seeds, ground)]
     if table.kind == "main":
         share = f"{config.validation_fraction:g}"
         notes.append(
             "Chosen by test (oracle): the w and tau with the best recall@1 on the test images, as the paper reports "
-            "them; no one can choose so without the test labels. Chosen by validation: the best recall@1 on a share "
+            "them, which is impossible without test labels. Chosen by validation: the best recall@1 on a share "
             f"of {share} of the training images, held out (seed {CHOICE_SEED}), then trained on all of them."
         )
         notes.append(_papers_choice(ground.asked))
@@ -69,10 +69,10 @@ def _start(config: RunConfig) -> str:
 
 
 def _seeds(seeds: int, ground: Ground) -> str:
-    told = f"Mean ± sample standard deviation over {seeds} seeds."
+    text = f"Mean ± sample standard deviation over {seeds} seeds."
     if seeds == 1:
-        told = "One seed: differences of a few points may be chance."
-    return told if ground.stands_in else f"{told} diff: ours minus the paper's, in points."
+        text = "One seed: differences of a few points may be chance."
+    return text if ground.stands_in else f"{text} diff: ours minus the paper's, in points."
 
 
 def _papers_choice(source: str) -> str:
@@ -88,7 +88,7 @@ def _papers_choice(source: str) -> str:
 
 
 def _slips(table: PaperTable, source: str) -> list[str]:
-    """Misprints and contradictions of the paper that touch this table."""
+    """List misprints and contradictions of the paper that concern this table."""
     part = "main" if table.kind == "main" else "appendix"
     notes = [
         f"Corrected: {slip.place}: printed {slip.printed}, should be {slip.corrected} ({slip.because})."
@@ -107,7 +107,7 @@ ORACLE, HONEST = "test (oracle)", "validation"
 
 @dataclass(frozen=True)
 class Line:
-    """One row: what was trained, how its w and tau were chosen, our results (one a seed), the paper's percent."""
+    """One row: what was trained, how its w and tau were chosen, our results (one per seed), the paper's percent."""
 
     name: str
     w: float | None
@@ -125,7 +125,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """The part of a table that is about one data set."""
+    """The part of a table that is about one dataset."""
 
     ground: Ground
     title: str
@@ -134,11 +134,11 @@ class Section:
 
 
 def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedRun], seeds: int) -> Section:
-    """Read the finished runs of one data set and lay them beside the paper's rows.
+    """Read the finished runs of one dataset and pair them with the paper's rows.
 
     Args:
         table: which table.
-        ground: where the runs took place.
+        ground: data and settings of the runs.
         runs: the run of every trial that `plans.trials_for` names.
         seeds: how many seeds each trial was run with.
     """
@@ -166,14 +166,15 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
 
 
 def best_on_test(trials: Sequence[Trial], results_of: Callable[[Trial], Sequence[Result]]) -> Trial:
-    """The setting with the highest mean recall@1 on the TEST images: the paper's choice, which nobody has before
-    the test labels are known. The first of equals.
+    """Select by mean recall@1 on the TEST images, as the paper does; not possible without test labels.
+
+    The first of equals.
     """
     return max(trials, key=lambda trial: mean_recall(results_of(trial)))
 
 
 def best_on_validation(trials: Sequence[Trial], validated: Callable[[Trial], float]) -> Trial:
-    """The setting with the highest recall@1 on held-out training images; the first of equals."""
+    """Select by recall@1 on held-out training images; the first of equals."""
     return max(trials, key=validated)
 
 
@@ -214,7 +215,7 @@ def _appendix_line(row: PublishedRow, results_of: Callable[[Trial], tuple[Result
 def as_table(
     sections: Sequence[Section], ks: Sequence[int] = KS, *, full_names: bool = False, title: str = ""
 ) -> Table:
-    """Rows of one or several data sets as one table; full names for readers that have no room for doubt (CSV)."""
+    """Combine the rows of one or several datasets; full_names: unambiguous column names (CSV)."""
     columns = ["Method", "w", "τ"]
     columns = ["Data", *columns] if full_names else columns
     chosen = any(line.chosen_by for section in sections for line in section.lines)
@@ -239,8 +240,25 @@ def as_table(
     return Table([*columns, "n"], rows, title, list(dict.fromkeys(notes)))
 
 
+def as_records(sections: Sequence[Section]) -> list[dict[str, str | float | None]]:
+    """Convert the rows to plain values by column name, for `--json`; None where there is no value."""
+    table = as_table(sections, full_names=True)
+    records = []
+    for row in table.rows:
+        cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+        values = [
+            None if c.text == MISSING else c.text if c.value is None else round(c.value, 6) for c in cells
+        ]
+        record: dict[str, str | float | None] = dict(zip(table.columns, values, strict=True))
+        record |= {
+            f"{n} sd": c.spread for n, c in zip(table.columns, cells, strict=True) if c.spread is not None
+        }
+        records.append(record)
+    return records
+
+
 def text_of(sections: Sequence[Section]) -> str:
-    """For a terminal: two recalls at a time, so that a row fits on a line; notes once at the end of a section."""
+    """Render for a terminal: two recalls at a time, so that a row fits; notes at the end of a section."""
     parts: list[str] = []
     for section in sections:
         bare = Section(section.ground, section.title, section.lines, ())
@@ -251,7 +269,7 @@ def text_of(sections: Sequence[Section]) -> str:
 
 
 def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Path]:
-    """`name`.txt, .md, .tex and .csv in `folder`; their paths."""
+    """Write NAME.txt, .md, .tex and .csv into `folder`; returns their paths."""
     contents = {
         "txt": text_of(sections) + "\n",
         "md": "\n\n".join(as_table([s], title=s.title).markdown() for s in sections) + "\n",
@@ -267,7 +285,7 @@ def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Pa
 
 
 def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str]:
-    """(group, k) -> the highest of our recalls as printed. Muted rows do not compete, nor does a row alone."""
+    """Return (group, k) -> the highest of our recalls as printed, without muted rows and groups of one row."""
     competing = [line for line in lines if not line.muted]
     best: dict[tuple[str, int], str] = {}
     for group in dict.fromkeys(line.group for line in competing):
@@ -278,7 +296,7 @@ def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str
 
 
 def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], comparable: bool) -> list[Cell]:
-    """Ours, the paper's, and ours minus the paper's in points, which means nothing on a stand-in."""
+    """Return our recall, the paper's, and the difference in points, which is left out on a stand-in."""
     mean, spread = line.ours(k)
     text = f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
     bold = not line.muted and best.get((line.group, k)) == f"{mean:.2f}"

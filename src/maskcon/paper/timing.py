@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from maskcon.data import Dataset
 
 
-STEPS = 12  # measured a kind of step
+STEPS = 12  # measured per kind of step
 LOOK_SECONDS = 0.05  # between two looks at whether a measurement has ended
 WARM_STEPS = 2  # left out: caches fill, memory is taken
 
 
 class Clock(Announcer):
-    """Notes when things happen."""
+    """Record when events happen."""
 
     def __init__(self) -> None:
         self.ready_at = 0.0  # the first step may begin
@@ -61,7 +61,7 @@ class Clock(Announcer):
         self.scored_at = time.time()
 
     def image_seconds(self, warm_steps: int) -> float:
-        """Seconds an image of a training step, after the first few. At least one step is counted."""
+        """Average seconds per image of a training step, after the first few. At least one step is counted."""
         counted = self.steps[min(warm_steps, max(0, len(self.steps) - 2)) :]
         if len(counted) < 2:
             return (counted[-1][0] - self.ready_at) / counted[-1][1]
@@ -69,7 +69,7 @@ class Clock(Announcer):
 
 
 def measured(order: Mapping[str, Any]) -> dict[str, float]:
-    """Train as ordered, with contrast and then without; seconds by kind, and moments for the outside to compare."""
+    """Train with and then without contrast; returns seconds by kind, and times for the parent process."""
     warm_steps = order["warm_steps"]
     machine = Machine(**order["machine"])
 
@@ -103,7 +103,7 @@ def measured(order: Mapping[str, Any]) -> dict[str, float]:
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:
-    """When the last of these jobs ends if each starts, in order, as soon as one of `at_once` places is free.
+    """Compute when the last job ends if each starts, in order, as soon as one of `at_once` places is free.
 
     >>> makespan([3, 1, 1, 1], 2)
     3.0
@@ -118,30 +118,30 @@ def makespan(seconds: Sequence[float], at_once: int) -> float:
 def expected_seconds(
     runs: Sequence[PlannedRun], images: Mapping[Path, int], paces: Mapping[str, Pace], *, at_once: int
 ) -> float:
-    """Expected wall time of `carry_out` over these runs. A run that was stopped counts for what is left of it.
+    """Estimate the wall time of `carry_out` over these runs. An interrupted run counts for what is left of it.
 
     Args:
         runs: those to train, in the order in which they will start.
         images: how many images each trains on, by folder.
-        paces: what was measured, by the data set used.
+        paces: what was measured, by the dataset used.
         at_once: processes side by side.
     """
     durations = []
     for run in runs:
         left = run_seconds(paces[run.ground.source], run.config, images[run.folder], _done(run.folder))
-        # A free place is noticed at the next look: half a poll late on average.
+        # A free place is noticed half a poll late on average.
         durations.append(left + POLL_SECONDS / 2)
     return makespan(durations, at_once)
 
 
 def _done(folder: Path) -> float:
-    """Share of a run that its newest checkpoint holds; what the journal says beyond it was lost by a kill."""
+    """Return the share of a run that its newest checkpoint holds."""
     begun = [event for event in read_ends(folder / JOURNAL) if event["kind"] == "start"]
     return min(1.0, newest_step(folder / CHECKPOINTS) / begun[0]["total_steps"]) if begun else 0.0
 
 
 def measure(run: PlannedRun, machine: Machine, *, at_once: int) -> Pace:
-    """Measure this machine on the data, net and settings of `run`: one short training a place, side by side."""
+    """Time short trainings with the data, network and settings of `run`, `at_once` side by side."""
     with tempfile.TemporaryDirectory(prefix="maskcon-timing-") as folder:
         environment = dict(os.environ)
         if machine.threads is not None:
@@ -169,7 +169,7 @@ def measure(run: PlannedRun, machine: Machine, *, at_once: int) -> Pace:
 
 
 def _ends(processes: Sequence[subprocess.Popen[bytes]], stop: StopRequest) -> list[float]:
-    """When each process ended. What they say is one line, which a pipe holds until it is read."""
+    """Wait for all processes; returns when each ended. Their one line of output fits into the pipe."""
     ended: dict[int, float] = {}
     while len(ended) < len(processes):
         if stop.signal_number is not None:
@@ -182,7 +182,7 @@ def _ends(processes: Sequence[subprocess.Popen[bytes]], stop: StopRequest) -> li
 
 
 def _order(run: PlannedRun, machine: Machine, folder: Path) -> str:
-    """What `maskcon.paper.timing` is to do, as JSON."""
+    """Return the arguments of a measuring process, as JSON."""
     images = STEPS * run.config.batch_size
     own = {key: value for key, value in run.settings.items() if key not in ("w", "tau")}
     short = {
@@ -204,20 +204,20 @@ def _order(run: PlannedRun, machine: Machine, folder: Path) -> str:
 
 
 def _pace(process: subprocess.Popen[bytes], begun: float, gone: float) -> Pace:
-    """What one process measured, with what only the outside sees: its start and its exit."""
+    """Read what one process measured, and add its start and exit as seen from outside."""
     output, errors = process.communicate()
     if process.returncode != 0:
         lines = errors.decode(errors="replace").strip().splitlines()
         kind = UsageError if process.returncode == UsageError.exit_code else MaskconError
         raise kind(lines[-1] if lines else f"measuring this machine failed (exit code {process.returncode})")
-    told = json.loads(output.splitlines()[-1])
+    measures = json.loads(output.splitlines()[-1])
     return Pace(
-        start=told["ready_at"] - begun,
-        key=told["key"],
-        contrast=told["contrast"],
-        classify=told["classify"],
-        evaluation=told["evaluation"],
-        end=told["end"] + max(0.0, gone - told["done_at"]),
+        start=measures["ready_at"] - begun,
+        key=measures["key"],
+        contrast=measures["contrast"],
+        classify=measures["classify"],
+        evaluation=measures["evaluation"],
+        end=measures["end"] + max(0.0, gone - measures["done_at"]),
     )
 
 

@@ -37,9 +37,9 @@ def retrieval_grid(
     neighbours: Sequence[Sequence[int]] | NDArray[Any],
     marks: NDArray[Any] | None,
 ) -> Image.Image:
-    """One row a query: the query at the left, its neighbours, nearest first, at the right.
+    """Draw one row per query: the query on the left, its neighbours, nearest first, on the right.
 
-    images: N uint8 pictures; queries [Q] and neighbours [Q, k] are rows of `images`; marks [Q, k] are 1 for a
+    images: N uint8 images; queries [Q] and neighbours [Q, k] are rows of `images`; marks [Q, k] are 1 for a
     neighbour of the query's class, drawn as a green frame with a tick, and -1 for one of another, a red frame with a
     cross: to be read without colour too. 0, or None for all, where the truth is unknown, draws a plain frame.
     The background is transparent.
@@ -68,7 +68,7 @@ def retrieval_grid(
 
 
 def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
-    """All images as square thumbnails on one sheet, row by row; returns it and its columns."""
+    """Draw all images as square thumbnails on one sheet; returns it and its number of columns."""
     from PIL import Image
 
     columns = max(1, math.ceil(math.sqrt(len(images))))
@@ -112,7 +112,7 @@ def _place(
     colour: str,
     right: bool | None,
 ) -> None:
-    """One framed tile, with a tick or a cross in its lower right corner."""
+    """Draw one framed tile, with a tick or a cross in its lower right corner."""
     left, top = corner
     side = TILE_PIXELS + 2 * FRAME_PIXELS
     draw.rectangle((left, top, left + side - 1, top + side - 1), fill=colour)
@@ -130,7 +130,7 @@ def _place(
 
 
 def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """An image [C, H, W] in the middle of a black square."""
+    """Centre an image [C, H, W] in a black square."""
     from PIL import Image
 
     picture = fitted(image, side)
@@ -140,7 +140,7 @@ def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
 
 
 def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """An image [C, H, W] that fits a square, never cropped: small ones by whole multiples, to stay crisp."""
+    """Scale an image [C, H, W] to fit a square; small ones by whole multiples, to stay crisp."""
     from PIL import Image
 
     if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
@@ -157,7 +157,7 @@ def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
 
 
 def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
-    """Width and height of an image inside a square.
+    """Return width and height of an image scaled to fit a square.
 
     >>> fitted_size(10, 5, 32), fitted_size(64, 32, 32)
     ((30, 15), (32, 16))
@@ -173,7 +173,7 @@ def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
 class PageRetrieval:
     """Queries [Q] with their neighbours [Q, k], all rows of `images`, best first.
 
-    title and note say whose neighbours they are; names and ids tell of every image its class and what it is called.
+    title and note describe the neighbours; names and ids are the class and the name of every image.
     marks [Q, k]: 1 for the query's class (a tick), -1 for another (a cross), 0 for none.
     """
 
@@ -189,7 +189,7 @@ class PageRetrieval:
 
 
 def retrieval_html(grid: PageRetrieval) -> str:
-    """A heading, a note, and a list a query."""
+    """Render a heading, a note, and one list per query."""
     shown = {*np.asarray(grid.queries).tolist(), *np.asarray(grid.neighbours).reshape(-1).tolist()}
     small = max(max(grid.images[row].shape[1:]) for row in shown) <= EXACT_SIDE
     rows = "\n".join(_row_html(grid, number, small) for number in range(len(grid.queries)))
@@ -211,7 +211,7 @@ def _row_html(grid: PageRetrieval, number: int, small: bool) -> str:
     return f'<ol class="tiles" aria-label="{label}">{"".join(tiles)}</ol>'
 
 
-def _tile_html(grid: PageRetrieval, row: int, spoken: str, shown: str, mark: int, small: bool) -> str:
+def _tile_html(grid: PageRetrieval, row: int, description: str, shown: str, mark: int, small: bool) -> str:
     picture = fitted(grid.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
     name, called = str(grid.names[row]), str(grid.ids[row])
     kind, sign, said = {
@@ -220,7 +220,7 @@ def _tile_html(grid: PageRetrieval, row: int, spoken: str, shown: str, mark: int
         0: ("", "", ""),
     }[mark]
     badge = f'<b aria-hidden="true">{sign}</b>' if sign else ""
-    alt = html.escape(f"{spoken}: {name}{said}")
+    alt = html.escape(f"{description}: {name}{said}")
     return (
         f'<li class="tile{kind}" title="{html.escape(f"{name}: {called}")}"><span>'
         f'<img src="{image_uri(picture, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'

@@ -43,7 +43,7 @@ _METHOD_PLACE = {
 
 
 def series_looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each curve: known methods keep theirs, the others get what is left over.
+    """Return colour and marker of each curve: known methods keep theirs, others get the remaining ones.
 
     >>> series_looks(["mine", "Grafit"])["Grafit"]
     ('#0072b2', 'o')
@@ -65,7 +65,7 @@ def series_looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def class_look(position: int) -> tuple[str, str]:
-    """Colour and marker of a class: each colour with its own marker first, 64 pairs before one comes again."""
+    """Return colour and marker of a class; 64 pairs before one repeats."""
     count = len(COLOURS)
     return COLOURS[position % count], MARKERS[(position + position // count) % count]
 
@@ -88,7 +88,7 @@ FALLBACK_FONTS = (
 
 
 def new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
-    """A figure of its own with one set of axes; names without words get no room."""
+    """Create a figure with one set of axes; empty names take no space."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -100,13 +100,13 @@ def new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
         top=0.92 if title else 0.97,
         bottom=0.13 if x_name else 0.03,
     )
-    dress(axes, title, x_name, y_name)
+    style_axes(axes, title, x_name, y_name)
     return figure, axes
 
 
-def dress(axes: Axes, title: str, x_name: str, y_name: str) -> None:
-    """Give axes the common look; for figures of several panels, which place them themselves."""
-    axes.set_title(shown(title), fontsize=FONT_POINTS + 1, color=INK, loc="left", family=font_families())
+def style_axes(axes: Axes, title: str, x_name: str, y_name: str) -> None:
+    """Style axes; for figures of several panels, which place their axes themselves."""
+    axes.set_title(escape(title), fontsize=FONT_POINTS + 1, color=INK, loc="left", family=font_families())
     axes.set_xlabel(x_name, fontsize=FONT_POINTS, color=INK)
     axes.set_ylabel(y_name, fontsize=FONT_POINTS, color=INK)
     axes.tick_params(labelsize=FONT_POINTS, colors=INK, length=3)
@@ -117,15 +117,15 @@ def dress(axes: Axes, title: str, x_name: str, y_name: str) -> None:
         axes.spines[side].set_color(INK)
 
 
-def whole_numbers(axes: Axes) -> None:
-    """No half epochs or steps below the axes, however few there are."""
+def use_whole_numbers(axes: Axes) -> None:
+    """Label whole epochs or steps only, however few there are."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
 
 
-def shown(name: str) -> str:
-    """Safe for matplotlib: a dollar sign would start a formula, a leading underscore hides a legend entry."""
+def escape(name: str) -> str:
+    """Escape text for matplotlib: a dollar sign starts a formula, a leading underscore hides a legend entry."""
     text = " ".join(name.split())
     text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
     text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
@@ -134,48 +134,48 @@ def shown(name: str) -> str:
 
 
 def right_edge(names: Iterable[str], columns: int = 1) -> float:
-    """Where the axes must end, as a fraction of the width, so that the longest name fits at their right."""
+    """Return where the axes must end, as a fraction of the width, so that the longest name fits on the right."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
     font = FontProperties(family=font_families())
-    with quiet_about_letters():
-        widths = [TextPath((0, 0), shown(name), FONT_POINTS, font).get_extents().width for name in names]
+    with no_glyph_warnings():
+        widths = [TextPath((0, 0), escape(name), FONT_POINTS, font).get_extents().width for name in names]
     longest_inches = max(widths, default=0.0) / 72 + 0.22  # and a leader line or a mark
     return max(0.4, 0.98 - columns * longest_inches / WIDTH_INCHES)
 
 
 @contextlib.contextmanager
-def quiet_about_letters() -> Iterator[None]:
-    """A class name in a script without an installed font shows boxes; a warning a letter would help nobody."""
+def no_glyph_warnings() -> Iterator[None]:
+    """Silence the warning per missing glyph: a name in a script without an installed font shows boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         yield
 
 
 def font_families() -> list[str]:
-    """matplotlib's own font, then what is installed for other scripts."""
+    """List matplotlib's own font, then installed fonts for other scripts."""
     from matplotlib.font_manager import fontManager
 
     installed = set(fontManager.get_font_names())
     return ["DejaVu Sans", *(name for name in FALLBACK_FONTS if name in installed)]
 
 
-def make_room_at_left(axes: Axes) -> None:
-    """Move the axes to the right where the numbers beside them are long, so that their name is not cut off."""
+def fit_left_margin(axes: Axes) -> None:
+    """Move the axes to the right where tick labels are long, so that the axis name is not cut off."""
     figure, box = axes.get_figure(root=True), axes.yaxis.get_tightbbox()
     if figure is not None and box is not None and box.x0 < 0:
         figure.subplots_adjust(left=figure.subplotpars.left - box.x0 / figure.bbox.width)
 
 
-def say_empty(axes: Axes, words: str) -> None:
+def show_empty(axes: Axes, words: str) -> None:
     axes.text(
         0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", color=PALE, fontsize=FONT_POINTS
     )
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names at the right ends of the lines, moved apart where they would overlap, each with a thin leader."""
+    """Write names at the right ends of lines, moved apart where they would overlap, each with a thin leader."""
     if not ends:
         return
     if figure := axes.get_figure(root=True):
@@ -195,7 +195,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     wanted = [(value - low) / (high - low) for value, _, _ in ordered]
     for (_, name, colour), start, place in zip(ordered, wanted, _apart(wanted, gap), strict=True):
         axes.annotate(
-            shown(name),
+            escape(name),
             xy=(1.0, start),
             xytext=(1.035, place),
             xycoords="axes fraction",
@@ -210,7 +210,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
 
 
 def _apart(wanted: Sequence[float], gap: float) -> list[float]:
-    """Ascending places at least `gap` apart, near the wanted ones: clashing neighbours share their middle."""
+    """Return ascending places at least `gap` apart, near the wanted ones."""
     blocks: list[tuple[float, int]] = []  # (middle, how many)
     for place in wanted:
         middle, count = place, 1
@@ -224,7 +224,7 @@ def _apart(wanted: Sequence[float], gap: float) -> list[float]:
 
 COLUMN_INCHES, PAGE_INCHES = 3.4, 6.9  # of a page with two columns: one of them, both
 SMALL_POINTS, SMALLEST_POINTS = 7.5, 6.5
-RASTER_DPI = 300  # of what is a picture inside an SVG
+RASTER_DPI = 300  # of what is an image inside an SVG
 LINE_INCHES = 0.125  # from one line of a caption to the next
 WARNING_WORDS = "STAND-IN"  # a caption that begins so is set in a warning colour
 
@@ -250,10 +250,10 @@ class Plate:
         FigureCanvasAgg(self.figure)
         colour = WRONG if caption.startswith(WARNING_WORDS) else INK
         for row, line in enumerate(lines):
-            self.words(0.06, height + LINE_INCHES * (row + 0.75), line, size=SMALLEST_POINTS, color=colour)
+            self.write(0.06, height + LINE_INCHES * (row + 0.75), line, size=SMALLEST_POINTS, color=colour)
 
     def axes(self, *, left: float, top: float, width: float, height: float, bare: bool = True) -> Axes:
-        """Axes at that place; bare: no ticks and no frame."""
+        """Add axes at that place; bare: no ticks and no frame."""
         box = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
         axes = self.figure.add_axes(box)
         if bare:
@@ -263,8 +263,8 @@ class Plate:
                 spine.set_visible(False)
         return axes
 
-    def words(self, left: float, top: float, text: str, **look: Any) -> None:
-        """Text whose anchor (`ha`, `va`) stands at that place. A dollar sign is a dollar sign."""
+    def write(self, left: float, top: float, text: str, **look: Any) -> None:
+        """Write text with its anchor (`ha`, `va`) at that place; no math markup."""
         look = {"size": SMALL_POINTS, "color": INK, "ha": "left", "va": "center", **look}
         self.figure.text(
             left / self.width,
@@ -276,7 +276,7 @@ class Plate:
         )
 
 
-def as_picture(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def as_pixels(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """An image [C, H, W] uint8 as [H, W, 3], grey as three equal channels; what `imshow` draws."""
     if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
         raise UsageError(
@@ -286,7 +286,7 @@ def as_picture(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(channels.transpose(1, 2, 0))
 
 
-def shortened(text: str, letters: int) -> str:
-    """At most so many letters, the last one an ellipsis where some had to go."""
+def shorten(text: str, letters: int) -> str:
+    """Shorten text to a number of characters, ending in an ellipsis."""
     plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return plain if len(plain) <= letters else plain[: letters - 1] + "…"

@@ -21,9 +21,9 @@ WARNING, OTHER_LABELS, BOTH_PARTS = "WARNING: ", "[DIFFERENT LABELS] ", "[TRAIN 
 
 
 def lines(found: Inspection) -> list[str]:
-    """The whole of it, the warnings where they cannot be missed: at the end, above what would be chosen."""
+    """Describe an inspection; warnings come at the end, above the choices of training."""
     told = [
-        f"{found.name}: {counted(found.train, 'picture')} to train on, {found.test:,} to test; "
+        f"{found.name}: {counted(found.train, 'image')} to train on, {found.test:,} to test; "
         f"{len(found.coarse)} coarse classes"
         + (f", {len(found.fine):,} fine" if found.fine else ", no fine labels")
         + f"; {found.size_bytes / 1e6:,.1f} MB",
@@ -34,25 +34,25 @@ def lines(found: Inspection) -> list[str]:
         *(["", *_class_lines(found.fine, "fine class")] if found.fine else []),
         "",
         f"largest over smallest coarse class: {found.imbalance:.1f}",
-        *_twin_lines("the same file", found.twins),
-        *_twin_lines("nearly the same", found.near_twins),
+        *_twin_lines("identical files", found.twins),
+        *_twin_lines("near-duplicates", found.near_twins),
     ]
     if found.failures:
-        told.append(f"cannot be read: {counted(len(found.failures), 'file')}")
+        told.append(f"unreadable: {counted(len(found.failures), 'file')}")
         told += [f"  {path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
         if len(found.failures) > FILES_SHOWN:
             told.append(f"  and {len(found.failures) - FILES_SHOWN:,} more (--json lists all)")
     told += [f"note: {note}" for note in found.notes]
     told += ["", *(f"{WARNING}{warning}" for warning in found.warnings)]
     if not found.warnings:
-        told.append("nothing to warn of")
+        told.append("no warnings")
     if found.choices:
         told += ["", "maskcon train would choose:", *(f"  {choice.line}" for choice in found.choices)]
     return told
 
 
 def is_loud(line: str) -> bool:
-    """Whether one of the `lines` tells of something that should not be missed."""
+    """Whether one of the `lines` is a warning."""
     return line.lstrip().startswith((WARNING, OTHER_LABELS, BOTH_PARTS))
 
 
@@ -78,10 +78,8 @@ def _class_lines(counts: Sequence[ClassCount], heading: str) -> list[str]:
 
 def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
     if not groups:
-        return [f"{what} twice: none"]
-    told = [
-        f"{what} twice: {sum(len(group.rows) for group in groups):,} pictures in {counted(len(groups), 'group')}"
-    ]
+        return [f"{what}: none"]
+    told = [f"{what}: {sum(len(group.rows) for group in groups):,} images in {counted(len(groups), 'group')}"]
     for group in groups[:GROUPS_SHOWN]:
         marks = OTHER_LABELS * group.across_labels + BOTH_PARTS * group.across_parts
         named = [
@@ -96,7 +94,7 @@ def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
 
 
 GROUPS_SHOWN = 60
-PICTURES_SHOWN = 6
+IMAGES_SHOWN = 6
 FILES_SHOWN = 500
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2126; --ground: #fff; --line: #d5d9de; --loud: #a4161a; }
@@ -106,7 +104,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto;
   max-width: 75rem; padding: 1rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; }
-td:first-child, th:first-child { min-width: 8rem; } /* else a phone would break names after every letter */
+td:first-child, th:first-child { min-width: 8rem; } /* or a phone breaks names after every letter */
 .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -117,7 +115,7 @@ summary { cursor: pointer; }
 
 
 def page(found: Inspection, read: Read, strips: Strips) -> str:
-    """The whole page."""
+    """Render the page."""
     summary = lines(found)
     parts = [
         f"<h1>{escape(found.name)}</h1>",
@@ -126,10 +124,10 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
         _choices(found),
         "<h2>Coarse classes</h2>",
         _class_table(found.coarse, strips),
-        f"<p>The largest has {found.imbalance:.1f} times the training pictures of the smallest.</p>",
+        f"<p>The largest has {found.imbalance:.1f} times the training images of the smallest.</p>",
         _fine(found),
-        _twins("The same file twice", found.twins, read),
-        _twins("Nearly the same picture twice", found.near_twins, read),
+        _twins("Identical files", found.twins, read),
+        _twins("Near-duplicates", found.near_twins, read),
         _failures(found),
         _list("Notes", found.notes),
     ]
@@ -144,7 +142,7 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
 
 def _warnings(found: Inspection) -> str:
     if not found.warnings:
-        return "<p>Nothing to warn of.</p>"
+        return "<p>No warnings.</p>"
     return _list("Warnings", found.warnings, "loud")
 
 
@@ -168,17 +166,17 @@ def _class_table(counts: Sequence[ClassCount], strips: Strips) -> str:
     for label, count in enumerate(counts):
         shown = ""
         if label in strips:
-            shown = f'<img src="{as_data_uri(strips[label])}" alt="some pictures of {escape(count.name)}">'
+            shown = f'<img src="{as_data_uri(strips[label])}" alt="some images of {escape(count.name)}">'
         rows.append(
             f'<tr><td>{escape(count.name)}</td><td class="n">{count.train:,}</td>'
             f'<td class="n">{count.test:,}</td><td>{shown}</td></tr>'
         )
-    head = '<tr><th>class</th><th class="n">train</th><th class="n">test</th><th>pictures</th></tr>'
+    head = '<tr><th>class</th><th class="n">train</th><th class="n">test</th><th>images</th></tr>'
     return _wide("coarse classes", head + "".join(rows))
 
 
 def _wide(label: str, rows: str) -> str:
-    """A table that scrolls in a box of its own where it is too wide, by keyboard too."""
+    """Render a table that scrolls in its own box where it is too wide, also by keyboard."""
     return f'<div class="wide" role="region" aria-label="{escape(label)}" tabindex="0"><table>{rows}</table></div>'
 
 
@@ -201,7 +199,7 @@ def _twins(title: str, groups: Sequence[Twins], read: Read) -> str:
     if not groups:
         return f"<h2>{escape(title)}</h2><p>None.</p>"
     shown = groups[:GROUPS_SHOWN]
-    strips = strips_of(read, {place: group.rows[:PICTURES_SHOWN] for place, group in enumerate(shown)})
+    strips = strips_of(read, {place: group.rows[:IMAGES_SHOWN] for place, group in enumerate(shown)})
     rows = "".join(_twin_row(group, strips[place]) for place, group in enumerate(shown))
     more = (
         f"<p>And {len(groups) - GROUPS_SHOWN:,} more groups; --json lists all.</p>"
@@ -220,9 +218,9 @@ def _twin_row(group: Twins, pictures: NDArray[np.uint8]) -> str:
         f"{escape(name)} ({escape(label)}, {'test' if test else 'train'})"
         for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
     ]
-    shown = "<br>".join(names[:PICTURES_SHOWN])
-    if len(names) > PICTURES_SHOWN:
-        shown += f"<br>and {len(names) - PICTURES_SHOWN} more"
+    shown = "<br>".join(names[:IMAGES_SHOWN])
+    if len(names) > IMAGES_SHOWN:
+        shown += f"<br>and {len(names) - IMAGES_SHOWN} more"
     return (
         f'<tr><td class="loud">{", ".join(marks)}</td><td><img src="{as_data_uri(pictures)}" alt=""></td>'
         f"<td>{shown}</td></tr>"
@@ -233,4 +231,4 @@ def _failures(found: Inspection) -> str:
     items = [f"{path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
     if len(found.failures) > FILES_SHOWN:
         items.append(f"and {len(found.failures) - FILES_SHOWN:,} more")
-    return _list("Files that cannot be read", items)
+    return _list("Unreadable files", items)
