@@ -110,7 +110,7 @@ def _facts(
     target: Path,
     terminal: Terminal,
 ) -> Facts:
-    """What all runs choose by: found out now, or before the first of them began."""
+    """Return the facts that all runs choose by: measured now, or read from an earlier start."""
     from maskcon.training.automatic import find_out
     from maskcon.training.facts import read_facts
     from maskcon.training.run_folder import CONFIG
@@ -140,8 +140,10 @@ def _configs(
     facts: Facts | None,
     terminal: Terminal,
 ) -> list[RunConfig]:
-    """The settings of every method. What is chosen is the same for all and told once, but for the learning rate, which
-    is a method's own and shrinks with the batch, and for the bank of methods that have none."""
+    """Resolve the settings of every method and print the choices once.
+
+    Choices are the same for all methods, except for the learning rate and, in methods without one, the bank.
+    """
     from maskcon.config.resolution import resolve
     from maskcon.training.automatic import Decided, choose_all
 

@@ -84,7 +84,7 @@ def _write(folder: Path, found: Inspection, read: Read) -> None:
 
 
 def _file_name(name: str) -> str:
-    """A dataset's name as the name of a folder.
+    """Turn the name of a dataset into the name of a folder.
 
     >>> _file_name("hf:someone/cats")
     'hf_someone_cats'

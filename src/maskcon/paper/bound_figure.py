@@ -1,4 +1,4 @@
-"""d_z of theorem 1 over tau, drawn above recall@1 over tau, and as a table: does the one choose what the other does?"""
+"""d_z of theorem 1 over tau above recall@1 over tau: does the best tau by d_z retrieve best?"""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BestTaus:
     by_recall: float | None
 
     def sentence(self) -> str:
-        """What was found, in one line.
+        """Summarise the result in one line.
 
         >>> BestTaus(0.5, 0.2, None, 0.05).sentence()
         'best tau by d_z: 0.5, in units of the own key 0.2; by recall@1: 0.05, the choice of none of these'
@@ -85,7 +85,7 @@ def best_taus(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values =
 def bound_panels(
     rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS, *, caption: str = ""
 ) -> Figure:
-    """d_z of MaskCon over tau with Grafit and SelfCon as lines across, in both units; below, recall@1 over tau.
+    """Draw d_z of MaskCon over tau, Grafit and SelfCon as horizontal lines, in both units; below, recall@1.
 
     The best tau of each panel is starred: the best of those that were trained, where several were.
 
@@ -149,7 +149,7 @@ def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = 
 def _draw_distances(
     axes: Axes, rows: Sequence[BoundRow], taus: Sequence[float], best: float, field: str
 ) -> None:
-    """MaskCon's curve with its star, the other methods across, names at the ends."""
+    """Draw MaskCon's curve with its star, the other methods as horizontal lines, names at the ends."""
     curve = {tau: getattr(row, field) for tau, row in _curve(rows).items()}
     colour, marker = series_looks(["MaskCon"])["MaskCon"]
     places = [taus.index(tau) for tau in curve]
@@ -167,7 +167,7 @@ def _draw_distances(
 
 
 def _draw_rings(axes: Axes, own: Values, taus: Sequence[float]) -> None:
-    """d_z of the runs themselves, and what the rings mean."""
+    """Draw d_z of the runs on their own keys as rings, with a legend."""
     for number, (tau, values) in enumerate(own.items()):
         axes.plot(
             [taus.index(tau)] * len(values),
@@ -191,7 +191,7 @@ def _draw_rings(axes: Axes, own: Values, taus: Sequence[float]) -> None:
 
 
 def _draw_recalls(axes: Axes, recalls: Values, taus: Sequence[float], best: BestTaus) -> None:
-    """Mean recall@1 with one sample standard deviation, a star, and what d_z would have chosen instead."""
+    """Draw mean recall@1 ± one sample standard deviation, a star, and the tau that d_z selects."""
     ordered = sorted(recalls)
     means = [100 * statistics.fmean(recalls[tau]) for tau in ordered]
     spreads = [100 * statistics.stdev(recalls[tau]) if len(recalls[tau]) > 1 else 0.0 for tau in ordered]
@@ -229,12 +229,12 @@ def _draw_recalls(axes: Axes, recalls: Values, taus: Sequence[float], best: Best
 
 
 def _mark(axes: Axes, place: int, value: float, colour: str) -> None:
-    """A star for the best one; its dark rim is seen without colour."""
+    """Mark the best with a star; its dark rim is visible without colour."""
     axes.plot([place], [value], marker="*", markersize=13, color=colour, markeredgecolor=INK, zorder=5)
 
 
 def _curve(rows: Sequence[BoundRow]) -> dict[float, BoundRow]:
-    """MaskCon's rows by tau, ascending."""
+    """Return MaskCon's rows by tau, ascending."""
     curve = {row.tau: row for row in rows if row.method == "maskcon" and row.tau is not None}
     if not curve:
         raise UsageError("there is no row of MaskCon to draw over tau")

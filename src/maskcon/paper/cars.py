@@ -44,7 +44,7 @@ CAPTION_LETTERS, CAPTION_LINES, CAPTION_POINTS = 21, 3, 4.2  # of the fine class
 
 
 def grouped(coarse_of: Sequence[int], coarse_names: Sequence[str]) -> dict[int, list[int]]:
-    """Coarse class -> its fine classes, both ascending; coarse classes without any are left out.
+    """Return coarse class -> its fine classes, both ascending; coarse classes without any are left out.
 
     >>> grouped((1, 0, 1), ("a", "b", "c"))
     {0: [1], 1: [0, 2]}
@@ -63,7 +63,7 @@ def class_columns(
     title: str = "",
     caption: str = "",
 ) -> Figure:
-    """The names of all fine classes below the name and the count of their coarse class, in columns, coloured by it."""
+    """List the names of all fine classes in columns, under the name, count and colour of their coarse class."""
     _check(names, coarse_of)
     lines: list[tuple[int, str, bool]] = []  # coarse class, words, is a heading
     for coarse, fines in grouped(coarse_of, coarse_names).items():
@@ -109,7 +109,7 @@ def example_sheet(
     title: str = "",
     caption: str = "",
 ) -> Figure:
-    """An image [C, H, W] of each fine class, captioned fine / coarse, framed in the colour of the coarse class.
+    """Draw an image [C, H, W] of each fine class, captioned fine / coarse, framed in the colour of the coarse class.
 
     Classes come by coarse class; one without an image is an empty frame that says so.
     """
@@ -183,7 +183,7 @@ def draw(
 
 
 def example_images(listing: Listing, side: int = EXAMPLE_SIDE) -> dict[int, NDArray[np.uint8]]:
-    """The first readable training image of each fine class, shrunk to fit side x side; [3, H, W]."""
+    """Decode the first readable training image of each fine class, shrunk to fit side x side; [3, H, W]."""
     found: dict[int, NDArray[np.uint8]] = {}
     with picture_bombs_refused():
         for listed in sorted(listing.train, key=lambda listed: listed.path):

@@ -86,7 +86,7 @@ def settings_heatmap(
 
 
 def _cells(axes: Axes, grid: Grid, ws: Sequence[float]) -> None:
-    """The coloured cells with their numbers; rows from below, the smallest w first."""
+    """Draw the coloured cells with their numbers; rows from below, the smallest w first."""
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
@@ -158,7 +158,7 @@ def draw(setup: Setup) -> Drawn:
 
 
 def paper_grid(source: str) -> NDArray[np.float64]:
-    """The paper's recall@1 in percent over `W_AXIS` and `TAU_AXIS`, NaN where appendix B has no row.
+    """Return the paper's recall@1 in percent over `W_AXIS` and `TAU_AXIS`, NaN where appendix B has no row.
 
     >>> paper_grid("cifar100")[4].tolist()
     [nan, 61.41, 65.52, 62.52, 59.76, 58.65]

@@ -50,7 +50,7 @@ def relations_figure(
     settings: Mapping[str, tuple[float | None, float | None]],
     caption: Callable[[str], str],
 ) -> tuple[Figure, dict[str, Any]]:
-    """The figure, and its numbers: d_z of each method and every weight.
+    """Draw the figure; returns it and its numbers: d_z of each method and every weight.
 
     Args:
         run: a finished contrastive run; its last keys are asked.
@@ -93,8 +93,8 @@ def relations_figure(
     images = train.images[[position[int(number)] for number in index.tolist()]]
     batch = Batch(np.asarray(images), coarse.numpy(), fine.numpy(), data.fine_names)
     words = (
-        f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: who is how much a "
-        "positive of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
+        f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: the positive "
+        "weights of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
     )
     figure = relation_panels(
         Relation("Fine labels (truth)", as_square(truth)), shown, batch, caption=caption(words)
@@ -110,7 +110,7 @@ def relations_figure(
 
 
 def as_square(relation: Tensor) -> NDArray[np.float32]:
-    """A relation [B, 1+B] of a batch with itself as the bank as [B, B]: the own key goes to the diagonal.
+    """Convert a relation [B, 1+B] of a batch with itself as bank to [B, B], the own key on the diagonal.
 
     >>> as_square(torch.tensor([[0.5, 0.0, 0.5], [0.75, 0.25, 0.0]])).tolist()
     [[0.5, 0.5], [0.25, 0.75]]
@@ -123,7 +123,7 @@ def as_square(relation: Tensor) -> NDArray[np.float32]:
 def small_batch(
     coarse: NDArray[np.int64], fine: NDArray[np.int64], index: NDArray[np.int64], seed: int = BATCH_SEED
 ) -> NDArray[np.int64]:
-    """Rows of a bank for a readable image: two coarse classes, three fine ones of each, three images of each.
+    """Choose rows of a bank for a readable figure: two coarse classes, three fine ones of each, three images of each.
 
     The coarse classes with most fine classes are taken, the smaller number of a tie; the rest is drawn at random. No
     image comes twice. Where the bank has less, fewer rows.
@@ -172,12 +172,12 @@ class Batch:
 
     @property
     def order(self) -> IntArray:
-        """Rows sorted by coarse, then by fine label."""
+        """Return rows sorted by coarse, then by fine label."""
         return np.lexsort((self.fine, self.coarse))
 
 
 def over_own_key(weights: FloatArray) -> FloatArray:
-    """Each row divided by its diagonal entry, the weight of the own key, which no other exceeds.
+    """Divide each row by its diagonal entry, the weight of the own key, which no other exceeds.
 
     >>> over_own_key(np.array([[0.5, 0.25], [0.1, 0.9]]))[0].tolist()
     [1.0, 0.5]
@@ -191,7 +191,7 @@ def over_own_key(weights: FloatArray) -> FloatArray:
 def relation_panels(
     truth: Relation, methods: Sequence[Relation], batch: Batch, *, caption: str = ""
 ) -> Figure:
-    """The truth large, with images along its sides; each method small beside it, in the same order.
+    """Draw the truth large, with images along its sides, and each method small beside it, in the same order.
 
     Images are sorted by coarse, then fine label; dark lines part coarse classes, pale ones fine classes. Shown is the
     weight over that of the own key.
@@ -229,7 +229,7 @@ def relation_panels(
 
 
 def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: float, side: float) -> None:
-    """One square of weights with a strip of images at its left and above."""
+    """Draw one square of weights with a strip of images on its left and above."""
     order = batch.order
     cell = side / len(order)
     axes = plate.axes(left=left, top=top, width=side, height=side)
@@ -269,7 +269,7 @@ def _boundaries(axes: Axes, coarse: IntArray, fine: IntArray) -> None:
 
 
 def _names(plate: Plate, batch: Batch, right: float, top: float, cell: float) -> None:
-    """The name of each fine class beside the middle of its rows."""
+    """Write the name of each fine class beside the middle of its rows."""
     fine = batch.fine[batch.order]
     for label in dict.fromkeys(fine.tolist()):
         places = np.flatnonzero(fine == label)
@@ -278,7 +278,7 @@ def _names(plate: Plate, batch: Batch, right: float, top: float, cell: float) ->
 
 
 def _scale(plate: Plate, left: float, top: float) -> None:
-    """The key to the colours, below the large panel."""
+    """Draw the colour scale below the large panel."""
     axes = plate.axes(left=left, top=top, width=LARGE_INCHES, height=0.09)
     levels = np.linspace(0, 1, 256)[None] ** (1 / GAMMA)  # even steps of colour, as the norm makes them
     axes.imshow(levels, cmap=_colours(), norm=_norm(), aspect="auto", extent=(0, 1, 0, 1))

@@ -101,7 +101,7 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
 
 
 def _tile(axes: Axes, image: NDArray[np.uint8], x: float, y: float, right: bool | None) -> None:
-    """An image, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
+    """Draw an image, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
     from matplotlib.patches import Rectangle
 
     picture = as_pixels(image)
@@ -127,7 +127,7 @@ def _tile(axes: Axes, image: NDArray[np.uint8], x: float, y: float, right: bool 
 
 
 def _badge(axes: Axes, x: float, y: float, colour: str, right: bool) -> None:
-    """A tick or a cross in the lower right corner of a tile."""
+    """Draw a tick or a cross in the lower right corner of a tile."""
     from matplotlib.patches import Rectangle
 
     side, edge = 0.3, GAP / 2

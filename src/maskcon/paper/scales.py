@@ -70,7 +70,7 @@ class Ground:
 
     @property
     def title(self) -> str:
-        """The dataset asked for, with the one in its place."""
+        """Return the dataset asked for, with its stand-in."""
         return f"{self.asked} (STAND-IN: {self.source})" if self.stands_in else self.asked
 
     @property

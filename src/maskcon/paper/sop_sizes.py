@@ -29,7 +29,7 @@ LOOKS = {  # label -> colour, hatch
 
 
 def kind_of(images: int) -> str:
-    """Which splits take a product with so many images.
+    """Name the splits that use a product with so many images.
 
     >>> [kind_of(images) for images in (7, 8, 12)]
     ['not used', 'in split 1', 'in splits 1 and 2']
@@ -40,7 +40,7 @@ def kind_of(images: int) -> str:
 
 
 def size_histogram(products: Mapping[int, int], *, caption: str = "") -> Figure:
-    """Products (as bars with their numbers) by how many images they have; `products`: images -> products."""
+    """Draw the number of products by how many images they have; `products`: images -> products."""
     if not products:
         raise UsageError("there is no product to count")
     plate = Plate(width=COLUMN_INCHES, height=2.5, caption=caption)
@@ -70,7 +70,7 @@ def size_histogram(products: Mapping[int, int], *, caption: str = "") -> Figure:
 
 
 def paper_numbers(*, caption: str = "") -> Figure:
-    """The counts that the paper states of its two splits, as bars, titled as such."""
+    """Draw the counts that the paper states of its two splits, as bars."""
     plate = Plate(width=COLUMN_INCHES, height=1.75, caption=caption)
     plate.write(0.06, 0.13, "SOP: the numbers that the paper states", size=SMALL_POINTS + 1, weight="bold")
     parts = (

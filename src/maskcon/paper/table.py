@@ -119,7 +119,7 @@ class Line:
     group: str = ""  # rows among which the best is bold
 
     def ours(self, k: int) -> tuple[float, float | None]:
-        """Mean and spread of recall@k in percent."""
+        """Return mean and spread of recall@k in percent."""
         return mean_and_spread([100 * float(result["recall"][str(k)]) for result in self.results])
 
 

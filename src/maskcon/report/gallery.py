@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.style import RIGHT, WRONG
+from maskcon.report.style import RIGHT, WRONG, as_pixels
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
@@ -143,12 +143,7 @@ def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
     """Scale an image [C, H, W] to fit a square; small ones by whole multiples, to stay crisp."""
     from PIL import Image
 
-    if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
-        raise UsageError(
-            f"images must be uint8 [C, H, W] with 1 or 3 channels, not {image.dtype} {list(image.shape)}"
-        )
-    channels = np.repeat(image, 3, axis=0) if image.shape[0] == 1 else image
-    picture = Image.fromarray(np.ascontiguousarray(channels.transpose(1, 2, 0)))
+    picture = Image.fromarray(as_pixels(image))
     size = fitted_size(picture.width, picture.height, side)
     if size == picture.size:
         return picture

@@ -65,7 +65,7 @@ class Page:
 
     @property
     def drawn_map(self) -> PageMap | None:
-        """The map, unless it has no points."""
+        """Return the map, unless it has no points."""
         return self.map_data if self.map_data is not None and self.map_data.has_points else None
 
 

@@ -175,6 +175,6 @@ def _by_name(labels: NDArray[Any], names: Sequence[str]) -> list[str]:
 
 
 def file_part(label: str, number: int) -> str:
-    """A label as a part of a file name: letters and digits only, made unique by its number."""
+    """Turn a label into a part of a file name: letters and digits only, made unique by its number."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label.lower())
     return f"{number}_{plain[:40]}".rstrip("_")

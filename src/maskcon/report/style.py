@@ -277,7 +277,7 @@ class Plate:
 
 
 def as_pixels(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """An image [C, H, W] uint8 as [H, W, 3], grey as three equal channels; what `imshow` draws."""
+    """Convert an image [C, H, W] uint8 to [H, W, 3], grey to three equal channels."""
     if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
         raise UsageError(
             f"images must be uint8 [C, H, W] with 1 or 3 channels, not {image.dtype} {list(image.shape)}"

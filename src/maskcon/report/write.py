@@ -177,13 +177,13 @@ def _first_recall(group: Group) -> float | None:
 
 
 def _agreed(results: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    """Recall@1 of `raw_pixels` or `frozen_backbone`, if the results agree on one."""
+    """Return recall@1 of `raw_pixels` or `frozen_backbone`, if the results agree on one."""
     values = {float(r[key]["1"]) for r in results if r.get(key) and r[key].get("1") is not None}
     return values.pop() if len(values) == 1 else None
 
 
 def _ceiling(results: Sequence[Mapping[str, Any]], drawn: Sequence[str]) -> float | None:
-    """SupFINE's final recall@1, unless its own curve shows it already."""
+    """Return SupFINE's final recall@1, unless its own curve shows it already."""
     groups = [group for group in group_results(results) if group.method == "supfine"]
     return _first_recall(groups[0]) if len(groups) == 1 and "SupFINE" not in drawn else None
 

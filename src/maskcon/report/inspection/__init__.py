@@ -56,7 +56,7 @@ def inspect_source(
     (6000, 4, {'L': 8000})
     """
     machine = machine or Machine()
-    # first: a wrong name is told before minutes of reading
+    # first: a wrong name is reported before minutes of reading
     choices = _choices(source, method, machine, looking, message)
     if isinstance(source, Dataset):
         read = read_arrays(source, progress)
@@ -77,13 +77,13 @@ def _choices(
     looking: Progress | None,
     message: Callable[[str], None] | None,
 ) -> list[Choice]:
-    """What training would choose; nothing for a dataset that has settings of its own."""
+    """Return what training would choose; nothing for a dataset with its own settings."""
     from maskcon.config.presets import TRAIN_PRESET
     from maskcon.methods.registry import method_named
     from maskcon.training.automatic import choose_all, find_out, is_known  # loads torch
     from maskcon.training.distributed import usable_device
 
-    method_named(method)  # refuses one that there is not
+    method_named(method)  # refuses an unknown one
     usable_device(machine.device)
     if is_known(source):
         return []

@@ -17,6 +17,7 @@ from maskcon.data.folder_layout import show
 from maskcon.data.packing import PicturePlan, Progress, map_files, opened
 from maskcon.data.preview import labels_only
 from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, image_hash
+from maskcon.report.style import as_pixels
 
 EXAMINED_SIDE = 64  # a JPEG is decoded at a reduced size, which is all that a hash needs
 IMAGE_MODES = {1: "L", 3: "RGB"}
@@ -119,7 +120,7 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
         return _seen(shape, len(content), checksum, image)
 
     def thumbnail(row: int, side: int) -> NDArray[np.uint8]:
-        image = _as_rgb(pixels(row))
+        image = Image.fromarray(as_pixels(pixels(row)))
         image.thumbnail((side, side))
         return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
@@ -131,17 +132,11 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
 
 
 def _seen(shape: Shape, size: int, checksum: bytes, pixels: NDArray[np.uint8]) -> Examined:
-    picture = _as_rgb(pixels)
+    picture = Image.fromarray(as_pixels(pixels))
     grey = np.asarray(picture.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
     tiny = np.asarray(picture.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
     hashed = image_hash(grey) if has_contrast(grey) else None
     return Examined(shape, size, checksum, hashed, np.ascontiguousarray(tiny.transpose(2, 0, 1)))
-
-
-def _as_rgb(pixels: NDArray[np.uint8]) -> Image.Image:
-    """Convert [C, H, W] to an RGB image of Pillow."""
-    colours = np.repeat(pixels, 3, axis=0) if pixels.shape[0] == 1 else pixels
-    return Image.fromarray(np.ascontiguousarray(colours.transpose(1, 2, 0)))
 
 
 def _names(part_name: str, part: ImageSet) -> list[str]:
