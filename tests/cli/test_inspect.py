@@ -46,7 +46,7 @@ def test_inspect_prints_writes_and_changes_nothing(photos, tmp_path):
     before = sorted((path, path.stat().st_mtime_ns) for path in photos.rglob("*"))
     result = CliRunner().invoke(app, ["inspect", "photos"])
     assert result.exit_code == 0, result.output
-    assert "WARNING: the same file under DIFFERENT coarse labels: 2 pictures" in result.output
+    assert "WARNING: the same file under DIFFERENT coarse labels: 2 images" in result.output
     assert "maskcon train would choose:" in result.output
     assert "собака 🐕" in result.output
     folder = tmp_path / "inspections" / "photos"
@@ -72,7 +72,7 @@ def test_inspect_takes_a_manifest(photos, tmp_path):
         for path in sorted(photos.rglob("*.jpg"))
     ]
     (tmp_path / "list.csv").write_text("\n".join(["path,coarse", *rows, "photos/words.jpg,cat's [1]"]) + "\n")
-    (photos / "words.jpg").write_text("no picture")
+    (photos / "words.jpg").write_text("no image")
     result = CliRunner().invoke(app, ["inspect", "list.csv", "--json"])
     values = json.loads(result.stdout)
     assert values["train"] + values["test"] == 28

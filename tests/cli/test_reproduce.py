@@ -31,7 +31,7 @@ QUICK = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder without data sets; runs are trained in this process, which spares each its start."""
+    """A folder without datasets; runs are trained in this process, which spares each its start."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MASKCON_DATA", str(tmp_path / "data"))
     started: list[str] = []
@@ -85,6 +85,11 @@ def test_a_table_is_run_printed_written_and_not_run_twice(here, tmp_path):
     assert again.exit_code == 0, again.output
     assert len(here) == 26  # the appendix needs nothing that is not there
     assert "expected:" not in again.stderr
+
+    machine = CliRunner().invoke(app, ["reproduce", "table", "sop2", *QUICK, "--device", "cpu", "--json"])
+    records = {record["Method"]: record for record in json.loads(machine.stdout)}
+    assert records["SelfCon"]["R@1"] == pytest.approx(100 * result["recall"]["1"], abs=1e-4)
+    assert records["Raw pixels"]["R@1 paper"] is None
 
     other = CliRunner().invoke(app, ["reproduce", "table", "sop2", "--device", "cpu"])
     assert isinstance(other.exception, MaskconError)  # never the old runs under other settings

@@ -166,7 +166,7 @@ def test_a_comparison_goes_on_with_the_choices_of_its_first_start(tmp_path, monk
     (weights_folder() / PUBLISHED["imagenet"]["mobilenet_v2"].file_name).write_bytes(b"")
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 0, again.output
-    assert "what was chosen at the first start of this comparison" in again.stderr
+    assert "resuming with the settings chosen when this comparison was started" in again.stderr
     assert "chosen  encoder: a small net from scratch" in again.stderr
     _, (_, _, words) = plans.call_args.args[0]
     later = CliRunner().invoke(app, ["train", *words, "--out", str(second), "--quiet"])
@@ -203,8 +203,10 @@ def test_compare_prints_one_table_and_goes_on_where_it_stopped(tmp_path):
     assert "--methods maskcon,supce --seeds 2 --out all</code>" in page
     before = (tmp_path / "all" / "supce-seed0" / "result.json").stat().st_mtime_ns
     (tmp_path / "all" / "supce-seed1" / "result.json").unlink()
-    second = maskcon(*arguments, *LIMITED, cwd=tmp_path)
+    second = maskcon(*arguments, *LIMITED, "--json", cwd=tmp_path)
     assert second.returncode == 0, second.stderr
+    assert [result["method"] for result in json.loads(second.stdout)] == ["maskcon", "supce"] * 2
+    assert "report.html" in second.stderr
     assert (tmp_path / "all" / "supce-seed0" / "result.json").stat().st_mtime_ns == before
     assert (tmp_path / "all" / "supce-seed1" / "result.json").is_file()
     other = maskcon(*arguments, *LIMITED, "--set", "epochs=2", cwd=tmp_path)

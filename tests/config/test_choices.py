@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskcon._utils.errors import UsageError
+from maskcon._utils.text import duration
 from maskcon.config.choices import (
     BUDGET_SHARE,
     FROZEN_LIMIT,
@@ -22,7 +23,6 @@ from maskcon.config.choices import (
     epochs_choice,
     parse_budget,
     size_choice,
-    spoken_budget,
 )
 from maskcon.config.resolution import resolve
 from maskcon.training.pace import Pace, run_seconds
@@ -207,7 +207,7 @@ def test_a_budget_that_cannot_be_read_is_refused_with_how_to_write_it(text, hint
 
 @given(st.integers(1, 30 * 86_400))
 def test_a_spoken_budget_reads_back(seconds):
-    assert parse_budget(spoken_budget(seconds)) == seconds
+    assert parse_budget(duration(seconds)) == seconds
 
 
 CONFIG = resolve("photos", method="maskcon", preset="cpu", overrides={}).config

@@ -14,13 +14,22 @@ from maskcon._utils.errors import DataError, UsageError
 from maskcon.config.settings import Machine
 from maskcon.data.builtin import sop
 from maskcon.data.builtin.cars196 import cars_listing
-from maskcon.paper.facts import example_pictures, make_facts
-from maskcon.paper.figures import FIGURES, check_seeds, figure_named, trials_of
-from maskcon.paper.pictures import Setup, make, paper_grid, queries_from
+from maskcon.paper.cars import example_images
+from maskcon.paper.figures import (
+    FIGURES,
+    WITHOUT_RUNS,
+    check_seeds,
+    draw_without_runs,
+    figure_named,
+    trials_of,
+)
+from maskcon.paper.heatmap import paper_grid
 from maskcon.paper.plans import TABLES, Trial, trials_for
 from maskcon.paper.relations import as_square, small_batch
+from maskcon.paper.retrieval import queries_from
 from maskcon.paper.runs import runs_for
 from maskcon.paper.scales import ground_for
+from maskcon.paper.setup import Setup
 from tests.data.miniature_photos import SIZES, colour_of, write_cars_pair, write_sop
 from tests.paper.test_table import finish
 
@@ -47,20 +56,19 @@ def test_the_heatmap_trains_w_0_once_and_grafit_for_tau_inf():
 def test_figures_of_images_need_no_run_that_the_main_table_does_not():
     for name, table in (("tsne", "cifartoy"), ("relations", "cifartoy"), ("retrieval", "cars196")):
         figure = figure_named(name)
-        assert figure.source is not None
         assert set(trials_of(figure)) <= set(trials_for(TABLES[table], figure.source))
     assert set(trials_of(figure_named("bound"))) <= set(trials_of(figure_named("heatmap")))
 
 
 def test_seeds_are_refused_where_single_runs_are_shown():
-    for figure in FIGURES.values():
-        check_seeds(figure, 1)
-        if figure.takes_seeds:
-            check_seeds(figure, 3)
+    for name in (*FIGURES, *WITHOUT_RUNS):
+        check_seeds(name, 1)
+        if name in FIGURES and FIGURES[name].takes_seeds:
+            check_seeds(name, 3)
         else:
-            reason = "needs no run" if figure.source is None else "images of single runs"
-            with pytest.raises(UsageError, match=f"--seeds 3 .*{figure.name} .*{reason}"):
-                check_seeds(figure, 3)
+            reason = "images of single runs" if name in FIGURES else "needs no run"
+            with pytest.raises(UsageError, match=f"--seeds 3 .*{name} .*{reason}"):
+                check_seeds(name, 3)
 
 
 def test_the_papers_grid_holds_its_appendix_and_nothing_else():
@@ -78,7 +86,7 @@ def test_the_heatmap_shows_the_mean_of_each_setting(tmp_path, seeds):
     runs = runs_for(trials_of(figure, seeds), ground, out=tmp_path)
     for trial, run in runs.items():
         finish(run, 0.3 + 0.2 * float(trial.w or 0) + 0.02 * trial.seed + 0.1 * (trial.tau == 0.05))
-    files, said = make(Setup(figure, ground, runs, seeds, tmp_path / "figures", Machine()))
+    files, said = figure.draw(Setup(figure, ground, runs, seeds, tmp_path / "figures", Machine()))
     assert [path.name for path in files] == ["heatmap.png", "heatmap.svg", "heatmap.csv"]
     rows = {(row["w"], row["tau"]): row for row in csv.DictReader(files[2].read_text().splitlines())}
     assert len(rows) == 30
@@ -109,7 +117,6 @@ def test_settings_say_which_methods_are_the_same_run():
 @pytest.mark.parametrize("name", ["bound", "tsne"])
 def test_runs_on_other_data_than_the_rest_are_refused(tmp_path, name):
     figure = figure_named(name)
-    assert figure.source is not None
     ground = ground_for(figure.source)
     runs = runs_for(trials_of(figure), ground, out=tmp_path)
     for number, run in enumerate(runs.values()):
@@ -117,7 +124,7 @@ def test_runs_on_other_data_than_the_rest_are_refused(tmp_path, name):
         file = run.folder / "result.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), "data": f"print {number}"}))
     with pytest.raises(DataError, match="was trained on other data than"):
-        make(Setup(figure, ground, runs, 1, tmp_path / "figures", Machine()))
+        figure.draw(Setup(figure, ground, runs, 1, tmp_path / "figures", Machine()))
     assert not (tmp_path / "figures").exists()
 
 
@@ -151,7 +158,7 @@ def test_queries_come_from_different_coarse_classes_and_can_be_answered():
 
 def test_sop_statistics_counts_the_list_of_the_set(tmp_path):
     write_sop(tmp_path, SIZES, pictures=False)
-    files, said = make_facts("sop-statistics", tmp_path, tmp_path / "figures", scale="full")
+    files, said = draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", scale="full")
     assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
     rows = list(csv.DictReader(files[2].read_text().splitlines()))
     assert {int(row["images_of_a_product"]): int(row["products"]) for row in rows} == {
@@ -163,12 +170,12 @@ def test_sop_statistics_counts_the_list_of_the_set(tmp_path):
 
 @pytest.mark.parametrize("name", ["sop-statistics", "coarse-cars"])
 def test_without_the_set_the_small_scale_says_so_and_the_full_one_refuses(tmp_path, name):
-    files, said = make_facts(name, tmp_path / "nothing", tmp_path / "figures", scale="cpu")
+    files, said = draw_without_runs(name, tmp_path / "nothing", tmp_path / "figures", scale="cpu")
     assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
     assert all(path.stat().st_size for path in files)
     assert "not here" in said
     with pytest.raises(DataError, match="missing") as refused:
-        make_facts(name, tmp_path / "nothing", tmp_path / "other", scale="full")
+        draw_without_runs(name, tmp_path / "nothing", tmp_path / "other", scale="full")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "other").exists()
 
@@ -182,15 +189,15 @@ def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, mo
 
     monkeypatch.setattr(sop, "fetch", fetch)
     with pytest.raises(DataError, match="no network"):
-        make_facts("sop-statistics", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+        draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", scale="cpu", download=True)
     assert fetched == [sop.URL]
     with pytest.raises(DataError, match="cannot be downloaded"):
-        make_facts("coarse-cars", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+        draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", scale="cpu", download=True)
     assert not (tmp_path / "figures").exists()
 
 
 def test_the_table_of_cars_has_every_model_with_its_coarse_class(tmp_path):
-    files, _ = make_facts("coarse-cars", tmp_path / "nothing", tmp_path, scale="cpu")
+    files, _ = draw_without_runs("coarse-cars", tmp_path / "nothing", tmp_path, scale="cpu")
     rows = list(csv.DictReader(files[2].read_text().splitlines()))
     counts = [sum(int(row["coarse"]) == coarse for row in rows) for coarse in range(8)]
     assert counts == [18, 50, 36, 30, 29, 14, 7, 12]
@@ -199,11 +206,11 @@ def test_the_table_of_cars_has_every_model_with_its_coarse_class(tmp_path):
 
 def test_the_sheet_of_cars_takes_the_first_readable_training_picture(tmp_path):
     write_cars_pair(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
-    (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no picture")
-    found = example_pictures(cars_listing(tmp_path), side=12)
-    assert sorted(found) == [2, 195]  # class 1 has a picture to test on only
+    (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no image")
+    found = example_images(cars_listing(tmp_path), side=12)
+    assert sorted(found) == [2, 195]  # class 1 has an image to test on only
     assert found[2].shape == (3, 8, 12)
     assert np.abs(found[2].mean(axis=(1, 2)) - colour_of("train00002.jpg")).max() < 4
-    files, said = make_facts("coarse-cars", tmp_path, tmp_path / "figures", scale="full")
+    files, said = draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", scale="full")
     assert "Wagon 7" in said
     assert [path.suffix for path in files] == [".png", ".svg", ".csv"]

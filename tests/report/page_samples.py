@@ -85,7 +85,7 @@ def inputs(**changes: Any) -> ReportInputs:
         "results": results,
         "journals": journals,
         "sample": sample(),
-        "about": [("Pictures", EVIL), ("Coarse classes", ", ".join(STRANGE))],
+        "about": [("Images", EVIL), ("Coarse classes", ", ".join(STRANGE))],
         "rerun": [(EVIL, f"maskcon train '{EVIL}'")],
         "map_method": "pca",
     }

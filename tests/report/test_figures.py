@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.axes import _apart, shown
 from maskcon.report.figures import (
     embedding_map,
     learning_curves,
@@ -27,7 +26,7 @@ from maskcon.report.figures import (
     svg_text,
 )
 from maskcon.report.gallery import GAP_PIXELS, HEAD_PIXELS, NEUTRAL, sprite_sheet
-from maskcon.report.palette import RIGHT, WRONG, class_look, series_looks
+from maskcon.report.style import RIGHT, WRONG, _apart, class_look, escape, series_looks
 
 CURVES = {
     "MaskCon": [[(0, 0.1), (10, 0.4), (20, 0.5)], [(0, 0.1), (10, 0.5), (20, None)]],
@@ -180,9 +179,9 @@ def test_a_map_of_wrong_shape_is_refused() -> None:
 
 
 def test_names_cannot_start_a_formula_or_hide() -> None:
-    assert shown("$x_1$") == r"\$x_1\$"
-    assert not shown("_hidden").startswith("_")
-    assert len(shown("x" * 100)) == 24
+    assert escape("$x_1$") == r"\$x_1\$"
+    assert not escape("_hidden").startswith("_")
+    assert len(escape("x" * 100)) == 24
     save_bytes = png_bytes(learning_curves({r"$\undefined{": [(0, 0.1), (1, 0.2)]}))
     assert save_bytes.startswith(b"\x89PNG")
 

@@ -8,21 +8,22 @@ import pytest
 import torch
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.embedding_tables import Labels, classes_table, measures_table
-from maskcon.report.figures import save
+from maskcon.report.figures import save, similarity_figure
 from maskcon.report.neighbourhood import (
     PAIRS,
-    against_their_label,
+    Labels,
     chance,
+    classes_table,
     confused_with,
     effective_rank,
     hubs,
+    measures_table,
     mutual,
     neighbourhood,
     random_pairs,
     shared,
+    suspect_labels,
 )
-from maskcon.report.similarity import similarity_figure
 from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.recall import effective_rank as torch_effective_rank
 
@@ -64,7 +65,7 @@ def test_few_images_have_few_neighbours(n: int, k: int) -> None:
     labels = np.zeros(n, dtype=np.int64)
     assert shared(near.positions, labels) == ((1.0, 1.0) if k else (0.0, 0.0))
     assert 0 <= mutual(near.positions) <= 1
-    assert against_their_label(near, labels, 3).tolist() == []
+    assert suspect_labels(near, labels, 3).tolist() == []
     assert len(random_pairs(embeddings(n), labels)[0]) == n * (n - 1) // 2
 
 
@@ -107,7 +108,7 @@ def test_an_image_among_another_class_is_found_and_its_class_named() -> None:
     rows = np.eye(2)[labels] + 0.01 * embeddings(24, 2)
     rows[5] = [0.02, 1.0]
     near = neighbourhood(rows, 5)
-    assert against_their_label(near, labels, 3).tolist() == [5]
+    assert suspect_labels(near, labels, 3).tolist() == [5]
     (first, second) = confused_with(near.positions, labels, 2)
     assert first[:1] + first[2:3] == (0, 1)
     assert first[3] == pytest.approx(5 / 60)
@@ -120,12 +121,12 @@ def test_an_image_among_another_class_is_found_and_its_class_named() -> None:
 def test_an_image_that_is_alone_in_its_class_is_no_suspect() -> None:
     labels = np.array([0] * 12 + [1] * 4)
     rows = np.ones((16, 2)) + 0.01 * embeddings(16, 2)  # nobody can tell the two apart
-    assert against_their_label(neighbourhood(rows), labels, 9).tolist() == []
+    assert suspect_labels(neighbourhood(rows), labels, 9).tolist() == []
     labels[12:] = [1, 2, 3, 4]
-    assert against_their_label(neighbourhood(rows), labels, 9).tolist() == []
+    assert suspect_labels(neighbourhood(rows), labels, 9).tolist() == []
     labels = np.array([0] * 11 + [1] * 6)
     rows = np.ones((17, 2)) + 0.01 * embeddings(17, 2)
-    suspects = against_their_label(neighbourhood(rows), labels, 9)
+    suspects = suspect_labels(neighbourhood(rows), labels, 9)
     assert len(suspects) > 0  # five companions could have stood there instead
     assert labels[suspects].min() == 1
 

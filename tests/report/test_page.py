@@ -15,11 +15,11 @@ from PIL import Image, ImageColor
 
 from maskcon._utils.errors import UsageError
 from maskcon.data import ImageSet
+from maskcon.report.maps import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
 from maskcon.report.page import Page, PageMap, write_page
-from maskcon.report.page_map import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
-from maskcon.report.palette import RIGHT, WRONG
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import curve_names, settings_tables
+from maskcon.report.style import RIGHT, WRONG
 from maskcon.report.tables import Table
 from maskcon.report.write import Sample, write_report
 from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, journal, sample
@@ -120,7 +120,7 @@ def test_the_same_inputs_give_the_same_page(report: Path, tmp_path: Path) -> Non
 
 def test_the_summary_names_the_best_and_the_floor(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    assert "MaskCon is the best of 2 trained without fine labels: for 50.00\u00a0%" in text
+    assert "MaskCon is the best of 2 methods trained without fine labels: for 50.00\u00a0%" in text
     assert "raw pixels for 10.00\u00a0%" in text
     assert "of the test images the nearest other image is of the same fine class" in text
 
@@ -131,7 +131,7 @@ def test_the_summary_says_by_which_labels_and_on_which_images(tmp_path: Path) ->
     text = write_report(inputs(results=results, sample=sample(fine=False)), tmp_path).read_text("utf-8")
     assert "of the validation images the nearest other image is of the same coarse class" in text
     assert "Recall@1 on the validation images by epoch." in text
-    assert "nearest of the other 29 images and the cosine to them." in text
+    assert "nearest by cosine among the other 29 images." in text
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -177,14 +177,14 @@ def test_a_frozen_run_stands_beside_its_backbone(tmp_path: Path) -> None:
     ]
 
 
-def test_images_that_stand_against_their_label_are_shown_for_a_single_run(tmp_path: Path) -> None:
+def test_images_that_stand_suspect_labels_are_shown_for_a_single_run(tmp_path: Path) -> None:
     given = sample(several=False, fine=False, label="run")
     embeddings = np.eye(2)[np.asarray(given.coarse)] + np.arange(30)[:, None] / 1000
     embeddings[4] = embeddings[0] * 1.1  # of the second class, among the first
     text = write_report(
         inputs(sample=dataclasses.replace(given, embeddings={"run": embeddings})), tmp_path
     ).read_text("utf-8")
-    body = text[text.index("Against their coarse label") : text.index('id="statistics"')]
+    body = text[text.index("Suspect coarse labels") : text.index('id="statistics"')]
     assert body.count("<ol") == 1
     assert "Nearest to a b.jpg/4, " in body
 
@@ -212,7 +212,7 @@ def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path:
     with Image.open(grid) as picture:
         tile = np.asarray(picture.convert("L"))[
             22 + 4 : 22 + 76, 4:76
-        ]  # the first query: a wide picture, centred
+        ]  # the first query: a wide image, centred
     assert tile[36].min() == 200
     assert tile[0].max() == tile[-1].max() == 0
 

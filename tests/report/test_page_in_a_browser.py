@@ -95,7 +95,7 @@ def point_at_something(page: Any) -> None:
 
 
 def thumbnail_colours(page: Any, selector: str) -> int:
-    """How many colours the first canvas of a selector shows, once its picture is drawn."""
+    """How many colours the first canvas of a selector shows, once its image is drawn."""
     page.wait_for_function("s => document.querySelector(s).dataset.drawn !== undefined", arg=selector)
     return int(
         page.evaluate(
@@ -244,7 +244,7 @@ def test_a_class_can_be_searched_where_there_are_many(visit: Open, tmp_path: Pat
 
 
 def five_thousand() -> Sample:
-    """Pictures of 96 x 96 pixels, soft shapes with some noise, of ten kinds in four coarse classes."""
+    """Images of 96 x 96 pixels, soft shapes with some noise, of ten kinds in four coarse classes."""
     generator = np.random.default_rng(0)
     count, side = 5000, 96
     fine = np.arange(count) % 10

@@ -74,7 +74,7 @@ def test_every_setting_has_a_source(run: Run) -> None:
     assert set(reasons) == set(run.config.known_keys())
     assert reasons["key_momentum"] == reasons["batch_size"] == reasons["method"] == "given"
     assert reasons["weights"] == "ours: random weights; the paper does not say"
-    assert reasons["query_view"] == "settled by the data"
+    assert reasons["query_view"] == "set by the data"
     assert reasons["w"].startswith("for maskcon: ")
 
 
@@ -115,7 +115,7 @@ def test_the_command_of_several_processes_asks_for_as_many(run: Run) -> None:
 
 
 def test_another_machine_has_nothing_left_to_choose(run: Run) -> None:
-    given = provenance(run, miniature()).given  # "miniature" is no data set known by name
+    given = provenance(run, miniature()).given  # "miniature" is no dataset known by name
     assert {"backbone", "weights", "image_size", "batch_size", "bank_size", "epochs"} <= set(given)
 
 
@@ -163,7 +163,7 @@ def test_the_command_trains_the_run_again_to_the_same_bytes(
 
 def test_the_facts_say_what_was_trained_on_what(run: Run) -> None:
     facts = dict(about([run], miniature()))
-    assert "72 images to train on, 24 to score on" in facts["Pictures"]
+    assert "72 images to train on, 24 to score on" in facts["Images"]
     assert facts["Coarse classes"] == "2: stripes (48), checks (48)"
     assert facts["Fine labels"].startswith("4 known")
     assert facts["Method"].startswith("MaskCon, trained on the coarse labels: ")
@@ -181,12 +181,12 @@ def test_the_facts_name_the_cross_entropy_beside_a_method(run: Run) -> None:
     alone, beside = said.split("; MaskCon + CE, trained on the coarse labels: ")
     assert alone.startswith("MaskCon, trained on")
     assert "cross-entropy" not in alone
-    assert beside.endswith("; cross-entropy on the coarse labels beside it")
+    assert beside.endswith("; plus cross-entropy on the coarse labels")
 
 
 def test_the_facts_name_the_outlines_that_relations_compare(run: Run) -> None:
     said = dict(about([changed(run, relation_space="hog")], miniature()))["Method"]
-    assert said.endswith("; similarity is that of the images' outlines (HOG), not of learnt keys")
+    assert said.endswith("; similarities are those of HOG features, not of learnt keys")
     said = dict(about([changed(run, relation_space="hog", method="grafit")], miniature()))["Method"]
     assert "outlines" not in said  # it compares nothing
 
@@ -196,7 +196,7 @@ def test_the_facts_of_a_frozen_run_without_fine_labels(run: Run) -> None:
     facts = dict(about([run], miniature(fine=False)))
     assert facts["Fine labels"].startswith("none known")
     assert facts["Encoder"].startswith(
-        "mobilenet_v2 from ImageNet weights, frozen; on it learns a linear layer that"
+        "mobilenet_v2 from ImageNet weights, frozen, under a trained linear layer that"
     )
     run = changed(run, freeze=False)  # all of it trained; it has no width to choose
     assert dict(about([run], miniature()))["Encoder"].startswith(

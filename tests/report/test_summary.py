@@ -143,7 +143,7 @@ def test_a_place_where_no_report_can_be_is_refused_before_anything_is_read(tmp_p
     read: list[tuple[int, int]] = []
     for target, words in (
         (tmp_path / "file", "cannot write to"),
-        (folder / "report", "among the pictures"),  # its figures would be training pictures next time
+        (folder / "report", "among the pictures"),  # its figures would be training images next time
     ):
         with pytest.raises(UsageError, match=words):
             write_summary([run.folder], target, reading=lambda done, total: read.append((done, total)))
@@ -228,7 +228,7 @@ def test_a_run_on_other_pictures_is_said_to_be_missing_from_the_map(tmp_path: Pa
     ]
     told: list[str] = []
     page = write_summary([run.folder for run in runs], tmp_path / "out", message=told.append)
-    note = "Not on the map, for their pictures are others or not at hand: run1."
+    note = "Not on the map, because their images differ or are missing: run1."
     assert note in told
     text = page.read_text("utf-8")
     assert note in text

@@ -1,4 +1,4 @@
-"""Counts in messages: one image, several images."""
+"""Text of messages: plural nouns, durations, titles of methods."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 image', '2,500 images', '0 classes')
     """
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Format a duration, to the second.
+
+    >>> duration(5400), duration(45), duration(1810)
+    ('1h30m', '45s', '30m10s')
+    """
+    whole = max(0, round(seconds))
+    parts = ((whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
 
 
 def full_title(title: str, coarse_weight: float) -> str:

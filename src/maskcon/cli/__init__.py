@@ -26,7 +26,6 @@ from maskcon.cli.methods import methods
 from maskcon.cli.pack import pack
 from maskcon.cli.report import report
 from maskcon.cli.reproduce import reproduce
-from maskcon.cli.reproduce_figure import figure
 from maskcon.cli.search import search
 from maskcon.cli.train import train
 
@@ -46,7 +45,6 @@ COMMANDS = (*(inspect, train, evaluate, compare, report, embed, export, index, s
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(datasets)
-reproduce.command()(figure)
 app.add_typer(reproduce)
 
 

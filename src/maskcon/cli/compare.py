@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,17 +35,16 @@ def compare(
         Path | None, typer.Option(help="Folder of all runs; by default runs/compare-SOURCE.")
     ] = None,
     settings: options.Settings = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; by default one a core on a CPU, else 1.")
-    ] = None,
+    jobs: options.Jobs = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train several methods on the same data and print one table, with raw pixels as the floor.
 
     For a folder of your own, the same is chosen as by `maskcon train`, once for all methods. Each run has its own
-    folder and goes on where it was stopped; the report shows table, curves, maps, retrieval.
+    folder and is resumed by the same command; the report shows table, curves, maps, retrieval.
 
     Example: `maskcon compare ./photos`, `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
     """
@@ -97,6 +97,7 @@ def compare(
         command=["compare", *common, "--methods", ",".join(names), "--seeds", str(seeds), *place_again],
         jobs=jobs,
         machine=place,
+        as_json=as_json,
     )
 
 
@@ -109,14 +110,14 @@ def _facts(
     target: Path,
     terminal: Terminal,
 ) -> Facts:
-    """What all runs choose by: found out now, or before the first of them began."""
+    """Return the facts that all runs choose by: measured now, or read from an earlier start."""
     from maskcon.training.automatic import find_out
     from maskcon.training.facts import read_facts
     from maskcon.training.run_folder import CONFIG
 
     kept = target / FACTS
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
-        terminal.on_message("going on with what was chosen at the first start of this comparison")
+        terminal.on_message("resuming with the settings chosen when this comparison was started")
         return read_facts(kept)
     return find_out(source, method, preset, overrides, machine, terminal.loading, terminal.on_message)
 
@@ -139,8 +140,10 @@ def _configs(
     facts: Facts | None,
     terminal: Terminal,
 ) -> list[RunConfig]:
-    """The settings of every method. What is chosen is the same for all and told once, but for the learning rate, which
-    is a method's own and shrinks with the batch, and for the bank of methods that have none."""
+    """Resolve the settings of every method and print the choices once.
+
+    Choices are the same for all methods, except for the learning rate and, in methods without one, the bank.
+    """
     from maskcon.config.resolution import resolve
     from maskcon.training.automatic import Decided, choose_all
 
@@ -187,8 +190,9 @@ def run_and_report(
     jobs: int | None,
     machine: Machine,
     title: str = "",
+    as_json: bool = False,
 ) -> None:
-    """Run (label, folder, arguments of train) each, then print the table and write the report."""
+    """Run each (label, folder, arguments of train), then print the table and write the report."""
     from maskcon.training.comparison import Job, run_jobs
 
     at_once, threads = sharing(jobs, machine.device, len(plans))
@@ -204,7 +208,7 @@ def run_and_report(
     from maskcon.training.run_folder import read_result
 
     results: list[Mapping[str, Any]] = [read_result(job.folder) for job in planned]
-    typer.echo(methods_table(results).text())
+    typer.echo(json.dumps(results) if as_json else methods_table(results).text())
     with Console(stderr=True).status("writing the report (map, retrieval, curves)"):
         page = write_summary(
             [job.folder for job in planned],
@@ -213,4 +217,4 @@ def run_and_report(
             command=shlex.join(["maskcon", *command]),
             title=title,
         )
-    typer.echo(f"\nreport: {page}")
+    typer.echo(f"\nreport: {page}", err=as_json)

@@ -16,7 +16,7 @@ DEMO_FOLDER = Path("runs/demo")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = DEMO_FOLDER,
     epochs: Annotated[int | None, typer.Option(help="Fewer for a quicker look.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; by default one a core.")] = None,
+    jobs: options.Jobs = None,
 ) -> None:
     """Train four methods on the embedded images and write a page that compares them.
 
@@ -35,7 +35,7 @@ def demo(
     more = [] if epochs is None else ["--epochs", str(epochs)]
     place = [] if out == DEMO_FOLDER else ["--out", str(out)]
     typer.echo(
-        "Fashion items, labelled only upper body / full length / footwear / bag, are to be told apart by kind "
+        "Fashion items, labelled only upper body / full length / footwear / bag, are separated by kind "
         "(shirt, coat, dress, ...).\nNo fine label is used in training.\n"
     )
     run_and_report(
@@ -44,5 +44,5 @@ def demo(
         command=["demo", *more, *place],
         jobs=jobs,
         machine=options.machine(),
-        title="What coarse labels can teach: the embedded pictures",
+        title="What coarse labels can teach: the embedded images",
     )

@@ -21,21 +21,21 @@ def inspect(
     source: options.Source,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the page and the contact sheet; by default inspections/SOURCE."),
+        typer.Option(
+            help="Folder for the page and the contact sheet; by default inspections/SOURCE, and none with --json."
+        ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, and write files only if --out is given.")
-    ] = False,
-    method: Annotated[str, typer.Option(help="The method that choices are told for.")] = "maskcon",
+    as_json: options.Json = False,
+    method: Annotated[str, typer.Option(help="The method that the choices are for.")] = "maskcon",
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
 ) -> None:
-    """Look at pictures before training on them.
+    """Inspect images before training on them.
 
-    Tells how many there are of each class, their sizes and modes, which are there twice (every byte, or nearly the same
-    to look at), also across train and test or under different labels, which cannot be read and why, how uneven the
-    classes are, and what `maskcon train` would choose. Writes a page and a contact sheet; changes nothing.
+    Reports the number of images per class, their sizes and modes, duplicates and near-duplicates (also across train and
+    test or under different labels), unreadable files with the reason, class imbalance, and what `maskcon train` would
+    choose. Writes a page and a contact sheet; changes no image.
 
     Example: `maskcon inspect ./photos`
     """
@@ -84,7 +84,7 @@ def _write(folder: Path, found: Inspection, read: Read) -> None:
 
 
 def _file_name(name: str) -> str:
-    """A data set's name as the name of a folder.
+    """Turn the name of a dataset into the name of a folder.
 
     >>> _file_name("hf:someone/cats")
     'hf_someone_cats'

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
+from maskcon.cli import options
 
-def methods(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> None:
+
+def methods(as_json: options.Json = False) -> None:
     """List the training methods: what each does, which labels it sees, which settings it takes."""
     from maskcon.methods.registry import all_methods
 

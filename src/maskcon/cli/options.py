@@ -41,6 +41,10 @@ Strict = Annotated[
     bool, typer.Option("--strict", help="Stop at an unreadable image instead of leaving it out.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of text.")]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, help="Runs at once; by default one per core on a CPU, else 1.")
+]
 Epochs = Annotated[
     int | None, typer.Option(help="Passes over the training images; the preset's if not given.")
 ]

@@ -41,7 +41,7 @@ def report(
     if out is not None and out.suffix.lower() in (".html", ".htm") and not out.is_dir():
         raise UsageError(f"--out is a folder, where report.html is written: try --out {out.with_suffix('')}")
     place = options.machine(data_root=data_root, download=download, device=device)
-    with Meter("reading", "pictures") as reading, Meter("embedding", "images") as embedding:
+    with Meter("reading", "images") as reading, Meter("embedding", "images") as embedding:
         page = write_summary(
             runs,
             out or runs[0],

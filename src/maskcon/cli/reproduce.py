@@ -1,17 +1,19 @@
-"""`maskcon reproduce table`: what the paper shows, made again. Each command plans runs, trains those that are
-missing, and lays ours beside the paper's.
-"""
+"""`maskcon reproduce`: plan the runs of a table or figure, train those that are missing, compare with the paper."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from maskcon._utils.errors import UsageError, unknown
+from maskcon._utils.text import counted, duration
 from maskcon.cli import options
+from maskcon.cli.pack import Meter
 from maskcon.cli.side_by_side import Bars, sharing
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 reproduce = typer.Typer(
     name="reproduce",
-    help="Make the paper's tables and figures again: at full scale, or a stated small one on any machine.",
+    help="Reproduce the paper's tables and figures: at full scale, or at a stated small one on any machine.",
 )
 
 OUT = Path("runs/reproduce")
@@ -30,15 +32,13 @@ Scale = Annotated[
     typer.Option(help="cpu: a stated small part, minutes on two cores; full: the paper's size, on its data."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder of the runs, which tables and figures share, and of both.")]
-Jobs = Annotated[
-    int | None, typer.Option(min=1, help="Runs at once; by default one a core on a CPU, else 1.")
-]
 Seeds = Annotated[int, typer.Option(min=1, help="Runs of each setting, with seeds 0, 1, ...")]
 FullPreset = Annotated[
     str | None, typer.Option(help="At scale full: paper (if not given), or reference (the published code).")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say which runs are missing and how long they take; start none.")
+    bool,
+    typer.Option("--dry-run", help="List the missing runs and how long they take, without starting any."),
 ]
 
 
@@ -57,16 +57,16 @@ def table(
     preset: FullPreset = None,
     out: Out = OUT,
     settings: options.Settings = None,
-    jobs: Jobs = None,
+    jobs: options.Jobs = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
     dry_run: DryRun = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Run what a table of the paper needs, and print ours beside the paper's with the difference.
+    """Run what a table of the paper needs, and print our results beside the paper's with the difference.
 
-    The same command again goes on where it was stopped; tables share their runs. The table is written as text,
-    Markdown, LaTeX and CSV.
+    Rerun the same command to resume; tables share their runs. The table is written as text, Markdown, LaTeX and CSV.
 
     Example: `maskcon reproduce table cifar100 --scale cpu --seeds 3`
     """
@@ -87,62 +87,162 @@ def table(
         (ground, runs_for(trials_for(wanted, ground.asked, seeds), ground, out=out)) for ground in grounds
     ]
     planned = [run for _, runs in parts for run in runs.values()]
-    at_once, threads = sharing(jobs, device, len({run.folder for run in planned}))
-    machine = options.machine(data_root=data_root, device=device, threads=threads, download=download)
-    warn(grounds)
-    if not train_missing(planned, machine, at_once, dry_run=dry_run):
+    machine = train_missing(
+        planned, grounds, jobs, dry_run=dry_run, data_root=data_root, device=device, download=download
+    )
+    if machine is None:
         return
-    from maskcon.paper.table import section_for, text_of, write_files
+    from maskcon.paper.table import as_records, section_for, text_of, write_files
 
     sections = [section_for(wanted, ground, runs, seeds) for ground, runs in parts]
-    typer.echo(text_of(sections))
+    typer.echo(json.dumps(as_records(sections)) if as_json else text_of(sections))
     files = write_files(out / grounds[0].folder.parent / "tables", name, sections)
-    typer.echo(f"\nwritten: {', '.join(str(path) for path in files)}")
+    typer.echo(f"\nwritten: {', '.join(str(path) for path in files)}", err=as_json)
 
 
-def warn(grounds: Sequence[Ground]) -> None:
-    """The loud line of each stand-in."""
-    for ground in grounds:
-        if ground.warning:
-            typer.secho(ground.warning, err=True, bold=True, fg="red")
+@reproduce.command()
+def figure(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="relations, heatmap, tsne, retrieval, sop-statistics, coarse-cars or bound.",
+        ),
+    ],
+    scale: Scale = "cpu",
+    seeds: Seeds = 1,
+    preset: FullPreset = None,
+    out: Out = OUT,
+    settings: options.Settings = None,
+    jobs: options.Jobs = None,
+    data_root: options.DataRoot = None,
+    download: options.Download = False,
+    device: options.Device = "auto",
+    dry_run: DryRun = False,
+) -> None:
+    """Run what a figure of the paper needs, and draw it as PNG and SVG with its numbers beside.
+
+    Figures and tables share their runs; rerun the same command to resume.
+
+    Example: `maskcon reproduce figure heatmap --scale cpu`
+    """
+    from maskcon.paper.figures import check_seeds, drawing_seconds, figure_named, trials_of
+    from maskcon.paper.scales import ground_for
+
+    wanted = figure_named(name)
+    check_seeds(name, seeds)
+    if wanted is None:
+        if settings or preset is not None:
+            raise UsageError(f"{name} needs no run, so --set and --preset have nothing to change")
+        _draw_without_runs(name, scale, out, data_root, download=download, dry_run=dry_run)
+        return
+    changes = options.parse_settings(settings)
+    ground = ground_for(
+        wanted.source, scale=scale, preset=preset, data_root=data_root, download=download, changes=changes
+    )
+    from maskcon.paper.runs import runs_for
+
+    runs = runs_for(trials_of(wanted, seeds), ground, out=out)
+    drawing = duration(drawing_seconds(wanted, ground))
+    machine = train_missing(
+        list(runs.values()),
+        [ground],
+        jobs,
+        dry_run=dry_run,
+        afterwards=f", then {drawing} to draw",
+        data_root=data_root,
+        device=device,
+        download=download,
+    )
+    if machine is None:
+        return
+    from maskcon.paper.setup import Setup
+
+    _say(f"drawing {wanted.title}, about {drawing} ...")
+    started = time.monotonic()
+    setup = Setup(wanted, ground, runs, seeds, out / ground.folder.parent / "figures", machine)
+    _tell(*wanted.draw(setup), started)
 
 
 def train_missing(
-    runs: Sequence[PlannedRun], machine: Machine, at_once: int, *, dry_run: bool, afterwards: str = ""
-) -> bool:
-    """State how long the missing runs will take, then train them; False for a dry run, which trains nothing.
+    runs: Sequence[PlannedRun],
+    grounds: Iterable[Ground],
+    jobs: int | None,
+    *,
+    dry_run: bool,
+    afterwards: str = "",
+    **place: str | bool | None,
+) -> Machine | None:
+    """State how long the missing runs will take, then train them.
 
-    afterwards: what is still to come then, to be stated with it, such as ", then 24 seconds to draw".
+    Args:
+        runs: all runs of a table or figure.
+        grounds: the data they run on; the warning of each stand-in is printed.
+        jobs: runs at once, None for the default.
+        dry_run: train nothing, list the missing runs.
+        afterwards: text about what follows the training, such as ", then 24s to draw".
+        place: `data_root`, `device` and `download`.
+
+    Returns:
+        The machine that the runs were trained on; None for a dry run.
     """
     from maskcon.cli.terminal import Terminal
     from maskcon.paper.runs import carry_out, unfinished
-    from maskcon.paper.timing import expected_seconds, measure, spoken
+    from maskcon.paper.timing import expected_seconds, measure
     from maskcon.training.run_folder import make_writable
 
+    at_once, threads = sharing(jobs, str(place["device"]), len({run.folder for run in runs}))
+    machine = options.machine(threads=threads, **place)
+    for ground in grounds:
+        if ground.warning:
+            typer.secho(ground.warning, err=True, bold=True, fg="red")
     waiting, images = unfinished(runs, machine, Terminal())
-    say(f"{_runs(len(images))}, {len(images) - len(waiting)} of them finished already")
+    _say(f"{counted(len(images), 'run')}, {len(images) - len(waiting)} of them finished already")
     if waiting:
         if not dry_run:
             make_writable(waiting[0].folder.parent)  # or be refused now, not after the measurement
         at_once = min(at_once, len(waiting))
-        say(f"measuring this machine with {at_once} process{'' if at_once == 1 else 'es'} ...")
-        first = {run.ground.source: run for run in reversed(waiting)}  # one of each data set
+        _say(f"measuring this machine with {counted(at_once, 'process', 'processes')} ...")
+        first = {run.ground.source: run for run in reversed(waiting)}  # one per dataset
         paces = {source: measure(run, machine, at_once=at_once) for source, run in first.items()}
         expected = expected_seconds(waiting, images, paces, at_once=at_once)
-        say(f"expected: {spoken(expected)} for {_runs(len(waiting))}, {at_once} at a time{afterwards}")
+        _say(
+            f"expected: {duration(expected)} for {counted(len(waiting), 'run')}, {at_once} at a time{afterwards}"
+        )
         if not dry_run:
-            begun = time.monotonic()
+            started = time.monotonic()
             carry_out(waiting, machine, at_once=at_once, watch=Bars)
-            say(f"took {spoken(time.monotonic() - begun)}; {spoken(expected)} were expected")
+            _say(f"took {duration(time.monotonic() - started)}; {duration(expected)} expected")
     if dry_run:
         for run in waiting:
             typer.echo(run.label)
-    return not dry_run
+    return None if dry_run else machine
 
 
-def _runs(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"
+def _draw_without_runs(
+    name: str, scale: str, out: Path, data_root: str | None, *, download: bool, dry_run: bool
+) -> None:
+    from maskcon.data import data_root as folder_of
+    from maskcon.paper.figures import draw_without_runs
+    from maskcon.paper.scales import SCALES
+
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    if dry_run:
+        _say("needs no run; drawing takes a few seconds")
+        return
+    root = folder_of(None if data_root is None else Path(data_root))
+    started = time.monotonic()
+    folder = out / scale / "figures"
+    with Meter("fetching", "MB", 1e6) as fetching:
+        drawn = draw_without_runs(name, root, folder, scale=scale, download=download, progress=fetching.show)
+    _tell(*drawn, started)
 
 
-def say(text: str) -> None:
+def _tell(files: Sequence[Path], text: str, started: float) -> None:
+    typer.echo(text)
+    typer.echo(f"written in {duration(time.monotonic() - started)}: {', '.join(str(path) for path in files)}")
+
+
+def _say(text: str) -> None:
     typer.echo(text, err=True)

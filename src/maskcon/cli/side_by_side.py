@@ -1,4 +1,4 @@
-"""Several runs at once, as a command shows them: how many, with how many threads, and one bar for all."""
+"""Several runs at once: how many, with how many threads, and one progress bar for all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def sharing(jobs: int | None, device: str, runs: int) -> tuple[int, int]:
-    """Runs at once and threads for each: small nets train best one to a core."""
+    """Return runs at once and threads per run: small networks train best on one core each."""
     from maskcon.training.distributed import usable_device
 
     cores = os.cpu_count() or 1

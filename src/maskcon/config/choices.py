@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.text import counted
+from maskcon._utils.text import counted, duration
 
 Accelerator = Literal["cpu", "cuda", "mps"]
 
@@ -243,13 +243,11 @@ def budget_choice(
     if epochs == 0:
         needed = (budget - left) + seconds_of(1) / BUDGET_SHARE
         raise UsageError(
-            f"--budget {spoken_budget(budget)} is too short: one epoch would end after about {spoken_budget(needed)}; "
-            f"give --budget {spoken_budget(math.ceil(needed * 3 / 60) * 60)} or more, fewer pictures "
+            f"--budget {duration(budget)} is too short: one epoch would end after about {duration(needed)}; "
+            f"give --budget {duration(math.ceil(needed * 3 / 60) * 60)} or more, fewer pictures "
             "(--set train_limit=N), or a smaller --set image_size"
         )
-    reason = (
-        f"measured here: about {spoken_budget(seconds_of(epochs))} of the {spoken_budget(left)} that are left"
-    )
+    reason = f"measured here: about {duration(seconds_of(epochs))} of the {duration(left)} that are left"
     if epochs == most:
         reason += "; more are never planned"
     if frozen_usual is not None:
@@ -285,17 +283,6 @@ def parse_budget(text: str) -> float:
     if not 0 < total <= LONGEST_BUDGET:
         raise UsageError(f"--budget {text!r} must be more than nothing and at most 30 days (720h)")
     return total
-
-
-def spoken_budget(seconds: float) -> str:
-    """A duration as `parse_budget` reads it, to the second.
-
-    >>> spoken_budget(5400), spoken_budget(45), spoken_budget(1810)
-    ('1h30m', '45s', '30m10s')
-    """
-    whole = max(0, round(seconds))
-    parts = ((whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s"))
-    return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
 
 
 def _power_of_two(number: int) -> int:

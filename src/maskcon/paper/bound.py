@@ -2,10 +2,10 @@
 
 A run's `encoder.safetensors` is the query backbone alone, but relations are made of keys. So d_z is read from the
 run's last checkpoint: its memory bank holds the projections that the key encoder gave in the last steps of training,
-which are the very keys that the relations of those steps were made of. Encoding the training images again, with
-other views or without the projector, would measure relations that no step ever saw.
+which are the keys that the relations of those steps were made of. Encoding the training images again, with other
+views or without the projector, would measure relations that no step used.
 
-On one run's keys every tau can be asked what its relation WOULD be (`bound_over_tau`). A run trained at another tau
+On one run's keys the relation of every tau can be computed (`bound_over_tau`). A run trained at another tau
 has other keys; `own_distance` gives its d_z on those. Each row holds d_z in both units of `maskcon.methods.bound`.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -22,11 +23,21 @@ from maskcon.data import Dataset
 from maskcon.methods.bound import Recipe, SampleLabels, Unit, bank_distances
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import method_named
-from maskcon.report.bound import BoundRow
 from maskcon.training.checkpoint import load_latest
 from maskcon.training.run_folder import CHECKPOINTS
 
 TAUS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, math.inf)
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """d_z of one method with its w and tau, None where it has none."""
+
+    method: str
+    w: float | None
+    tau: float | None
+    d_z: float  # rows divided by their sums, as the loss sees them
+    d_z_own_key: float  # own key 1, as the equations write relations
 
 
 def bound_over_tau(
@@ -37,7 +48,7 @@ def bound_over_tau(
     w: float | None = None,
     grafit_w: float | None = None,
 ) -> list[BoundRow]:
-    """d_z on the keys of one finished run: MaskCon at each tau, ascending, then Grafit, SupCon and SelfCon.
+    """Compute d_z on the keys of one finished run: MaskCon at each tau, ascending, then Grafit, SupCon and SelfCon.
 
     Args:
         run: a finished run of any contrastive method, with its checkpoints.
@@ -68,7 +79,7 @@ def bound_over_tau(
 
 
 def own_distance(run: Run, data: Dataset, tau: float) -> float:
-    """d_z of MaskCon's relation at `tau` on the run's own keys, with the w it was trained with.
+    """Compute d_z of MaskCon's relation at `tau` on the run's own keys, with its own w.
 
     For the run of tau = inf, which may be kept as a run of Grafit, pass ``math.inf``: the relation is the same.
     """
@@ -78,7 +89,7 @@ def own_distance(run: Run, data: Dataset, tau: float) -> float:
 def bound_and_recalls(
     runs_by_tau: Mapping[float, Sequence[Run]], reference_run: Run, data: Dataset
 ) -> tuple[list[BoundRow], dict[float, list[float]], dict[float, list[float]]]:
-    """What `maskcon.report.bound` draws: rows over tau, recall@1 of the runs by tau, and their d_z on their own keys.
+    """Collect what `bound_figure` draws: rows over tau, and recall@1 and own d_z of the runs by tau.
 
     Args:
         runs_by_tau: finished MaskCon runs by their tau, one or several seeds each; they must share w. May be empty:
@@ -97,14 +108,14 @@ def bound_and_recalls(
 
 
 def _weight(run: Run) -> float:
-    """The w of a run, 1 where its method has none."""
+    """Return the w of a run, 1 where its method has none."""
     return run.config.w if method_named(run.config.method).uses_w else 1.0
 
 
 def _distances(
     run: Run, data: Dataset, recipes: Mapping[str, Recipe], unit: Unit = "row"
 ) -> dict[str, float]:
-    """d_z of recipes on the bank of a run's newest whole checkpoint."""
+    """Compute d_z of recipes on the bank of a run's newest whole checkpoint."""
     train = data.train
     if train.fine is None:
         raise DataError(f"d_z compares relations with fine labels, and {data.name} has none")
@@ -116,7 +127,7 @@ def _distances(
 
 
 def bank_of_run(run: Run) -> MemoryBank:
-    """The memory bank as the last step left it."""
+    """Load the memory bank of a run's last checkpoint."""
     if not method_named(run.config.method).contrasts:
         raise UsageError(
             f"the run in {run.folder} is of {run.config.method}, which has no keys; give a contrastive one"

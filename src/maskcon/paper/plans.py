@@ -1,4 +1,4 @@
-"""Which trials a table of the paper needs: every method with every w and tau that the paper tries."""
+"""The trials that a table of the paper needs: every method with every w and tau that the paper tries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHOICE_SEED = 0  # the seed of the validation runs that choose w and tau
 
 @dataclass(frozen=True)
 class Trial:
-    """A method with its settings, a seed, and the part it is scored on; None where the method has no such setting.
+    """A method with its settings (None where it has none), a seed, and the part it is scored on.
 
     >>> Trial("maskcon", 1.0, 0.05, seed=2).name, Trial("grafit", 0.5, evaluate_on="validation").name
     ('maskcon-w1-tau0.05-seed2', 'grafit-w0.5-validation-seed0')
@@ -29,7 +29,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Names the content, so that every table and figure that needs this trial finds the same folder."""
+        """Name the folder, which all tables and figures that need this trial share."""
         parts = [self.method]
         parts += [] if self.w is None else [f"w{self.w:g}"]
         parts += [] if self.tau is None else [f"tau{self.tau:g}"]
@@ -37,9 +37,9 @@ class Trial:
         return "-".join([*parts, f"seed{self.seed}"])
 
     def canonical(self) -> Trial:
-        """The trial to run for this one: identities of the paper let several names share a run.
+        """Return the trial to run for this one: identities of the paper let several names share a run.
 
-        SupCon is Grafit with w = 1, CoIns with w = 1 is SupCE (without the keys that it would make for nothing),
+        SupCon is Grafit with w = 1, CoIns with w = 1 is SupCE (without the unused keys),
         w = 0 is SelfCon, and MaskCon with tau = inf is Grafit.
 
         >>> Trial("maskcon", 1.0, math.inf).canonical() == Trial("supcon").canonical() == Trial("grafit", 1.0)
@@ -58,7 +58,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper. `main` reports one number a method, `appendix` one a method and setting."""
+    """A table of the paper. `main` reports one number per method, `appendix` one per method and setting."""
 
     name: str
     title: str
@@ -84,19 +84,19 @@ TABLES: dict[str, PaperTable] = {
 }
 
 W_GRID = (0.2, 0.5, 0.8, 1.0)  # of Grafit and CoIns, in every table of the appendix
-# Ours, for ImageNet: the paper names no setting there. The values that won on the other data sets.
+# Ours, for ImageNet: the paper names no setting there. The values that won on the other datasets.
 IMAGENET_GRID = ((0.8, 0.05), (0.8, 0.1), (1.0, 0.05), (1.0, 0.1))
 
 
 def table_named(name: str) -> PaperTable:
-    """The table of this name; a misspelt one is an error that names the nearest."""
+    """Return the table of this name; a misspelt one is an error that names the nearest."""
     if name not in TABLES:
         raise unknown("table", name, TABLES)
     return TABLES[name]
 
 
 def candidates(source: str, method: str) -> tuple[Trial, ...]:
-    """The settings among which the paper reports the best; a single one where there is nothing to choose.
+    """List the settings among which the paper reports the best; a single one where there is no choice.
 
     >>> [trial.name for trial in candidates("cars196", "maskcon")][:2]
     ['maskcon-w1-tau0.01-seed0', 'maskcon-w1-tau0.05-seed0']
@@ -109,23 +109,33 @@ def candidates(source: str, method: str) -> tuple[Trial, ...]:
     return (Trial(method),)
 
 
-def trials_for(table: PaperTable, source: str, seeds: int = 1) -> tuple[Trial, ...]:
-    """Every trial that one data set's part of a table needs, once each, as it is to be run.
+def paper_trial(source: str, method: str) -> Trial:
+    """Return a method with the w and tau behind the paper's main table of a dataset.
 
-    All settings are scored on the test images with every seed, as the paper did. A main table also chooses as one
-    should: where there is a choice, each setting is trained once more without a part of the training images, and
-    scored on that part.
+    >>> paper_trial("cars196", "maskcon").name
+    'maskcon-w1-tau0.1-seed0'
+    """
+    row = next(row for row in main_rows(source) if row.method == method)
+    return Trial(method, row.w, row.tau)
+
+
+def trials_for(table: PaperTable, source: str, seeds: int = 1) -> tuple[Trial, ...]:
+    """List every trial that one dataset's part of a table needs, once each, in the form in which it is run.
+
+    All settings are scored on the test images with every seed, as in the paper. A main table also selects by
+    validation: where there is a choice, each setting is trained once more on a part of the training images, and
+    scored on the rest.
     """
     return tuple(dict.fromkeys(trial.canonical() for trial in _wanted(table, source, seeds)))
 
 
 def with_seeds(trial: Trial, seeds: int) -> list[Trial]:
-    """The trial with seeds 0, 1, ..."""
+    """Repeat the trial with seeds 0, 1, ..."""
     return [replace(trial, seed=seed) for seed in range(seeds)]
 
 
 def on_validation(trial: Trial) -> Trial:
-    """The run whose score may be looked at to choose w and tau."""
+    """Return the validation run of a trial, whose score may select w and tau."""
     return replace(trial, seed=CHOICE_SEED, evaluate_on="validation")
 
 

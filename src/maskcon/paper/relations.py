@@ -1,8 +1,10 @@
-"""Figure 1 of the paper from a trained run: what each method would call a positive, on the same keys."""
+"""Figure 1: the relations of a small batch under each method, against those of fine labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,18 +12,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskcon._utils.errors import DataError
+from maskcon._utils.errors import DataError, UsageError
 from maskcon.methods.bound import SampleLabels, optimal_relation, relation_distance
 from maskcon.methods.registry import RelationInputs, method_named
 from maskcon.methods.relations import OWN_KEY
 from maskcon.paper.bound import bank_of_run
-from maskcon.report.relation_panels import Batch, Relation, relation_panels
+from maskcon.paper.plans import paper_trial
+from maskcon.paper.setup import Drawn, Setup
+from maskcon.report.style import (
+    INK,
+    PAGE_INCHES,
+    PALE,
+    SMALL_POINTS,
+    SMALLEST_POINTS,
+    Plate,
+    as_pixels,
+    shorten,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from maskcon.api import Run
     from maskcon.data import Dataset
+
 
 COARSE_CLASSES, FINE_OF_EACH, IMAGES_OF_EACH = 2, 3, 3
 METHODS = ("selfcon", "nnclr", "ascl", "supcon", "grafit", "maskcon")
@@ -35,7 +50,7 @@ def relations_figure(
     settings: Mapping[str, tuple[float | None, float | None]],
     caption: Callable[[str], str],
 ) -> tuple[Figure, dict[str, Any]]:
-    """The figure, and its numbers: d_z of each method and every weight.
+    """Draw the figure; returns it and its numbers: d_z of each method and every weight.
 
     Args:
         run: a finished contrastive run; its last keys are asked.
@@ -78,8 +93,8 @@ def relations_figure(
     images = train.images[[position[int(number)] for number in index.tolist()]]
     batch = Batch(np.asarray(images), coarse.numpy(), fine.numpy(), data.fine_names)
     words = (
-        f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: who is how much a "
-        "positive of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
+        f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: the positive "
+        "weights of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
     )
     figure = relation_panels(
         Relation("Fine labels (truth)", as_square(truth)), shown, batch, caption=caption(words)
@@ -95,7 +110,7 @@ def relations_figure(
 
 
 def as_square(relation: Tensor) -> NDArray[np.float32]:
-    """A relation [B, 1+B] of a batch with itself as the bank as [B, B]: the own key goes to the diagonal.
+    """Convert a relation [B, 1+B] of a batch with itself as bank to [B, B], the own key on the diagonal.
 
     >>> as_square(torch.tensor([[0.5, 0.0, 0.5], [0.75, 0.25, 0.0]])).tolist()
     [[0.5, 0.5], [0.25, 0.75]]
@@ -108,7 +123,7 @@ def as_square(relation: Tensor) -> NDArray[np.float32]:
 def small_batch(
     coarse: NDArray[np.int64], fine: NDArray[np.int64], index: NDArray[np.int64], seed: int = BATCH_SEED
 ) -> NDArray[np.int64]:
-    """Rows of a bank for a readable picture: two coarse classes, three fine ones of each, three images of each.
+    """Choose rows of a bank for a readable figure: two coarse classes, three fine ones of each, three images of each.
 
     The coarse classes with most fine classes are taken, the smaller number of a tie; the rest is drawn at random. No
     image comes twice. Where the bank has less, fewer rows.
@@ -123,3 +138,184 @@ def small_batch(
         for kind in sorted(drawn):
             rows += [row for row in kept.tolist() if fine[row] == kind][:IMAGES_OF_EACH]
     return np.array(rows, dtype=np.int64)
+
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+
+NAMES_INCHES = 0.72  # of the fine classes, at the left of the large panel
+LARGE_INCHES, SMALL_INCHES = 2.2, 1.02
+COLUMNS = 3  # of small panels
+TITLE_INCHES = 0.34
+GAMMA = 0.5  # the root of a weight is shown: Grafit's are small, and must not look like none
+TICKS = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A method's relations within a batch: weights [B, B], in row i those of image i, its own key at column i."""
+
+    title: str
+    weights: FloatArray
+    settings: str = ""  # such as "w = 0.5"
+    d_z: float | None = None  # its mean distance from the truth
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The images [B, C, H, W] uint8 with their labels [B] and the names of the fine classes."""
+
+    images: NDArray[np.uint8]
+    coarse: IntArray
+    fine: IntArray
+    fine_names: Sequence[str]
+
+    @property
+    def order(self) -> IntArray:
+        """Return rows sorted by coarse, then by fine label."""
+        return np.lexsort((self.fine, self.coarse))
+
+
+def over_own_key(weights: FloatArray) -> FloatArray:
+    """Divide each row by its diagonal entry, the weight of the own key, which no other exceeds.
+
+    >>> over_own_key(np.array([[0.5, 0.25], [0.1, 0.9]]))[0].tolist()
+    [1.0, 0.5]
+    """
+    own = np.diagonal(weights)[:, None]
+    if (own <= 0).any():
+        raise UsageError("a relation gives the own key no weight, so nothing can be measured by it")
+    return weights / own
+
+
+def relation_panels(
+    truth: Relation, methods: Sequence[Relation], batch: Batch, *, caption: str = ""
+) -> Figure:
+    """Draw the truth large, with images along its sides, and each method small beside it, in the same order.
+
+    Images are sorted by coarse, then fine label; dark lines part coarse classes, pale ones fine classes. Shown is the
+    weight over that of the own key.
+    """
+    count = len(batch.images)
+    for relation in (truth, *methods):
+        if relation.weights.shape != (count, count):
+            raise UsageError(
+                f"{relation.title}: relations of {count} images must be [{count}, {count}], "
+                f"not {list(relation.weights.shape)}"
+            )
+    rows = -(-len(methods) // COLUMNS)
+    block = SMALL_INCHES + TITLE_INCHES + SMALL_INCHES / count
+    cell = LARGE_INCHES / count
+    height = max(TITLE_INCHES + cell + LARGE_INCHES, rows * block) + 0.42
+    plate = Plate(width=PAGE_INCHES, height=height, caption=caption)
+    left = NAMES_INCHES + cell
+    _panel(plate, truth, batch, left, TITLE_INCHES + cell, LARGE_INCHES)
+    _names(plate, batch, NAMES_INCHES - 0.04, TITLE_INCHES + cell, cell)
+    first = left + LARGE_INCHES + 0.2
+    step = (PAGE_INCHES - first - 0.06) / COLUMNS
+    for number, method in enumerate(methods):
+        row, column = divmod(number, COLUMNS)
+        inner = SMALL_INCHES / count
+        _panel(
+            plate,
+            method,
+            batch,
+            first + column * step + inner,
+            row * block + TITLE_INCHES + inner,
+            SMALL_INCHES,
+        )
+    _scale(plate, left, height - 0.3)
+    return plate.figure
+
+
+def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: float, side: float) -> None:
+    """Draw one square of weights with a strip of images on its left and above."""
+    order = batch.order
+    cell = side / len(order)
+    axes = plate.axes(left=left, top=top, width=side, height=side)
+    shown = over_own_key(relation.weights)[np.ix_(order, order)]
+    axes.imshow(shown, cmap=_colours(), norm=_norm(), interpolation="nearest", aspect="auto")
+    axes.set_gid(f"relation-{relation.title}")
+    _boundaries(axes, batch.coarse[order], batch.fine[order])
+    pictures = [as_pixels(batch.images[row]) for row in order.tolist()]
+    beside = plate.axes(left=left - cell, top=top, width=cell * 0.94, height=side)
+    above = plate.axes(left=left, top=top - cell, width=side, height=cell * 0.94)
+    for axes_of_strip, upright in ((beside, True), (above, False)):
+        for place, picture in enumerate(pictures):
+            span = (place, place + 1)
+            extent = (0, 1, span[1], span[0]) if upright else (*span, 1, 0)
+            axes_of_strip.imshow(picture, extent=extent, aspect="auto", interpolation="antialiased")
+        axes_of_strip.set_xlim(0, 1 if upright else len(order))
+        axes_of_strip.set_ylim(len(order) if upright else 1, 0)
+    large = side == LARGE_INCHES
+    plate.write(
+        left, top - cell - (0.11 if large else 0.21), relation.title, size=SMALL_POINTS + large, weight="bold"
+    )
+    below = [relation.settings] if relation.settings else []
+    below += [] if relation.d_z is None else [f"d_z = {relation.d_z:.2f}"]
+    if below:
+        plate.write(left, top - cell - 0.08, "; ".join(below), size=SMALLEST_POINTS - 0.5)
+
+
+def _boundaries(axes: Axes, coarse: IntArray, fine: IntArray) -> None:
+    for place in range(1, len(fine)):
+        if fine[place] == fine[place - 1] and coarse[place] == coarse[place - 1]:
+            continue
+        outer = coarse[place] != coarse[place - 1]
+        for line in (axes.axhline, axes.axvline):
+            line(place - 0.5, color=INK if outer else PALE, linewidth=0.9 if outer else 0.4)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=INK, linewidth=0.9)
+
+
+def _names(plate: Plate, batch: Batch, right: float, top: float, cell: float) -> None:
+    """Write the name of each fine class beside the middle of its rows."""
+    fine = batch.fine[batch.order]
+    for label in dict.fromkeys(fine.tolist()):
+        places = np.flatnonzero(fine == label)
+        middle = top + cell * (float(places.mean()) + 0.5)
+        plate.write(right, middle, shorten(batch.fine_names[label], 13), size=SMALLEST_POINTS, ha="right")
+
+
+def _scale(plate: Plate, left: float, top: float) -> None:
+    """Draw the colour scale below the large panel."""
+    axes = plate.axes(left=left, top=top, width=LARGE_INCHES, height=0.09)
+    levels = np.linspace(0, 1, 256)[None] ** (1 / GAMMA)  # even steps of colour, as the norm makes them
+    axes.imshow(levels, cmap=_colours(), norm=_norm(), aspect="auto", extent=(0, 1, 0, 1))
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=INK, linewidth=0.6)
+    for tick in TICKS:
+        plate.write(
+            left + LARGE_INCHES * tick**GAMMA, top + 0.16, f"{tick:g}", size=SMALLEST_POINTS, ha="center"
+        )
+    plate.write(
+        left + LARGE_INCHES + 0.12, top + 0.05, "weight, over that of the own key", size=SMALLEST_POINTS
+    )
+
+
+def _colours() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    # one hue from white to nearly black: seen by all, and in print without colour
+    return LinearSegmentedColormap.from_list("weights", ("#ffffff", "#9ecae1", "#2878b5", "#08306b"))
+
+
+def _norm() -> Any:
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(GAMMA, vmin=0, vmax=1)
+
+
+def draw(setup: Setup) -> Drawn:
+    """Draw figure 1 from its run."""
+    run = next(iter(setup.open_methods().values()))
+    trials = {method: paper_trial(setup.ground.asked, method) for method in ("grafit", "maskcon")}
+    figure, numbers = relations_figure(
+        run,
+        setup.data_of([run]),
+        settings={method: (trial.w, trial.tau) for method, trial in trials.items()},
+        caption=lambda text: setup.caption(run, text),
+    )
+    distances = ", ".join(f"{title} {d_z:.2f}" for title, d_z in numbers["d_z"].items())
+    paths = setup.write(figure, "json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    return paths, f"distance from the fine labels' relation: {distances}"

@@ -1,4 +1,4 @@
-"""Trials as runs: a folder each, found again by its name, trained by `maskcon train` where it is not finished."""
+"""Trials as runs: one folder each, found by its name, trained by `maskcon train` unless finished."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlannedRun:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What differs from the preset."""
+        """Return the settings that differ from the preset."""
         own = {"w": self.trial.w, "tau": self.trial.tau}
         given = {key: value for key, value in own.items() if value is not None}
         return {
@@ -48,13 +48,13 @@ class PlannedRun:
 
     @cached_property
     def config(self) -> RunConfig:
-        """All settings, but for what the data settle."""
+        """Resolve all settings, before those that depend on the data."""
         ground = self.ground
         method = self.trial.method
         return resolve(ground.source, method=method, preset=ground.preset, overrides=self.settings).config
 
     def job(self, machine: Machine) -> Job:
-        """The `maskcon train` that carries it out."""
+        """Return the `maskcon train` job of the run."""
         arguments = [self.ground.source, "--method", self.trial.method, "--preset", self.ground.preset]
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={'none' if value is None else value}"]
@@ -64,12 +64,12 @@ class PlannedRun:
         return Job(self.label, self.folder, arguments)
 
     def result(self) -> dict[str, Any]:
-        """`result.json` of the finished run."""
+        """Read `result.json` of the finished run."""
         return read_result(self.folder)
 
 
 def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Trial, PlannedRun]:
-    """The run of each trial; several trials may share one (`Trial.canonical`). Nothing is started.
+    """Plan the run of each trial; several trials may share one (`Trial.canonical`). Nothing is started.
 
     >>> from maskcon.paper.scales import ground_for
     >>> wanted = [Trial("supcon"), Trial("grafit", 1.0)]
@@ -87,10 +87,10 @@ def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Tria
 def unfinished(
     runs: Iterable[PlannedRun], machine: Machine, announce: Announcer | None = None
 ) -> tuple[list[PlannedRun], dict[Path, int]]:
-    """Runs still to be trained, once each, and how many images each trains on.
+    """List the runs still to be trained, once each, and how many images each trains on.
 
-    Reads the data once per data set, so that what is missing or damaged is said before anything starts, and a large
-    set is converted by one process only. A folder that holds a run with other settings, or on other data, is refused.
+    Reads each dataset once, so that missing or damaged data are reported before anything starts, and a large dataset
+    is converted by one process only. A folder that holds a run with other settings, or on other data, is refused.
     """
     data: dict[str, Dataset] = {}
     waiting: dict[Path, PlannedRun] = {}
@@ -109,7 +109,7 @@ def unfinished(
             continue
         config = run.config
         cut = (run.ground.source, config.train_limit, config.test_limit, config.evaluate_on)
-        if cut not in fingerprints:  # a finished run is used unseen: it has to be one of these very images
+        if cut not in fingerprints:  # a finished run must be of these same images
             fingerprints[cut] = load_dataset(here, config, machine, Announcer()).fingerprint()
         refuse_other_data(run.folder, run.result().get("data"), fingerprints[cut])
     return list(waiting.values()), images
@@ -126,13 +126,13 @@ def carry_out(
     at_once: int,
     watch: Callable[[Sequence[Job]], AbstractContextManager[Watcher]],
 ) -> None:
-    """Train every run, `at_once` at a time with `machine.threads` each; the same call again goes on where it stopped.
+    """Train every run, `at_once` at a time with `machine.threads` each; call again to resume.
 
     Args:
         runs: those to train, as `unfinished` gives them.
         machine: where the data are and what to compute on.
         at_once: processes side by side.
-        watch: given the jobs, a context whose `show(jobs)` is called as they move on.
+        watch: given the jobs, a context whose `show(jobs)` is called as they progress.
     """
     if not runs:
         return
@@ -142,7 +142,7 @@ def carry_out(
 
 
 def mean_recall(results: Sequence[Mapping[str, Any]], k: int = 1) -> float:
-    """Mean over runs of recall@k, a share in 0..1."""
+    """Average recall@k over runs, a share in 0..1."""
     return statistics.fmean(float(result["recall"][str(k)]) for result in results)
 
 

@@ -1,4 +1,4 @@
-"""How large: `full` is the paper's own size on its data, `cpu` a stated small part of it for two cores."""
+"""Scales of reproduction: `full` is the paper's own size on its data, `cpu` a small part of it for two cores."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CPU_SETTINGS: dict[str, Any] = {
     "relation_warmup_epochs": 1.0,
     "eval_every_epochs": 0,
 }
-# Images to train on, images to score, epochs. CIFARtoy has two data sets to a table, hence less of each. Where
-# classes are many, at least two images of each are scored: with one there is nothing to be found.
+# Images to train on, images to score, epochs. CIFARtoy has two datasets to a table, hence less of each. Where
+# classes are many, at least two images of each are scored: with one there is nothing to find.
 CPU_PARTS = {
     "embedded": (3_000, 1_000, 7),
     "cifartoy-good": (2_000, 1_000, 5),
@@ -36,24 +36,24 @@ CPU_PARTS = {
     "sop-split2": (2_996, 2_996, 8),
     "cars196": (1_960, 1_960, 12),
 }
-LARGE_PICTURES = ("sop-split1", "sop-split2", "cars196")
-# Settings that tell the trials of a plan apart, and who sets them.
+LARGE_IMAGES = ("sop-split1", "sop-split2", "cars196")
+# Settings that the trials of a plan vary, and why they cannot be changed.
 PLANNED = {
     "w": "it is what a table or figure compares",
     "tau": "it is what a table or figure compares",
     "seed": "--seeds N takes the seeds 0 to N-1",
     "evaluate_on": "both parts are scored where there is something to choose",
 }
-SMALL_SIDE = 32  # what large pictures are shrunk to at scale cpu
+SMALL_SIDE = 32  # what large images are shrunk to at scale cpu
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What the runs of one data set stand on: the data used, the preset, and what differs from it.
+    """The data that runs of a dataset use, the preset, and the settings that differ from it.
 
-    asked: the paper's data set; source: the one used, another only as a stand-in
-    folder: under which the runs lie, such as ``cpu/cifar100``
-    warning: the loud line where a stand-in is used, else None
+    asked: the paper's dataset; source: the one used, another only as a stand-in
+    folder: of the runs, such as ``cpu/cifar100``
+    warning: text where a stand-in is used, else None
     """
 
     asked: str
@@ -70,7 +70,7 @@ class Ground:
 
     @property
     def title(self) -> str:
-        """The data set asked for, with the one in its place."""
+        """Return the dataset asked for, with its stand-in."""
         return f"{self.asked} (STAND-IN: {self.source})" if self.stands_in else self.asked
 
     @property
@@ -87,20 +87,20 @@ def ground_for(
     download: bool = False,
     changes: Mapping[str, Any] | None = None,
 ) -> Ground:
-    """Where the runs for one of the paper's data sets take place.
+    """Choose data and settings of the runs for one of the paper's datasets.
 
     Args:
-        source: the paper's data set, such as ``"cifar100"``.
+        source: the paper's dataset, such as ``"cifar100"``.
         scale: ``"cpu"``, with the embedded set in place of data that are not here, or ``"full"``, which refuses that.
         preset: ``"paper"`` (if not given) or ``"reference"``, for full scale only.
-        data_root: folder of the data sets, if not the usual one.
-        download: do not ask whether the data are here: they may be fetched.
+        data_root: folder of the datasets, if not the usual one.
+        download: missing data may be downloaded.
         changes: settings that differ from the scale's, by name; not those of `PLANNED`.
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     if scale == "cpu" and preset is not None:
-        raise UsageError(f"--preset {preset} is for --scale full; the scale cpu has settings of its own")
+        raise UsageError(f"--preset {preset} is for --scale full; the scale cpu has its own settings")
     if preset not in (None, "paper", "reference"):
         raise unknown("preset", str(preset), ("paper", "reference"))
     changes = dict(changes or {})
@@ -116,7 +116,7 @@ def ground_for(
     warning = None
     if absent is not None:
         warning = (
-            f"STAND-IN: the embedded pictures of clothes are used in place of {source}. No number is a result on "
+            f"STAND-IN: the embedded images of clothes are used in place of {source}. No number is a result on "
             f"{source}, so no difference from the paper is given. Why: {absent}"
         )
     return Ground(source, used, scale, "cpu", {**_cpu_settings(used), **changes}, warning)
@@ -125,11 +125,11 @@ def ground_for(
 def _cpu_settings(source: str) -> dict[str, Any]:
     train, test, epochs = CPU_PARTS[source]
     settings = {**CPU_SETTINGS, "train_limit": train, "test_limit": test, "epochs": epochs}
-    return {**settings, "image_size": SMALL_SIDE} if source in LARGE_PICTURES else settings
+    return {**settings, "image_size": SMALL_SIDE} if source in LARGE_IMAGES else settings
 
 
 def _absent(source: str, data_root: str | None) -> str | None:
-    """One line on what is missing, where it is to be had and where it belongs; None if the data are here."""
+    """Describe what is missing, where to get it and where it belongs; None if the data are here."""
     found = describe(source, None if data_root is None else Path(data_root))
     if not found.missing:
         return None

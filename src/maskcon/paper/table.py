@@ -1,4 +1,4 @@
-"""A table of the paper with ours beside it: finished runs in, text, Markdown, LaTeX and CSV out."""
+"""A table of the paper with our results beside it, as text, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -7,25 +7,107 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskcon.paper.notes import notes_for
-from maskcon.paper.plans import PaperTable, Trial, candidates, on_validation, with_seeds
+from maskcon.config.settings import RunConfig
+from maskcon.paper.plans import (
+    CHOICE_SEED,
+    IMAGENET_GRID,
+    PaperTable,
+    Trial,
+    candidates,
+    on_validation,
+    with_seeds,
+)
 from maskcon.paper.runs import PlannedRun, mean_recall
 from maskcon.paper.scales import Ground
 from maskcon.report.formats import Cell, Table
-from maskcon.report.published import PublishedRow, appendix_rows, main_rows
+from maskcon.report.published import (
+    CORRECTIONS,
+    DOUBTS,
+    PublishedRow,
+    appendix_rows,
+    disagreements,
+    main_rows,
+)
 from maskcon.report.tables import METHOD_NAMES, MISSING, mean_and_spread
 from maskcon.training.checkpoint import write_atomically
 from maskcon.training.run_folder import make_writable
 
+Result = Mapping[str, Any]
+
+
+def notes_for(table: PaperTable, ground: Ground, config: RunConfig, result: Result, seeds: int) -> list[str]:
+    """Write the notes of one dataset's section, the most important first."""
+    notes = [ground.warning] if ground.warning else []
+    notes += [_size(ground, config, result), _seeds(seeds, ground)]
+    if table.kind == "main":
+        share = f"{config.validation_fraction:g}"
+        notes.append(
+            "Chosen by test (oracle): the w and tau with the best recall@1 on the test images, as the paper reports "
+            "them, which is impossible without test labels. Chosen by validation: the best recall@1 on a share "
+            f"of {share} of the training images, held out (seed {CHOICE_SEED}), then trained on all of them."
+        )
+        notes.append(_papers_choice(ground.asked))
+    notes.append("SupCon is Grafit with w = 1 and SupCE is CoIns with w = 1: one run serves both.")
+    return notes + _slips(table, ground.asked)
+
+
+def _size(ground: Ground, config: RunConfig, result: Result) -> str:
+    lines = [
+        f"Ours: scale {ground.scale}, preset {config.preset}, {result['source']} with {result['train_images']:,} "
+        f"training and {result['test_images']:,} test images",
+        f"{config.backbone} of width {config.width} from {_start(config)}",
+        f"{config.epochs} epochs in batches of {config.batch_size}",
+        f"a bank of {config.bank_size:,}",
+    ]
+    ramp = config.relation_rise
+    rise = f" w of Grafit (so of SupCon too) and MaskCon rises from 0 over {ramp:g} epoch{'' if ramp == 1 else 's'}."
+    return ", ".join(lines) + "." + (rise if ramp else "")
+
+
+def _start(config: RunConfig) -> str:
+    return "random weights" if config.weights is None else f"weights {config.weights!r}"
+
+
+def _seeds(seeds: int, ground: Ground) -> str:
+    text = f"Mean ± sample standard deviation over {seeds} seeds."
+    if seeds == 1:
+        text = "One seed: differences of a few points may be chance."
+    return text if ground.stands_in else f"{text} diff: ours minus the paper's, in points."
+
+
+def _papers_choice(source: str) -> str:
+    chosen = [
+        f"{METHOD_NAMES[row.method]} w={row.w:g}" + ("" if row.tau is None else f" tau={row.tau:g}")
+        for row in main_rows(source)
+        if row.w is not None
+    ]
+    if chosen:
+        return f"The paper's own settings: {', '.join(chosen)}."
+    grid = ", ".join(f"({w:g}, {tau:g})" for w, tau in IMAGENET_GRID)
+    return f"The paper does not name its settings here; MaskCon's (w, tau) tried are ours: {grid}."
+
+
+def _slips(table: PaperTable, source: str) -> list[str]:
+    """List misprints and contradictions of the paper that concern this table."""
+    part = "main" if table.kind == "main" else "appendix"
+    notes = [
+        f"Corrected: {slip.place}: printed {slip.printed}, should be {slip.corrected} ({slip.because})."
+        for slip in CORRECTIONS
+        if slip.source == source and slip.place.startswith(part)
+    ]
+    notes += [f"The paper differs from itself on {source}, {line}." for line in disagreements(source)]
+    if source in DOUBTS and part == "main":
+        notes.append(DOUBTS[source])
+    return notes
+
+
 KS = (1, 2, 5, 10)
 ORACLE, HONEST = "test (oracle)", "validation"
-
-Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row: what was trained, how its w and tau were chosen, our results (one a seed), the paper's percent."""
+    """One row: what was trained, how its w and tau were chosen, our results (one per seed), the paper's percent."""
 
     name: str
     w: float | None
@@ -37,13 +119,13 @@ class Line:
     group: str = ""  # rows among which the best is bold
 
     def ours(self, k: int) -> tuple[float, float | None]:
-        """Mean and spread of recall@k in percent."""
+        """Return mean and spread of recall@k in percent."""
         return mean_and_spread([100 * float(result["recall"][str(k)]) for result in self.results])
 
 
 @dataclass(frozen=True)
 class Section:
-    """The part of a table that is about one data set."""
+    """The part of a table that is about one dataset."""
 
     ground: Ground
     title: str
@@ -52,11 +134,11 @@ class Section:
 
 
 def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedRun], seeds: int) -> Section:
-    """Read the finished runs of one data set and lay them beside the paper's rows.
+    """Read the finished runs of one dataset and pair them with the paper's rows.
 
     Args:
         table: which table.
-        ground: where the runs took place.
+        ground: data and settings of the runs.
         runs: the run of every trial that `plans.trials_for` names.
         seeds: how many seeds each trial was run with.
     """
@@ -84,14 +166,15 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
 
 
 def best_on_test(trials: Sequence[Trial], results_of: Callable[[Trial], Sequence[Result]]) -> Trial:
-    """The setting with the highest mean recall@1 on the TEST images: the paper's choice, which nobody has before
-    the test labels are known. The first of equals.
+    """Select by mean recall@1 on the TEST images, as the paper does; not possible without test labels.
+
+    The first of equals.
     """
     return max(trials, key=lambda trial: mean_recall(results_of(trial)))
 
 
 def best_on_validation(trials: Sequence[Trial], validated: Callable[[Trial], float]) -> Trial:
-    """The setting with the highest recall@1 on held-out training images; the first of equals."""
+    """Select by recall@1 on held-out training images; the first of equals."""
     return max(trials, key=validated)
 
 
@@ -132,7 +215,7 @@ def _appendix_line(row: PublishedRow, results_of: Callable[[Trial], tuple[Result
 def as_table(
     sections: Sequence[Section], ks: Sequence[int] = KS, *, full_names: bool = False, title: str = ""
 ) -> Table:
-    """Rows of one or several data sets as one table; full names for readers that have no room for doubt (CSV)."""
+    """Combine the rows of one or several datasets; full_names: unambiguous column names (CSV)."""
     columns = ["Method", "w", "τ"]
     columns = ["Data", *columns] if full_names else columns
     chosen = any(line.chosen_by for section in sections for line in section.lines)
@@ -157,8 +240,25 @@ def as_table(
     return Table([*columns, "n"], rows, title, list(dict.fromkeys(notes)))
 
 
+def as_records(sections: Sequence[Section]) -> list[dict[str, str | float | None]]:
+    """Convert the rows to plain values by column name, for `--json`; None where there is no value."""
+    table = as_table(sections, full_names=True)
+    records = []
+    for row in table.rows:
+        cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+        values = [
+            None if c.text == MISSING else c.text if c.value is None else round(c.value, 6) for c in cells
+        ]
+        record: dict[str, str | float | None] = dict(zip(table.columns, values, strict=True))
+        record |= {
+            f"{n} sd": c.spread for n, c in zip(table.columns, cells, strict=True) if c.spread is not None
+        }
+        records.append(record)
+    return records
+
+
 def text_of(sections: Sequence[Section]) -> str:
-    """For a terminal: two recalls at a time, so that a row fits on a line; notes once at the end of a section."""
+    """Render for a terminal: two recalls at a time, so that a row fits; notes at the end of a section."""
     parts: list[str] = []
     for section in sections:
         bare = Section(section.ground, section.title, section.lines, ())
@@ -169,7 +269,7 @@ def text_of(sections: Sequence[Section]) -> str:
 
 
 def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Path]:
-    """`name`.txt, .md, .tex and .csv in `folder`; their paths."""
+    """Write NAME.txt, .md, .tex and .csv into `folder`; returns their paths."""
     contents = {
         "txt": text_of(sections) + "\n",
         "md": "\n\n".join(as_table([s], title=s.title).markdown() for s in sections) + "\n",
@@ -185,7 +285,7 @@ def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Pa
 
 
 def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str]:
-    """(group, k) -> the highest of our recalls as printed. Muted rows do not compete, nor does a row alone."""
+    """Return (group, k) -> the highest of our recalls as printed, without muted rows and groups of one row."""
     competing = [line for line in lines if not line.muted]
     best: dict[tuple[str, int], str] = {}
     for group in dict.fromkeys(line.group for line in competing):
@@ -196,7 +296,7 @@ def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str
 
 
 def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], comparable: bool) -> list[Cell]:
-    """Ours, the paper's, and ours minus the paper's in points, which means nothing on a stand-in."""
+    """Return our recall, the paper's, and the difference in points, which is left out on a stand-in."""
     mean, spread = line.ours(k)
     text = f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
     bold = not line.muted and best.get((line.group, k)) == f"{mean:.2f}"

@@ -1,4 +1,4 @@
-"""What a run leaves behind for people: journal, tables, figures and one self-contained page. Needs no torch.
+"""The report page about runs, with its figures and tables, and the inspection of datasets. Needs no torch.
 
-journal (JSON lines) -> tables, figures, maps -> page; `write.write_report` does all of it from plain data.
+journal (JSON lines) -> tables, figures, maps -> page; `write.write_report` makes all of it from plain data.
 """

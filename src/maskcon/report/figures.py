@@ -1,10 +1,9 @@
-"""Figures for print and page: every function returns a matplotlib `Figure` that belongs to nobody else.
+"""Figures of the report page: every function returns a matplotlib `Figure`.
 
 No global state is touched: no pyplot, no backend switch, no default style. `save` writes the same bytes for the
 same figure on the same machine.
 
-    save(learning_curves({"MaskCon": [[(0, 0.1), (10, 0.4)], [(0, 0.1), (10, 0.5)]]}), "figures/curves")
-"""
+    save(learning_curves({"MaskCon": [[(0, 0.1), (10, 0.4)], [(0, 0.1), (10, 0.5)]]}), "figures/curves")"""
 
 from __future__ import annotations
 
@@ -20,26 +19,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.axes import (
+from maskcon.report.gallery import retrieval_grid
+from maskcon.report.style import (
+    COLOURS,
     FONT_POINTS,
+    INK,
+    PALE,
     WIDTH_INCHES,
+    class_look,
+    escape,
+    fit_left_margin,
     font_families,
     label_ends,
-    make_room_at_left,
     new_axes,
-    quiet_about_letters,
+    no_glyph_warnings,
     right_edge,
-    say_empty,
-    shown,
-    whole_numbers,
+    series_looks,
+    show_empty,
+    use_whole_numbers,
 )
-from maskcon.report.gallery import retrieval_grid
-from maskcon.report.palette import INK, PALE, class_look, series_looks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL import Image
     from typing_extensions import TypeIs
+
 
 __all__ = [
     "Curve",
@@ -67,9 +71,10 @@ def learning_curves(
     backbone: float | None = None,
     title: str = "",
 ) -> Figure:
-    """Recall@1 (fractions) by epoch, one line a label; several seeds give the mean and a band of ± one
-    sample standard deviation. `floor` (raw pixels), `backbone` (a frozen one alone) and `ceiling` (fine
-    labels) are drawn across.
+    """Draw recall@1 (fractions) by epoch, one line per label.
+
+    Several seeds give the mean and a band of ± one sample standard deviation. `floor` (raw pixels), `backbone` (a
+    frozen one alone) and `ceiling` (fine labels) are horizontal lines.
     """
     figure, axes = new_axes(title, "epoch", "recall@1, %")
     ends: list[tuple[float, str, str]] = []
@@ -99,18 +104,18 @@ def learning_curves(
             axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
             ends.append((100 * value, name, PALE))
     if not ends:
-        say_empty(axes, "no evaluation yet")
+        show_empty(axes, "no evaluation yet")
     axes.margins(x=0.02)
-    whole_numbers(axes)
+    use_whole_numbers(axes)
     label_ends(axes, ends)
-    make_room_at_left(axes)
+    fit_left_margin(axes)
     return figure
 
 
 def loss_curves(curves: Mapping[str, Curve], *, chance: float | None = None, title: str = "") -> Figure:
-    """Loss by step, one line a label; long runs are averaged in equal stretches. NaN leaves a gap.
+    """Draw the loss by step, one line per label; long runs are averaged in equal intervals. NaN leaves a gap.
 
-    `chance` draws the loss of a network that tells nothing apart: log(1 + K).
+    `chance` draws the loss of a network that outputs a constant: log(1 + K).
     """
     figure, axes = new_axes(title, "step", "loss")
     ends: list[tuple[float, str, str]] = []
@@ -129,11 +134,11 @@ def loss_curves(curves: Mapping[str, Curve], *, chance: float | None = None, tit
         axes.axhline(chance, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
         ends.append((chance, "log(1 + K)", PALE))
     if not ends:
-        say_empty(axes, "no step yet")
+        show_empty(axes, "no step yet")
     axes.margins(x=0.02)
-    whole_numbers(axes)
+    use_whole_numbers(axes)
     label_ends(axes, ends)
-    make_room_at_left(axes)
+    fit_left_margin(axes)
     return figure
 
 
@@ -146,7 +151,7 @@ def embedding_map(
     coarse_names: Sequence[str] | None = None,
     title: str = "",
 ) -> Figure:
-    """Points [N, 2] coloured and marked by label [N]; by coarse label where the labels are too many to tell."""
+    """Draw points [N, 2] by label [N], or by coarse label where there are too many labels."""
     positions = np.asarray(points, dtype=np.float64)
     kinds = np.asarray(labels, dtype=np.int64)
     if positions.ndim != 2 or positions.shape[1] != 2 or kinds.shape != positions.shape[:1]:
@@ -160,13 +165,13 @@ def embedding_map(
     axes.set_axis_off()  # the axes of a map have no unit
     size = float(np.clip(3000 / max(1, len(positions)), 5, 36))
     found = np.unique(kinds).tolist()
-    shown_names = [shown(str(names[kind])) if 0 <= kind < len(names) else f"class {kind}" for kind in found]
+    shown_names = [escape(str(names[kind])) if 0 <= kind < len(names) else f"class {kind}" for kind in found]
     for kind, name in zip(found, shown_names, strict=True):
         colour, marker = class_look(kind)
         x, y = positions[kinds == kind].T
         axes.scatter(x, y, s=size, c=colour, marker=marker, linewidths=0, alpha=0.85, label=name)
     if not found:
-        say_empty(axes, "no points")
+        show_empty(axes, "no points")
         return figure
     axes.set_aspect("equal", adjustable="datalim")
     if len(found) <= 2 * MOST_CLASSES_IN_COLOUR:
@@ -186,24 +191,24 @@ def embedding_map(
 
 
 def save(figure: Figure | Image.Image, path_stem: str | os.PathLike[str]) -> list[Path]:
-    """Write `<stem>.png` and `<stem>.svg` (a picture: the PNG alone), free of dates; returns the paths."""
+    """Write `<stem>.png` and `<stem>.svg` (for an image: the PNG alone), without dates; returns the paths."""
     stem = Path(path_stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     written = [stem.with_name(stem.name + ".png")]
     written[0].write_bytes(png_bytes(figure))
-    if not _is_picture(figure):
+    if not _is_image(figure):
         written.append(stem.with_name(stem.name + ".svg"))
         written[1].write_text(svg_text(figure), encoding="utf-8")
     return written
 
 
 def png_bytes(figure: Figure | Image.Image) -> bytes:
-    """The figure as PNG on white, or the picture as it is."""
+    """Encode a figure on white, or an image, as PNG."""
     stream = io.BytesIO()
-    if _is_picture(figure):
+    if _is_image(figure):
         figure.save(stream, format="PNG", optimize=True)
     else:
-        with quiet_about_letters():
+        with no_glyph_warnings():
             figure.savefig(
                 stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None}
             )
@@ -211,25 +216,25 @@ def png_bytes(figure: Figure | Image.Image) -> bytes:
 
 
 def svg_text(figure: Figure) -> str:
-    """The figure as SVG without background. Letters are drawn as paths, so every machine shows the same."""
+    """Encode a figure as SVG without background. Text becomes paths, so every machine shows the same."""
     import matplotlib
 
     stream = io.StringIO()
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     # The salt makes the identifiers inside the file repeatable; the settings return to what they were.
-    with matplotlib.rc_context({"svg.hashsalt": "maskcon", "svg.fonttype": "path"}), quiet_about_letters():
+    with matplotlib.rc_context({"svg.hashsalt": "maskcon", "svg.fonttype": "path"}), no_glyph_warnings():
         figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
     return stream.getvalue()
 
 
-def _is_picture(figure: Figure | Image.Image) -> TypeIs[Image.Image]:
+def _is_image(figure: Figure | Image.Image) -> TypeIs[Image.Image]:
     from PIL import Image
 
     return isinstance(figure, Image.Image)
 
 
 def _as_seeds(given: Curve | Sequence[Curve]) -> list[Curve]:
-    """One curve or one a seed, told apart by their first element."""
+    """Return a list of curves, one per seed, from one curve or several."""
     if not given:
         return []
     first = given[0]
@@ -239,7 +244,7 @@ def _as_seeds(given: Curve | Sequence[Curve]) -> list[Curve]:
 
 
 def _over_seeds(seeds: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], NDArray[np.float64]]:
-    """Epochs, means and sample standard deviations (0 for one seed); an epoch averages the seeds that reached it."""
+    """Return epochs, means and sample standard deviations (0 for one seed) over the seeds that reached an epoch."""
     values: dict[float, list[float]] = {}
     for curve in seeds:
         for epoch, value in curve:
@@ -252,7 +257,7 @@ def _over_seeds(seeds: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64
 
 
 def _thinned(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Steps and values, at most MOST_POINTS_IN_LINE: stretches of equal length become their means."""
+    """Return at most MOST_POINTS_IN_LINE steps and values: equal intervals are averaged."""
     steps = np.array([step for step, _ in curve], dtype=np.float64)
     values = np.array([math.nan if value is None else value for _, value in curve], dtype=np.float64)
     values[~np.isfinite(values)] = math.nan
@@ -262,3 +267,36 @@ def _thinned(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     cuts = np.arange(0, len(steps), stretch)
     counts = np.add.reduceat(np.ones(len(steps)), cuts)
     return np.add.reduceat(steps, cuts) / counts, np.add.reduceat(values, cuts) / counts
+
+
+BINS = 60
+
+
+def similarity_figure(
+    nearest: NDArray[Any], pairs: NDArray[Any], same_class: NDArray[Any], *, title: str = ""
+) -> Figure:
+    """Draw the distribution of cosines to the nearest image [N], and of random pairs [P] by class.
+
+    The farther the nearest neighbours are from the other pairs, the more a ranking by similarity means.
+    """
+    figure, axes = new_axes(title, "cosine", "share of pairs, %")
+    groups = (
+        ("other coarse classes", pairs[~same_class], COLOURS[5], "-"),
+        ("same coarse class", pairs[same_class], COLOURS[1], "--"),
+        ("nearest neighbours", nearest, COLOURS[0], "-"),
+    )
+    known = [(name, values, colour, dash) for name, values, colour, dash in groups if len(values)]
+    if not known:
+        show_empty(axes, "too few images")
+        return figure
+    lowest = min(float(np.min(values)) for _, values, _, _ in known)
+    edges = np.linspace(np.floor(10 * lowest) / 10, 1.0, BINS + 1) if lowest < 1 else np.linspace(0, 1, 11)
+    for name, values, colour, dash in known:
+        heights = 100 * np.histogram(values, edges)[0] / len(values)
+        axes.stairs(heights, edges, color=colour, linewidth=1.6, linestyle=dash, label=name)
+        axes.stairs(heights, edges, color=colour, fill=True, alpha=0.12, linewidth=0)
+    axes.margins(x=0.01)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=FONT_POINTS, labelcolor=INK, loc="best")
+    fit_left_margin(axes)
+    return figure

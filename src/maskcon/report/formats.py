@@ -1,4 +1,4 @@
-"""One table in five formats: to print, to paste into a paper or a page, to read with a spreadsheet.
+"""Tables as text, Markdown, LaTeX, CSV and HTML.
 
     table = Table(["Method", "R@1"], [["SelfCon", "40.50"], ["MaskCon", Cell("65.52", bold=True)]])
     print(table.text())
@@ -21,7 +21,7 @@ from maskcon._utils.errors import UsageError
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: what people read, and for measured numbers also the value and its spread for `csv`."""
+    """One cell: its text, and for measured numbers also the value and its spread for `csv`."""
 
     text: str
     bold: bool = False  # the best of its kind
@@ -53,13 +53,13 @@ class Table:
                 )
 
     def text(self) -> str:
-        """For a terminal. A star marks what other formats print bold."""
+        """Render for a terminal; a star marks what other formats print bold."""
         grid = [[_one_line(name) for name in self.columns]]
         marks = [[""] * len(self.columns)]
         for row in self._cells():
             grid.append([_one_line(cell.text) for cell in row])
             marks.append(["*" if cell.bold else "" for cell in row])
-        # A column with a star anywhere keeps a place for it in every row, so that the digits stay aligned.
+        # A column with a star leaves a place for it in every row, so that digits stay aligned.
         for column in range(len(self.columns)):
             if any(row[column] for row in marks):
                 for cells, stars in zip(grid, marks, strict=True):
@@ -72,107 +72,95 @@ class Table:
         return "\n".join([*title, *lines, *starred, *map(_one_line, self.notes)])
 
     def markdown(self) -> str:
-        """GitHub-flavoured Markdown."""
-        rule = [":---"] + ["---:"] * (len(self.columns) - 1)
-        rows = [[_markdown_escaped(name) for name in self.columns], rule[: len(self.columns)]]
-        for cells in self._cells():
-            rows.append([_wrapped(cell, _markdown_escaped, bold="**{}**", muted="{}") for cell in cells])
-        lines = ["| " + " | ".join(row) + " |" for row in rows]
-        head = [f"**{_markdown_escaped(self.title)}**", ""] if self.title else []
-        tail = ["", *(f"{_markdown_escaped(note)}  " for note in self.notes)] if self.notes else []
-        return "\n".join([*head, *lines, *tail])
+        """Render as GitHub-flavoured Markdown."""
+        rule = [":---", *["---:"] * (len(self.columns) - 1)]
+        head, *body = self._marked(_markdown_escaped, bold="**{}**")
+        lines = ["| " + " | ".join(row) + " |" for row in (head, rule, *body)]
+        title = [f"**{_markdown_escaped(self.title)}**", ""] if self.title else []
+        notes = ["", *(f"{_markdown_escaped(note)}  " for note in self.notes)] if self.notes else []
+        return "\n".join([*title, *lines, *notes])
 
     def latex(self) -> str:
-        r"""A `table` environment for packages `booktabs` and `xcolor`."""
-        rows = [
-            " & ".join(
-                _wrapped(cell, _latex_escaped, bold=r"\textbf{{{}}}", muted=r"\textcolor{{gray}}{{{}}}")
-                for cell in cells
-            )
-            + r" \\"
-            for cells in self._cells()
-        ]
+        """Render as a LaTeX `table` environment for the packages `booktabs` and `xcolor`."""
+        marked = self._marked(_latex_escaped, bold=r"\textbf{{{}}}", muted=r"\textcolor{{gray}}{{{}}}")
+        head, *body = [" & ".join(row) + r" \\" for row in marked]
         caption = " ".join(_latex_escaped(part) for part in (self.title, *self.notes) if part)
-        return "\n".join(
-            [
-                r"\begin{table}[t]",
-                r"\centering",
-                *([rf"\caption{{{caption}}}"] if caption else []),
-                rf"\begin{{tabular}}{{{'l' + 'r' * (len(self.columns) - 1)}}}",
-                r"\toprule",
-                " & ".join(_latex_escaped(name) for name in self.columns) + r" \\",
-                r"\midrule",
-                *rows,
-                r"\bottomrule",
-                r"\end{tabular}",
-                r"\end{table}",
-            ]
-        )
+        opening = [r"\begin{table}[t]", r"\centering", *([rf"\caption{{{caption}}}"] if caption else [])]
+        opening += [rf"\begin{{tabular}}{{{'l' + 'r' * (len(self.columns) - 1)}}}", r"\toprule"]
+        closing = [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+        return "\n".join([*opening, head, r"\midrule", *body, *closing])
 
     def csv(self) -> str:
-        """RFC 4180. A column of measured numbers becomes two, the mean and its standard deviation."""
-        rows = self._cells()
-        spread_columns = {
-            index for index in range(len(self.columns)) if any(row[index].spread is not None for row in rows)
-        }
+        """Render as CSV (RFC 4180). Measured numbers take two columns, the mean and its standard deviation."""
+        cells = self._cells()
+        has_spread = [
+            any(row[index].spread is not None for row in cells) for index in range(len(self.columns))
+        ]
         stream = io.StringIO()
         writer = csv.writer(stream)
-        header: list[str] = []
-        for index, name in enumerate(self.columns):
-            header += [name, f"{name} sd"] if index in spread_columns else [name]
-        writer.writerow(header)
-        for row in rows:
+        writer.writerow(
+            field
+            for name, spread in zip(self.columns, has_spread, strict=True)
+            for field in ((name, f"{name} sd") if spread else (name,))
+        )
+        for row in cells:
             fields: list[str] = []
-            for index, cell in enumerate(row):
+            for cell, spread in zip(row, has_spread, strict=True):
                 fields.append(cell.text if cell.value is None else _number(cell.value))
-                if index in spread_columns:
-                    fields.append("" if cell.spread is None else _number(cell.spread))
+                fields += ["" if cell.spread is None else _number(cell.spread)] if spread else []
             writer.writerow(fields)
         return stream.getvalue()
 
     def html(self) -> str:
-        """A `<figure>` holding the table and its notes; style it by the classes `table` and `muted`."""
-        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.columns)
-        body = "\n".join(f"<tr>{_html_row(row)}</tr>" for row in self._cells())
+        """Render as a `<figure>` with the table and its notes; style it by the classes `table` and `muted`."""
+        head, *body = self._marked(html.escape, bold="<strong>{}</strong>")
+        rows = ["".join(f'<th scope="col">{name}</th>' for name in head)]
+        for texts, cells in zip(body, self._cells(), strict=True):
+            styles = [' class="muted"' if cell.muted else "" for cell in cells]
+            first = f'<th scope="row"{styles[0]}>{texts[0]}</th>'
+            rest = (f"<td{style}>{text}</td>" for style, text in zip(styles[1:], texts[1:], strict=True))
+            rows.append("".join([first, *rest]))
+        lines = "\n".join(f"<tr>{row}</tr>" for row in rows[1:])
         caption = f"<caption>{html.escape(self.title)}</caption>\n" if self.title else ""
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         notes = f"\n<figcaption>{notes}</figcaption>" if notes else ""
         return (
-            f'<figure class="table"><div class="scroll"><table>\n{caption}<thead><tr>{head}</tr></thead>\n'
-            f"<tbody>\n{body}\n</tbody>\n</table></div>{notes}</figure>"
+            f'<figure class="table"><div class="scroll"><table>\n{caption}<thead><tr>{rows[0]}</tr></thead>\n'
+            f"<tbody>\n{lines}\n</tbody>\n</table></div>{notes}</figure>"
         )
+
+    def files(self) -> dict[str, str]:
+        """Render in every format for files, by file extension."""
+        return {
+            "txt": self.text() + "\n",
+            "md": self.markdown() + "\n",
+            "tex": self.latex() + "\n",
+            "csv": self.csv(),
+        }
+
+    def _marked(self, escape: Callable[[str], str], *, bold: str, muted: str = "{}") -> list[list[str]]:
+        """Return the header and the rows as text, escaped and with the markup of their cells."""
+
+        def marked(cell: Cell) -> str:
+            text = escape(cell.text)
+            text = muted.format(text) if text and cell.muted else text
+            return bold.format(text) if text and cell.bold else text
+
+        return [[escape(name) for name in self.columns], *([marked(c) for c in row] for row in self._cells())]
 
     def _cells(self) -> list[list[Cell]]:
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
 
 
-def _wrapped(cell: Cell, escape: Callable[[str], str], *, bold: str, muted: str) -> str:
-    text = escape(cell.text)
-    if not text:
-        return text
-    if cell.muted:
-        text = muted.format(text)
-    return bold.format(text) if cell.bold else text
-
-
-def _html_row(row: Sequence[Cell]) -> str:
-    parts: list[str] = []
-    for index, cell in enumerate(row):
-        text = _wrapped(cell, html.escape, bold="<strong>{}</strong>", muted="{}")
-        style = ' class="muted"' if cell.muted else ""
-        parts.append(f'<th scope="row"{style}>{text}</th>' if index == 0 else f"<td{style}>{text}</td>")
-    return "".join(parts)
-
-
 def _one_line(text: str) -> str:
-    """Without line breaks, and without the control characters that could steer a terminal."""
+    """Remove line breaks, and control characters that could steer a terminal."""
     return "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(text.split())
     )
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: East Asian characters take two, combining marks none."""
+    """Count terminal columns: East Asian characters take two, combining marks none."""
     return sum(
         0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
         for letter in text

@@ -1,19 +1,24 @@
-"""Pictures made of many small images: rows of retrieved neighbours, and the sheet of thumbnails of a page."""
+"""Image grids: rows of retrieved neighbours as one image or as HTML, and sheets of thumbnails."""
 
 from __future__ import annotations
 
+import base64
+import html
+import io
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.palette import RIGHT, WRONG
+from maskcon.report.style import RIGHT, WRONG, as_pixels
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
+
 
 Images = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]  # [N, C, H, W], or [C, H, W] of any size each
 
@@ -21,6 +26,8 @@ TILE_PIXELS = 72
 FRAME_PIXELS = 4
 GAP_PIXELS = 6
 HEAD_PIXELS = 22
+HTML_TILE_PIXELS = 96
+EXACT_SIDE = 32  # images this small are kept without loss, and enlarged by the browser
 NEUTRAL = "#808080"  # seen on white and on black
 
 
@@ -30,9 +37,9 @@ def retrieval_grid(
     neighbours: Sequence[Sequence[int]] | NDArray[Any],
     marks: NDArray[Any] | None,
 ) -> Image.Image:
-    """One row a query: the query at the left, its neighbours, nearest first, at the right.
+    """Draw one row per query: the query on the left, its neighbours, nearest first, on the right.
 
-    images: N uint8 pictures; queries [Q] and neighbours [Q, k] are rows of `images`; marks [Q, k] are 1 for a
+    images: N uint8 images; queries [Q] and neighbours [Q, k] are rows of `images`; marks [Q, k] are 1 for a
     neighbour of the query's class, drawn as a green frame with a tick, and -1 for one of another, a red frame with a
     cross: to be read without colour too. 0, or None for all, where the truth is unknown, draws a plain frame.
     The background is transparent.
@@ -61,7 +68,7 @@ def retrieval_grid(
 
 
 def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
-    """All images as square thumbnails on one sheet, row by row; returns it and its columns."""
+    """Draw all images as square thumbnails on one sheet; returns it and its number of columns."""
     from PIL import Image
 
     columns = max(1, math.ceil(math.sqrt(len(images))))
@@ -105,7 +112,7 @@ def _place(
     colour: str,
     right: bool | None,
 ) -> None:
-    """One framed tile, with a tick or a cross in its lower right corner."""
+    """Draw one framed tile, with a tick or a cross in its lower right corner."""
     left, top = corner
     side = TILE_PIXELS + 2 * FRAME_PIXELS
     draw.rectangle((left, top, left + side - 1, top + side - 1), fill=colour)
@@ -123,7 +130,7 @@ def _place(
 
 
 def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """An image [C, H, W] in the middle of a black square."""
+    """Centre an image [C, H, W] in a black square."""
     from PIL import Image
 
     picture = fitted(image, side)
@@ -133,15 +140,10 @@ def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
 
 
 def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """An image [C, H, W] that fits a square, never cropped: small ones by whole multiples, to stay crisp."""
+    """Scale an image [C, H, W] to fit a square; small ones by whole multiples, to stay crisp."""
     from PIL import Image
 
-    if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
-        raise UsageError(
-            f"images must be uint8 [C, H, W] with 1 or 3 channels, not {image.dtype} {list(image.shape)}"
-        )
-    channels = np.repeat(image, 3, axis=0) if image.shape[0] == 1 else image
-    picture = Image.fromarray(np.ascontiguousarray(channels.transpose(1, 2, 0)))
+    picture = Image.fromarray(as_pixels(image))
     size = fitted_size(picture.width, picture.height, side)
     if size == picture.size:
         return picture
@@ -150,7 +152,7 @@ def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
 
 
 def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
-    """Width and height of an image inside a square.
+    """Return width and height of an image scaled to fit a square.
 
     >>> fitted_size(10, 5, 32), fitted_size(64, 32, 32)
     ((30, 15), (32, 16))
@@ -160,3 +162,74 @@ def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
         factor = side // largest
         return width * factor, height * factor
     return max(1, round(width * side / largest)), max(1, round(height * side / largest))
+
+
+@dataclass(frozen=True)
+class PageRetrieval:
+    """Queries [Q] with their neighbours [Q, k], all rows of `images`, best first.
+
+    title and note describe the neighbours; names and ids are the class and the name of every image.
+    marks [Q, k]: 1 for the query's class (a tick), -1 for another (a cross), 0 for none.
+    """
+
+    title: str
+    note: str
+    images: Images
+    queries: NDArray[Any]
+    neighbours: NDArray[Any]
+    cosines: NDArray[Any]
+    names: Sequence[str]
+    ids: Sequence[str]
+    marks: NDArray[Any]
+
+
+def retrieval_html(grid: PageRetrieval) -> str:
+    """Render a heading, a note, and one list per query."""
+    shown = {*np.asarray(grid.queries).tolist(), *np.asarray(grid.neighbours).reshape(-1).tolist()}
+    small = max(max(grid.images[row].shape[1:]) for row in shown) <= EXACT_SIDE
+    rows = "\n".join(_row_html(grid, number, small) for number in range(len(grid.queries)))
+    crisp = " crisp" if small else ""
+    return (
+        f"<h3>{html.escape(grid.title)}</h3>\n<p>{html.escape(grid.note)}</p>\n"
+        f'<div class="grids{crisp}">\n{rows}\n</div>'
+    )
+
+
+def _row_html(grid: PageRetrieval, number: int, small: bool) -> str:
+    query = int(grid.queries[number])
+    tiles = [_tile_html(grid, query, "query", "query", 0, small)]
+    for rank, found in enumerate(np.asarray(grid.neighbours[number]).tolist(), start=1):
+        cosine = f"{float(grid.cosines[number][rank - 1]):.2f}"
+        mark = int(grid.marks[number][rank - 1])
+        tiles.append(_tile_html(grid, int(found), f"number {rank}, cosine {cosine}", cosine, mark, small))
+    label = html.escape(f"Nearest to {grid.ids[query]}, {grid.names[query]}")
+    return f'<ol class="tiles" aria-label="{label}">{"".join(tiles)}</ol>'
+
+
+def _tile_html(grid: PageRetrieval, row: int, description: str, shown: str, mark: int, small: bool) -> str:
+    picture = fitted(grid.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
+    name, called = str(grid.names[row]), str(grid.ids[row])
+    kind, sign, said = {
+        1: (" same", "✓", ", same class"),
+        -1: (" other", "✗", ", another class"),
+        0: ("", "", ""),
+    }[mark]
+    badge = f'<b aria-hidden="true">{sign}</b>' if sign else ""
+    alt = html.escape(f"{description}: {name}{said}")
+    return (
+        f'<li class="tile{kind}" title="{html.escape(f"{name}: {called}")}"><span>'
+        f'<img src="{image_uri(picture, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'
+        f'<small aria-hidden="true">{html.escape(name)}</small><small aria-hidden="true">{shown}</small></li>'
+    )
+
+
+def image_uri(image: Image.Image, *, exact: bool, quality: int = 82) -> str:
+    """Encode an image as a data URI: PNG where every pixel counts, else JPEG."""
+    stream = io.BytesIO()
+    if exact:
+        image.save(stream, format="PNG", optimize=True)
+    else:
+        # Colour at half size on blocks of 16 pixels: tiles of a multiple of 16 do not run into each other.
+        image.save(stream, format="JPEG", quality=quality, optimize=True, subsampling="4:2:0")
+    kind = "png" if exact else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode()}"

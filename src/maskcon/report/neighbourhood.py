@@ -1,23 +1,24 @@
-"""Who is near whom in an embedding, and what that says of it: classes shared, hubs, similarities, effective rank.
+"""Nearest neighbours in an embedding, and tables of what they say about it.
 
 near = neighbourhood(embeddings)
-shared(near.positions, coarse)  # how often neighbours carry one's own label
-"""
+shared(near.positions, coarse)  # how often neighbours carry the image's own label"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon.report.formats import Cell, Table
+from maskcon.report.tables import MISSING
 from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 NEIGHBOURS = 10
-PAIRS = 200_000  # drawn to see how alike any two images are; all of them where there are fewer
-SUSPECT_SHARE = 0.6  # of the neighbours under one other label: perhaps a wrong label, perhaps true likeness
+PAIRS = 200_000  # random pairs drawn; all pairs where there are fewer
+SUSPECT_SHARE = 0.6  # of the neighbours under one other label: a wrong label, or classes that look alike
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class Hubs:
-    """How unevenly images occur among the k nearest of others: N_k by its usual name.
+    """How unevenly images occur among the k nearest of others (N_k).
 
     skewness: of the occurrences; 0 for an even spread, above about 1.5 a few images answer many queries
-    orphans: share of the images that are among nobody's nearest
+    orphans: share of the images that are among the nearest of no other image
     largest, largest_count: the image found most often, and how often
     """
 
@@ -51,7 +52,7 @@ class Hubs:
 
 
 def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhood:
-    """Exact neighbours of all N rows of [N, D]; each row is left out of its own by position.
+    """Find the exact neighbours of all N rows of [N, D], without the row itself.
 
     >>> neighbourhood(np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), k=1).positions.tolist()
     [[1], [0], [1]]
@@ -62,7 +63,7 @@ def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhoo
 
 
 def effective_rank(unit: NDArray[Any]) -> float:
-    """Of rows of length 1, [N, D]; the same number as `maskcon.retrieval.effective_rank`.
+    """Compute the effective rank of unit rows [N, D], as `maskcon.retrieval.effective_rank` does.
 
     >>> round(effective_rank(np.eye(4)), 3)
     4.0
@@ -79,7 +80,7 @@ def effective_rank(unit: NDArray[Any]) -> float:
 
 
 def shared(positions: NDArray[np.int64], labels: NDArray[Any]) -> tuple[float, float]:
-    """How often the nearest, and how often any of the k nearest, carries the image's own label: shares in 0..1.
+    """Compute how often the nearest, and any of the k nearest, has the image's own label: shares in 0..1.
 
     >>> shared(np.array([[1, 2], [0, 2], [1, 0]]), np.array([0, 0, 1]))
     (0.6666666666666666, 0.3333333333333333)
@@ -91,7 +92,7 @@ def shared(positions: NDArray[np.int64], labels: NDArray[Any]) -> tuple[float, f
 
 
 def chance(labels: NDArray[Any]) -> float:
-    """How often two different images drawn at random carry the same label.
+    """Compute how often two different random images have the same label.
 
     >>> chance(np.array([0, 0, 1, 1]))
     0.3333333333333333
@@ -102,7 +103,7 @@ def chance(labels: NDArray[Any]) -> float:
 
 
 def mutual(positions: NDArray[np.int64]) -> float:
-    """How often an image is its nearest neighbour's nearest neighbour too.
+    """Compute how often an image is the nearest neighbour of its own nearest neighbour.
 
     >>> mutual(np.array([[1], [0], [1]]))
     0.6666666666666666
@@ -114,7 +115,7 @@ def mutual(positions: NDArray[np.int64]) -> float:
 
 
 def hubs(positions: NDArray[np.int64]) -> Hubs:
-    """Counted over the k nearest of every image, [N, k].
+    """Measure hubness over the k nearest of every image, [N, k].
 
     >>> hubs(np.array([[1], [0], [1], [1]])).largest_count
     3
@@ -133,7 +134,7 @@ def hubs(positions: NDArray[np.int64]) -> Hubs:
 def confused_with(
     positions: NDArray[np.int64], labels: NDArray[Any], classes: int
 ) -> list[tuple[int, float, int | None, float]]:
-    """For every class that has images: (class, share of its neighbours in it, the other class met most, its share).
+    """List, per class with images: class, share of neighbours in it, most frequent other class, its share.
 
     >>> confused_with(np.array([[1], [2], [1]]), np.array([0, 0, 1]), 2)
     [(0, 0.5, 1, 0.5), (1, 0.0, 0, 1.0)]
@@ -152,10 +153,10 @@ def confused_with(
     return found
 
 
-def against_their_label(near: Neighbourhood, labels: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Rows of up to `most` images whose neighbours mostly carry one other label, the clearest first.
+def suspect_labels(near: Neighbourhood, labels: NDArray[Any], most: int) -> NDArray[np.int64]:
+    """Find up to `most` images whose neighbours mostly carry one other label, the clearest first.
 
-    An image of a class that is too small to fill enough of its places could stand nowhere else, and is left out.
+    Images of classes too small to fill the neighbourhood are left out.
     """
     count, k = near.positions.shape
     if not near.positions.size:
@@ -174,7 +175,7 @@ def against_their_label(near: Neighbourhood, labels: NDArray[Any], most: int) ->
 def random_pairs(
     embeddings: NDArray[Any], labels: NDArray[Any], seed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Cosines of pairs of different images drawn at random, and whether the two carry the same label."""
+    """Draw random pairs of different images: their cosines, and whether the two have the same label."""
     unit = unit_rows(np.asarray(embeddings))
     count = len(unit)
     if count < 2:
@@ -196,3 +197,79 @@ def random_pairs(
 
 def _parts(rows: NDArray[np.int64]) -> Sequence[NDArray[np.int64]]:
     return np.array_split(rows, max(1, -(-len(rows) // 8192)))  # a few rows of vectors at a time
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels [N] of the images looked at, and the names of their classes."""
+
+    coarse: NDArray[Any]
+    coarse_names: Sequence[str]
+    fine: NDArray[Any] | None = None
+
+
+def measures_table(
+    near: Mapping[str, Neighbourhood], pairs: Mapping[str, NDArray[Any]], labels: Labels
+) -> Table:
+    """Tabulate all measures, one column per encoder; `pairs` are cosines of random pairs of images, by encoder."""
+    kinds = [("coarse class", labels.coarse)]
+    if labels.fine is not None:
+        kinds.append(("fine class", labels.fine))
+    most = max((found.positions.shape[1] for found in near.values()), default=0)
+    rows: list[list[str | Cell]] = []
+
+    def add(name: str, value: Callable[[str, Neighbourhood], str]) -> None:
+        rows.append([name, *(value(label, found) for label, found in near.items())])
+
+    add("Effective rank", lambda _, found: f"{found.effective_rank:.1f} of {found.dimensions}")
+    for kind, given in kinds:
+        add(f"Nearest image of the same {kind}", _share_of(given, 0))
+        add(f"{most} nearest of the same {kind}", _share_of(given, 1))
+        expected = percent(chance(given))
+        rows.append([f"Two random images of the same {kind}", *[Cell(expected, muted=True)] * len(near)])
+    add("Cosine to the nearest, median", lambda _, found: _median(found.cosines[:, :1]))
+    add("Cosine of two random images, median", lambda label, _: _median(pairs[label]))
+    add("Nearest to each other (mutual)", lambda _, found: percent(mutual(found.positions)))
+    add("Hubness (skewness)", lambda _, found: f"{hubs(found.positions).skewness:.2f}")
+    add(f"Orphans: among no image's {most} nearest", lambda _, found: percent(hubs(found.positions).orphans))
+    add(
+        f"Largest hub: among the {most} nearest of",
+        lambda _, found: f"{hubs(found.positions).largest_count:,} images",
+    )
+    notes = [
+        "Effective rank: how many directions the embedding uses. Near 1 it has collapsed.",
+        f"Hubness: how unevenly images occur among the {most} nearest of others. Near 0 all occur equally often; above "
+        "about 1.5 a few images appear in very many results, and many in none.",
+    ]
+    return Table(["Measure", *near], rows, f"Over {len(labels.coarse):,} images", notes)
+
+
+def classes_table(label: str, near: Neighbourhood, labels: Labels) -> Table:
+    """Tabulate, per coarse class, how many neighbours are in it, and which other class they are in otherwise."""
+    counts = np.bincount(labels.coarse, minlength=len(labels.coarse_names))
+    rows = []
+    for kind, own, other, other_share in confused_with(
+        near.positions, labels.coarse, len(labels.coarse_names)
+    ):
+        taken_for = MISSING if other is None else f"{labels.coarse_names[other]} ({percent(other_share)})"
+        rows.append([str(labels.coarse_names[kind]), f"{counts[kind]:,}", percent(own), taken_for])
+    most = near.positions.shape[1]
+    columns = ["Coarse class", "Images", f"{most} nearest in it", "Otherwise mostly in"]
+    return Table(columns, rows, f"{label}: where the {most} nearest of each coarse class are")
+
+
+def percent(share: float) -> str:
+    """Format a share in 0..1 as percent.
+
+    >>> percent(0.125)
+    '12.5\\xa0%'
+    """
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def _share_of(labels: NDArray[Any], place: int) -> Callable[[str, Neighbourhood], str]:
+    return lambda _, found: percent(shared(found.positions, labels)[place])
+
+
+def _median(values: NDArray[Any]) -> str:
+    return f"{float(np.median(values)):.2f}" if values.size else MISSING

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from maskcon.report.figures import svg_text
 from maskcon.report.formats import Table
-from maskcon.report.page_map import PageMap, map_html, map_json
-from maskcon.report.page_parts import package_text
-from maskcon.report.page_retrieval import PageRetrieval, retrieval_html
-from maskcon.report.palette import INK
+from maskcon.report.gallery import PageRetrieval, retrieval_html
+from maskcon.report.maps import PageMap, map_html, map_json, package_text
+from maskcon.report.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +32,7 @@ ROWS_SHOWN_OPEN = 12
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure, what it shows in words for those who cannot see it, and a caption."""
+    """A figure with its alternative text and a caption."""
 
     figure: Figure
     alt: str
@@ -42,12 +41,12 @@ class PageFigure:
 
 @dataclass(frozen=True)
 class Page:
-    """What a page holds, in its order; parts without content are left out.
+    """Content of a page, in its order; parts without content are left out.
 
-    about: names and texts, what was trained on what
-    result_notes: what must be known to read the tables, said above them
-    statistics, similarities: how the embedding is filled, as tables and figures
-    rerun: words and the command they speak of
+    about: names and texts on data and training
+    result_notes: shown above the result tables
+    statistics, similarities: tables and figures about the embedding
+    rerun: texts with their commands
     """
 
     title: str
@@ -66,12 +65,12 @@ class Page:
 
     @property
     def drawn_map(self) -> PageMap | None:
-        """The map, unless it has no points."""
+        """Return the map, unless it has no points."""
         return self.map_data if self.map_data is not None and self.map_data.has_points else None
 
 
 def write_page(path: str | os.PathLike[str], page: Page) -> Path:
-    """Write the page, atomically. Returns its path."""
+    """Write the page atomically; returns its path."""
     sections = [section for section in _sections(page) if section[2]]
     script = "\n".join(package_text(name).rstrip("\n") for name in ("page.js", "page_map.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -79,7 +78,7 @@ def write_page(path: str | os.PathLike[str], page: Page) -> Path:
         title=html.escape(page.title),
         style=package_text("page.css").rstrip("\n"),
         script=script,
-        # Only this very script may run: should a name ever slip through unescaped, it stays text.
+        # Only this script may run, even if a name were left unescaped.
         script_hash=f"sha256-{digest}",
         summary=_paragraphs(page.summary),
         contents="".join(f'<a href="#{key}">{heading}</a>' for key, heading, _ in sections),
@@ -91,7 +90,7 @@ def write_page(path: str | os.PathLike[str], page: Page) -> Path:
 
 
 def _sections(page: Page) -> list[tuple[str, str, str]]:
-    """Key, heading and body of each."""
+    """Return key, heading and body of each section."""
     results = (
         [_paragraphs(page.result_notes), *(table.html() for table in page.tables)] if page.tables else []
     )
@@ -117,7 +116,7 @@ def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # two commands at once do not share it
     try:
-        # A file name that is not valid UTF-8 shows a question mark and does not stop the page.
+        # A file name that is not valid UTF-8 shows a question mark.
         temporary.write_bytes(text.encode("utf-8", errors="replace"))
         temporary.replace(path)
     finally:
@@ -137,7 +136,7 @@ def _about_html(facts: Sequence[tuple[str, str]]) -> str:
 
 
 def _command_html(words: str, command: str) -> str:
-    # The copy button stays hidden until the script says that it works.
+    # The copy button stays hidden until the script has checked that it works.
     copy = '<button type="button" class="copy" hidden>Copy</button>'
     said = f"<p>{html.escape(words)}</p>" if words else ""
     return (
@@ -151,7 +150,7 @@ def _section_html(key: str, heading: str, body: str) -> str:
 
 
 def _table_html(table: Table) -> str:
-    """Long tables stay closed until asked for."""
+    """Render a table; long ones are collapsed."""
     if len(table.rows) <= ROWS_SHOWN_OPEN:
         return f'<div class="prose">{table.html()}</div>'
     title = html.escape(table.title or "All settings")
@@ -165,7 +164,7 @@ def _figure_html(item: PageFigure, prefix: str) -> str:
 
 
 def _inline_svg(text: str, alt: str, prefix: str) -> str:
-    """matplotlib's SVG as a part of a page: own identifiers, the page's text colour, an accessible name."""
+    """Embed matplotlib's SVG: unique identifiers, the page's text colour, an accessible name."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)  # would apply to the whole page

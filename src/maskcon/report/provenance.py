@@ -1,4 +1,4 @@
-"""Where a finished run came from: the source of every setting, the command that makes it again, the facts in words."""
+"""Origin of a finished run: the reason of every setting, the command that repeats it, and a description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskcon._utils.errors import MaskconError
-from maskcon._utils.text import counted, full_title
+from maskcon._utils.text import counted, duration, full_title
 from maskcon.config.resolution import Resolved, resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from maskcon.api import Run
 
 CLASSES_NAMED = 12
-OWN_FLAGS = ("w", "tau", "epochs", "seed")  # settings that `maskcon train` has an option for
-TOLD_BY_ARGUMENTS = ("source", "method", "preset")
-# What may be chosen for a person's own pictures: named in full, so that another machine chooses nothing else.
+OWN_OPTIONS = ("w", "tau", "epochs", "seed")  # settings that `maskcon train` has an option for
+ARGUMENTS = ("source", "method", "preset")
+# Settings chosen automatically for a user's own images: named in full, so that another machine uses the same.
 MAY_BE_CHOSEN = ("backbone", "weights", "image_size", "batch_size", "bank_size", "epochs")
 
 
@@ -43,9 +43,9 @@ class Provenance:
 
 
 def provenance(run: Run, data: Dataset | None) -> Provenance:
-    """Compare a run's settings with what preset, data set and method give, settled on the same data.
+    """Compare a run's settings with those that preset, dataset and method give on the same data.
 
-    data: the run's; None where they are not at hand, and then whatever they settled counts as given.
+    data: of the run; without it (None), settings that depend on the data count as given.
     """
     config = run.config
     base = _base(config)
@@ -57,16 +57,14 @@ def provenance(run: Run, data: Dataset | None) -> Provenance:
     given: dict[str, Any] = {}
     for key, value in values.items():
         was_chosen = key in chosen and chosen[key][0] == value
-        if key in TOLD_BY_ARGUMENTS or (
-            key == "freeze" and value
-        ):  # these have words of their own in a command
+        if key in ARGUMENTS or (key == "freeze" and value):  # these have words of their own in a command
             reasons[key] = f"chosen: {chosen[key][1]}" if was_chosen else "given"
         elif was_chosen:
             reasons[key], given[key] = f"chosen: {chosen[key][1]}", value
         elif value == before[key]:
             reasons[key] = base.reasons.get(key, "default")
         elif value == settled[key]:
-            reasons[key] = "settled by the data"
+            reasons[key] = "set by the data"
         else:
             reasons[key], given[key] = "given", value
     if config.source not in SOURCES:
@@ -75,18 +73,18 @@ def provenance(run: Run, data: Dataset | None) -> Provenance:
 
 
 def train_command(run: Run, given: Mapping[str, Any], machine: Machine, *, elsewhere: bool = False) -> str:
-    """What to type to train the run again, beside its folder, in the directory where it was typed first.
+    """Return the command that trains the run again, into a folder beside its own.
 
-    elsewhere: that is another one than this, so the path of the new run folder is told in full.
+    elsewhere: the run was started in another directory, so the path of the new folder is absolute.
     """
     config = run.config
     words = ["maskcon", "train", config.source, "--method", config.method, "--preset", config.preset]
     words += ["--freeze"] if config.freeze else []
-    for key in OWN_FLAGS:
+    for key in OWN_OPTIONS:
         if key in given or key == "seed":
             words += [f"--{key}", _text(getattr(config, key))]
     for key, value in given.items():
-        if key not in OWN_FLAGS:
+        if key not in OWN_OPTIONS:
             words += ["--set", f"{key}={_text(value)}"]
     processes = int(run.result.get("processes") or 1)
     words += ["--devices", str(processes)] if processes > 1 else []
@@ -95,12 +93,12 @@ def train_command(run: Run, given: Mapping[str, Any], machine: Machine, *, elsew
 
 
 def fit_call(run: Run, given: Mapping[str, Any]) -> str:
-    """The same from Python, for arrays that no command can name."""
+    """Return the call that trains the run again from Python, for runs on arrays."""
     config = run.config
     values = {**({"freeze": True} if config.freeze else {}), **given, "seed": config.seed}
     settings = ", ".join(f"{key!r}: {_python(value)}" for key, value in values.items())
     lines = [
-        "data,  # the Dataset of before",
+        "data,  # the same Dataset",
         f"method={config.method!r},",
         f"preset={config.preset!r},",
         f"settings={{{settings}}},",
@@ -111,15 +109,15 @@ def fit_call(run: Run, given: Mapping[str, Any]) -> str:
 
 
 def _beside(folder: Path) -> Path:
-    """Where a run is trained again: in its own folder it would only be found finished."""
+    """Return the folder to train a run again in."""
     named = folder.resolve() if folder.name in ("", "..") else folder  # `maskcon report .`
     return named.with_name(f"{named.name}-again")
 
 
 def about(runs: Sequence[Run], data: Dataset) -> list[tuple[str, str]]:
-    """What was trained on what: names and texts, of one run or of several on the same data."""
+    """Describe data, method, encoder and training of one run, or of several on the same data."""
     facts = [
-        ("Pictures", _pictures(runs[0], data)),
+        ("Images", _pictures(runs[0], data)),
         ("Coarse classes", _classes(data)),
         ("Fine labels", _fine(data)),
     ]
@@ -134,7 +132,7 @@ def about(runs: Sequence[Run], data: Dataset) -> list[tuple[str, str]]:
 
 
 def _base(config: RunConfig) -> Resolved:
-    """The settings of someone who names only source, method, preset, and whether the backbone is frozen."""
+    """Resolve the settings from source, method, preset and freeze alone."""
     overrides = {"freeze": True} if config.freeze else {}
     try:
         return resolve(config.source, method=config.method, preset=config.preset, overrides=overrides)
@@ -150,7 +148,7 @@ def _settled(base: RunConfig, data: Dataset) -> dict[str, Any]:
 
 
 def _chosen(folder: Path) -> dict[str, tuple[Any, str]]:
-    """Setting -> value and reason, of what was chosen for these pictures; nothing where the file cannot be read."""
+    """Read the automatic choices: setting -> value and reason; empty where the file cannot be read."""
     try:
         entries = json.loads((folder / CHOICES).read_text(encoding="utf-8"))["choices"]
         return {key: (value, str(e["reason"])) for e in entries for key, value in e["settings"].items()}
@@ -165,7 +163,7 @@ def _text(value: Any) -> str:
 
 
 def _python(value: Any) -> str:
-    """A setting as Python reads it: infinity has no literal."""
+    """Format a setting as Python source; infinity has no literal."""
     return 'float("inf")' if value == math.inf else repr(value)
 
 
@@ -191,8 +189,8 @@ def _classes(data: Dataset) -> str:
 
 def _fine(data: Dataset) -> str:
     if data.test.fine is None or data.fine_names is None:
-        return "none known: training needs none, but nothing here can count how well finer kinds separate"
-    return f"{len(data.fine_names)} known, to score by; a method that trains on them says so"
+        return "none known: training needs none, but without them the separation of finer kinds cannot be measured"
+    return f"{len(data.fine_names)} known, used for scoring only unless the method says otherwise"
 
 
 def _method(config: RunConfig) -> str:
@@ -201,9 +199,9 @@ def _method(config: RunConfig) -> str:
     except MaskconError:  # one that another package registers
         return shown_name(config.method, config.coarse_weight)
     seen = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
-    beside = "; cross-entropy on the coarse labels beside it" if config.coarse_weight > 0 else ""
+    beside = "; plus cross-entropy on the coarse labels" if config.coarse_weight > 0 else ""
     if method.uses_tau and config.relation_space == "hog":
-        beside += "; similarity is that of the images' outlines (HOG), not of learnt keys"
+        beside += "; similarities are those of HOG features, not of learnt keys"
     if method.contrasts and config.keys == "means":
         beside += "; from the second epoch on, keys are running means of an image's own queries"
     title = full_title(method.title, config.coarse_weight)
@@ -215,7 +213,7 @@ def _encoder(config: RunConfig) -> str:
         config.weights, f"from the weights {config.weights}"
     )
     if config.freeze:
-        text = f"{config.backbone} {start}, frozen; on it learns a linear layer that starts as the identity"
+        text = f"{config.backbone} {start}, frozen, under a trained linear layer that starts as the identity"
     else:
         width = "" if has_own_shape(config.backbone) else f", width {config.width}"
         text = f"{config.backbone}{width}, {start}"
@@ -227,9 +225,9 @@ def _training(runs: Sequence[Run]) -> str:
         f"{counted(run.config.epochs, 'epoch')} in batches of {run.config.batch_size}" for run in runs
     )
     seconds = sum(float(run.result.get("seconds") or 0) for run in runs)
-    took = f"{seconds / 60:,.1f} minutes" if seconds >= 100 else f"{seconds:,.0f} seconds"
     number = f"; {counted(len(runs), 'run')} together" if len(runs) > 1 else ""
-    return f"{', '.join(plans)}; seed {', '.join(dict.fromkeys(str(run.config.seed) for run in runs))}{number}; {took}"
+    seeds = ", ".join(dict.fromkeys(str(run.config.seed) for run in runs))
+    return f"{', '.join(plans)}; seed {seeds}{number}; {duration(seconds)}"
 
 
 def _software(folder: Path) -> str:

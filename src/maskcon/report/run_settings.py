@@ -1,4 +1,4 @@
-"""What the journals of several runs say of their settings: which they share, which set them apart."""
+"""Settings of several runs, from their journals: which they share, in which they differ."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Events = Sequence[Mapping[str, Any]]  # a journal, as read_journal gives it
 
 
 def curve_names(journals: Mapping[str, Events]) -> dict[str, str]:
-    """Runs that differ only in their seed share a name, and so become one line.
+    """Name the curve of each run: runs that differ only in their seed share one.
 
-    It is the method's, or the first run's where the method appears with several settings.
+    The name is the method's, or the first run's where the method appears with several settings.
     """
     kinds: dict[str, tuple[str, tuple[Any, ...]]] = {}
     for label, events in journals.items():
@@ -34,10 +34,9 @@ def curve_names(journals: Mapping[str, Events]) -> dict[str, str]:
 
 
 def settings_of(events: Events) -> dict[str, Any]:
-    """The settings of a run's `start` line, flat: nested ones get dotted names.
+    """Read the settings of a run's `start` line; nested ones get dotted names.
 
-    A line that keeps them under `settings` or `config` may tell a time or a folder beside; those make no
-    difference between runs and are left out.
+    Where the line keeps them under `settings` or `config`, its other fields are ignored.
     """
     start = next((event for event in events if event.get("kind") == "start"), {})
     inner = start.get("settings", start.get("config"))
@@ -58,7 +57,7 @@ def settings_of(events: Events) -> dict[str, Any]:
 def settings_tables(
     journals: Mapping[str, Events], reasons: Mapping[str, Mapping[str, str]] | None = None
 ) -> list[Table]:
-    """What sets runs apart, and below what all share. `reasons` tell, by run, where each setting comes from."""
+    """Tabulate in what runs differ, and what all share. `reasons`: by run, where each setting comes from."""
     by_run = {label: settings for label, events in journals.items() if (settings := settings_of(events))}
     if not by_run:
         return []
@@ -67,10 +66,10 @@ def settings_tables(
     apart = [key for key in keys if key not in shared]
     tables: list[Table] = []
     if apart:
-        tables.append(Table(["Run", *apart], _rows_apart(by_run, apart), "What sets the runs apart"))
+        tables.append(Table(["Run", *apart], _rows_apart(by_run, apart), "Settings that differ"))
     label, first = next(iter(by_run.items()))
     if shared:
-        title = "What all runs share" if len(by_run) > 1 else ""
+        title = "Settings that all runs share" if len(by_run) > 1 else ""
         why = (reasons or {}).get(label, {})
         origin = ["Comes from"] if why else []
         rows = [[key, _shown(first[key]), *([why.get(key, "")] if why else [])] for key in shared]
@@ -79,14 +78,14 @@ def settings_tables(
 
 
 def _shown(value: Any) -> str:
-    """A value as `--set` takes it."""
+    """Format a value as `--set` takes it."""
     if value is None:
         return "none"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _rows_apart(by_run: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) -> list[list[str]]:
-    """One row for runs that differ only in their seed, with all their seeds."""
+    """Return one row for runs that differ only in their seed, with all their seeds."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for label, settings in by_run.items():
         values = tuple(repr(settings.get(key)) for key in keys if key != "seed")

@@ -1,4 +1,4 @@
-"""Some test images and what encoders make of them: maps, neighbours, numbers, for a report to show."""
+"""A sample of test images and their embeddings: maps, neighbours and statistics for a report."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.embedding_tables import Labels, classes_table, measures_table
-from maskcon.report.figures import embedding_map
+from maskcon.report.figures import embedding_map, similarity_figure
 from maskcon.report.formats import Table
 from maskcon.report.gallery import Images
 from maskcon.report.maps import map_2d
-from maskcon.report.neighbourhood import Neighbourhood, against_their_label, neighbourhood, random_pairs
+from maskcon.report.neighbourhood import (
+    Labels,
+    Neighbourhood,
+    classes_table,
+    measures_table,
+    neighbourhood,
+    random_pairs,
+    suspect_labels,
+)
 from maskcon.report.page import PageFigure, PageMap, PageRetrieval
-from maskcon.report.similarity import similarity_figure
 
 SUSPECTS = 8  # images shown whose neighbours carry another label
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some test images and what encoders make of them, to look at.
+    """A sample of test images and their embeddings by each encoder.
 
-    embeddings carry one entry an encoder, under the label that the page shows; ids are what an image is called,
-    mostly its path; note is said beside everything that comes from these images.
+    embeddings has one entry per encoder, under the label that the page shows; ids name the images, mostly by path;
+    note is shown beside everything that comes from these images.
     """
 
     images: Images  # N
@@ -42,13 +48,14 @@ class Sample:
 
     @property
     def finest(self) -> tuple[str, NDArray[Any], Sequence[str]]:
-        """The finest labels known: what they are called, the labels [N], and their names."""
+        """Return the finest labels known: the kind of label, the labels [N], and their names."""
         if self.fine is None or self.fine_names is None:
             return "coarse class", np.asarray(self.coarse), self.coarse_names
         return "fine class", np.asarray(self.fine), self.fine_names
 
 
 def near_of(sample: Sample) -> dict[str, Neighbourhood]:
+    """Find the neighbours of all images, by encoder."""
     for label, embeddings in sample.embeddings.items():
         if len(embeddings) != len(sample.images):
             raise UsageError(
@@ -60,7 +67,7 @@ def near_of(sample: Sample) -> dict[str, Neighbourhood]:
 def maps_of(
     sample: Sample, near: Mapping[str, Neighbourhood], method: str, seed: int
 ) -> tuple[PageMap | None, dict[str, PageFigure]]:
-    """The map of the page, and the same as figures by file name."""
+    """Make the map of the page, and the same as figures by file name."""
     if not near:
         return None, {}
     layouts = {label: map_2d(embeddings, seed, method) for label, embeddings in sample.embeddings.items()}
@@ -85,7 +92,7 @@ def maps_of(
 def statistics_of(
     sample: Sample, near: Mapping[str, Neighbourhood]
 ) -> tuple[dict[str, Table], dict[str, PageFigure]]:
-    """Tables and figures by file name."""
+    """Make the tables and figures of the embeddings, by file name."""
     if not near or len(sample.images) < 2:
         return {}, {}
     labels = Labels(np.asarray(sample.coarse), sample.coarse_names, sample.fine)
@@ -98,13 +105,13 @@ def statistics_of(
         figures[f"similarity_{part}"] = PageFigure(
             similarity_figure(found.cosines[:, 0], *pairs[label], title=label),
             f"Distribution of cosines for {label}: of nearest neighbours, and of random pairs of images.",
-            f"{label}: how alike an image and its nearest neighbour are, and how alike any two images.",
+            f"{label}: cosine of an image and its nearest neighbour, and of any two images.",
         )
     return tables, figures
 
 
 def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[PageRetrieval]:
-    """For each encoder the same queries; for a single one also the images that stand against their label."""
+    """Collect the neighbours of the queries per encoder; for a single encoder also of images with a suspect label."""
     kind, labels, names = sample.finest
     others = len(sample.images) - 1
     if not others or not len(sample.queries):
@@ -112,7 +119,7 @@ def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[Pag
     signs = (
         "Tick: the same fine class; cross: another."
         if sample.fine is not None
-        else ("A cross and a dashed frame mark another coarse class.")
+        else "A cross and a dashed frame mark another coarse class."
     )
     found = []
     for label, around in near.items():
@@ -120,21 +127,21 @@ def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[Pag
         grid = _grid(sample, around, queries, labels, names, both_ways=sample.fine is not None)
         same = labels[grid.neighbours] == labels[grid.queries][:, None]
         note = (
-            f"{len(grid.queries)} queries at the left, each with its {grid.neighbours.shape[1]} nearest of the other "
-            f"{others:,} images and the cosine to them. {int(same.sum())} of {same.size} are of the query's {kind}. "
+            f"{len(grid.queries)} queries on the left, each with its {grid.neighbours.shape[1]} nearest by "
+            f"cosine among the other {others:,} images. {int(same.sum())} of {same.size} are of the query's {kind}. "
         )
         found.append(replace(grid, title=label, note=note + signs))
     if len(near) == 1:
         (around,) = near.values()
         coarse = np.asarray(sample.coarse)
-        rows = against_their_label(around, coarse, SUSPECTS)
+        rows = suspect_labels(around, coarse, SUSPECTS)
         if len(rows):
             grid = _grid(sample, around, rows, coarse, sample.coarse_names, both_ways=False)
             note = (
-                "Most of the nearest images carry one other coarse label. Perhaps the label is wrong, perhaps the two "
-                "look alike: worth a look. A cross marks another coarse class."
+                "Most of the nearest images carry one other coarse label: the label may be wrong, or the two classes "
+                "may look alike. A cross marks another coarse class."
             )
-            found.append(replace(grid, title="Against their coarse label", note=note))
+            found.append(replace(grid, title="Suspect coarse labels", note=note))
     return found
 
 
@@ -147,7 +154,7 @@ def _grid(
     *,
     both_ways: bool,
 ) -> PageRetrieval:
-    """Rows of neighbours, marked where their label differs from the query's; both_ways: also where it is the same."""
+    """Collect neighbours, marked where their label differs from the query's; both_ways: also where it is the same."""
     neighbours = around.positions[queries]
     same = labels[neighbours] == labels[queries][:, None]
     return PageRetrieval(
@@ -168,6 +175,6 @@ def _by_name(labels: NDArray[Any], names: Sequence[str]) -> list[str]:
 
 
 def file_part(label: str, number: int) -> str:
-    """A label as a part of a file name: letters and digits only, told apart by its number."""
+    """Turn a label into a part of a file name: letters and digits only, made unique by its number."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label.lower())
     return f"{number}_{plain[:40]}".rstrip("_")

@@ -1,4 +1,4 @@
-"""The nearest pictures of some queries as one picture."""
+"""The image that `maskcon search --grid` writes: queries with their nearest neighbours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_grid(
     neighbours: Neighbours,
     picture_of: Callable[[Entry], Picture | None],
 ) -> int:
-    """Draw one row a query and save it; returns how many neighbours could not be shown, drawn as grey tiles."""
+    """Draw one row per query and save it; returns how many neighbours are missing, drawn as grey tiles."""
     images = list(queries)
     rows: list[list[int]] = []
     place_of: dict[str, int] = {}
@@ -60,9 +60,9 @@ def write_grid(
 def picture_reader(
     header: Header, *, canvas: int, root: Path | None = None
 ) -> Callable[[Entry], Picture | None]:
-    """A function from an entry of an index to its picture as it is now; None where that is gone.
+    """Return a function that reads the image of an index entry; None where the file is gone.
 
-    canvas: that the pictures were indexed on, for sources which are decoded as a whole; root: where data sets live
+    canvas: size the images were indexed at, for sources decoded as a whole; root: folder of the datasets
     """
     if header.root:
 

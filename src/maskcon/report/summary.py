@@ -1,4 +1,4 @@
-"""From finished runs to a report: reads their folders, embeds a sample of test images, writes the page."""
+"""Write the report of finished runs: read their folders, embed a sample of test images, write the page."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ MAP_IMAGES = 5000  # points of all maps together; more would crowd a map and slo
 FEWEST_IMAGES = 1000  # points of a map, however many encoders are shown
 QUERIES = 10
 CHANGED = (
-    "The pictures are not those that the run was trained on any more. The map and the neighbours show them as they are "
-    "now; recall and curves are of the pictures of then."
+    "The images have changed since the run was trained. The map and the neighbours show the current images; recall and "
+    "curves are of the original ones."
 )
 
 
-def _unheard(done: int, total: int) -> None:
-    """Progress that nobody asked for."""
+def _ignore(done: int, total: int) -> None:
+    """Ignore progress."""
 
 
 class _Reader(Announcer):
-    """Tells how far the reading of pictures is."""
+    """Forward the progress of reading images."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -62,18 +62,24 @@ def write_summary(
     images: int | None = None,
     data: Dataset | None = None,
     message: Callable[[str], None] = lambda text: None,  # noqa: ARG005
-    reading: Progress = _unheard,
-    embedding: Progress = _unheard,
+    reading: Progress = _ignore,
+    embedding: Progress = _ignore,
 ) -> Path:
-    """Write the report of these runs into `target`; the page's path. Of runs that differ in their seed alone, the
-    first is pictured.
+    """Write the report of these runs into `target` and return the path of the page.
 
-    machine: where data sets live, and the device to embed on
-    command: what trains all of them and writes the page; if not given, each run's own command is told
-    images: at most so many test images on the map; by default 5000, fewer where several encoders are shown
-    data: for runs on arrays of your own, the `Dataset` that they were fitted on
-    message: told of what is worth knowing while it is written
-    reading, embedding: called as progress(done, in all) while pictures are decoded, and while they are embedded
+    Of runs that differ only in their seed, the map and the neighbours show the first.
+
+    Args:
+        folders: of finished runs.
+        target: folder for the page, its figures and tables.
+        machine: folder of the datasets, and the device to embed on.
+        command: trains all runs and writes the page; by default the page lists each run's own command.
+        title: of the page.
+        images: at most so many test images on the map; by default 5000, fewer where several encoders are shown.
+        data: the `Dataset` of runs that were fitted on arrays.
+        message: called with notes while the report is written.
+        reading: called as reading(done, in all) while images are decoded.
+        embedding: called as embedding(done, in all) while images are embedded.
     """
     machine = machine or Machine()
     runs = _labelled([Run.open(folder) for folder in folders])
@@ -82,22 +88,22 @@ def write_summary(
     check_place(target, None if data else first.source)
     journals = {label: read_journal(run.folder / JOURNAL) for label, run in runs.items()}
     kinds = curve_names(journals)
-    pictured: dict[str, Run] = {}
+    shown: dict[str, Run] = {}
     for label, run in runs.items():
-        pictured.setdefault(kinds[label], run)
+        shown.setdefault(kinds[label], run)
     known = _data_of(list(runs.values()), machine, data, reading)
     found = known[first.result["data"]]
     changed = found.fingerprint() != first.result["data"]
     seen = {
         label: (run, own)
-        for label, run in pictured.items()
+        for label, run in shown.items()
         if (own := known.get(run.result["data"])) is not None and _same_pictures(own.test, found.test)
     }
-    notes = _notes(changed, [label for label in pictured if label not in seen])
+    notes = _notes(changed, [label for label in shown if label not in seen])
     for note in notes:
         message(note)
     origins = {label: provenance(run, known.get(run.result["data"])) for label, run in runs.items()}
-    rerun = [("This trains the runs that are not finished, and writes the page:", command)] if command else []
+    rerun = [("Train the runs that are not finished, and write this page again:", command)] if command else []
     for label, run in runs.items() if not command else ():
         words = label if len(runs) > 1 else "Train it again" + ("" if changed else ", with the same result")
         rerun.append(_again(words, run, origins[label].given, machine, on_arrays=data is not None))
@@ -122,7 +128,7 @@ def write_summary(
 
 
 def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
-    """Runs by the shortest names that tell them apart."""
+    """Label the runs by the shortest names that are unique."""
     if len({run.folder.resolve() for run in runs}) < len(runs):
         raise UsageError("the same run folder was given twice; name each once")
     ways: Sequence[Callable[[Run], str]] = (
@@ -139,7 +145,7 @@ def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
 def _again(
     words: str, run: Run, given: Mapping[str, Any], machine: Machine, *, on_arrays: bool
 ) -> tuple[str, str]:
-    """How to train a run again: words, and the command or call they speak of."""
+    """Describe how to train a run again: text, and the command or call."""
     if on_arrays:
         return f"{words}:", fit_call(run, given)
     elsewhere = _began_elsewhere(run)
@@ -148,10 +154,10 @@ def _again(
 
 
 def _began_elsewhere(run: Run) -> bool:
-    """Whether its source, as it was typed, leads from this directory to other pictures or to none."""
+    """Whether the source, as typed for training, resolves to other images or none from this directory."""
     try:
         return absolute(run.source) != absolute(run.config.source)
-    except UsageError:  # the pictures are gone
+    except UsageError:  # the images are gone
         return True
 
 
@@ -172,8 +178,8 @@ def _title(run: Run) -> str:
 def _data_of(
     runs: Sequence[Run], machine: Machine, given: Dataset | None, reading: Progress
 ) -> dict[str, Dataset]:
-    """The data of the runs by their fingerprint: of the first as they are now, of others from the same source if
-    they are still what they were. Runs may have kept the same pictures in different sizes.
+    """Load the data of the runs, by fingerprint: of the first run in any case, of others with the same source if
+    unchanged. Runs may have kept the same images in different sizes.
     """
     announce = _Reader(reading)
     first = runs[0]
@@ -194,7 +200,7 @@ def _recorded_source(run: Run) -> str:
 
 
 def _same_pictures(part: ImageSet, other: ImageSet) -> bool:
-    """Whether two test parts hold the same pictures in the same order, in whatever size."""
+    """Whether two test parts hold the same images in the same order, in any size."""
     return (
         part.paths == other.paths
         and np.array_equal(part.index, other.index)
@@ -205,7 +211,7 @@ def _same_pictures(part: ImageSet, other: ImageSet) -> bool:
 def _notes(changed: bool, left_out: Sequence[str]) -> list[str]:
     notes = [CHANGED] if changed else []
     if left_out:
-        notes.append(f"Not on the map, for their pictures are others or not at hand: {', '.join(left_out)}.")
+        notes.append(f"Not on the map, because their images differ or are missing: {', '.join(left_out)}.")
     return notes
 
 
@@ -217,7 +223,7 @@ def _sample(
     message: Callable[[str], None],
     embedding: Progress,
 ) -> Sample:
-    """Test images, and what each run makes of them in the size it knows; shown in the largest that a run has."""
+    """Embed test images with each run, in the size it was trained on; show them in the largest of these."""
     most = images or max(FEWEST_IMAGES, MAP_IMAGES // len(seen))
     parts = {label: data.limited(None, most).test for label, (_, data) in seen.items()}
     test = max(parts.values(), key=lambda part: max(part.images.shape[2:]))
@@ -247,12 +253,12 @@ def _tell(progress: Progress, before: int, total: int, done: int, _: int) -> Non
 
 
 def _names(part: ImageSet) -> list[str]:
-    """What images are called: their paths, or their numbers."""
+    """Name images by their paths, or their numbers."""
     return list(part.paths) if part.paths is not None else [f"image {index}" for index in part.index.tolist()]
 
 
 def _spread_over_classes(labels: np.ndarray, count: int) -> np.ndarray:
-    """Rows of the first image of each class, then of each class's second, ... up to `count`."""
+    """Return the rows of the first image of each class, then of the second of each, ... up to `count`."""
     seen: dict[int, int] = {}
     turn = np.empty(len(labels), dtype=np.int64)
     for row, label in enumerate(labels.tolist()):

@@ -1,4 +1,4 @@
-"""What the `result.json` of several runs says together: mean and spread over seeds, floor, ceiling, best."""
+"""The table that compares methods, from the `result.json` of runs: mean and spread over seeds, floor, ceiling."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ METHOD_SETTINGS: dict[str, Any] = {
     "w": None,
     "tau": None,
     "coarse_weight": 0.0,
-}  # and what an older result meant
+}  # and the value in results without it
 SYMBOLS = {"tau": "τ"}
-# Settings that the method, the seed or a column above tell already.
-TOLD_ELSEWHERE = {"method", "seed", "source", "preset", "epochs", "evaluate_on", "train_limit", "test_limit"}
+# Settings that other columns show.
+SHOWN_ELSEWHERE = {"method", "seed", "source", "preset", "epochs", "evaluate_on", "train_limit", "test_limit"}
 
 
 def shown_name(method: str, coarse_weight: float) -> str:
-    """What a reader calls a method, registered here or not, with cross-entropy beside it or without.
+    """Return the title of a method, with "+ CE" where cross-entropy is added to its loss.
 
     >>> shown_name("maskcon", coarse_weight=0.0), shown_name("mine", coarse_weight=1.0)
     ('MaskCon', 'mine + CE')
@@ -63,9 +63,9 @@ def shown_name(method: str, coarse_weight: float) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but their seed, as far as their results tell.
+    """Runs that differ only in their seed.
 
-    A result tells the values of METHOD_SETTINGS; one that carries all `settings` of its run tells them all.
+    Compared are METHOD_SETTINGS, and all `settings` of a run where its result holds them.
     """
 
     method: str
@@ -80,7 +80,7 @@ class Group:
         return f"{name}, fine labels" if self.fine_labels and self.method != "supfine" else name
 
     def label(self, others: Sequence[Group]) -> str:
-        """The method's name, with the settings that set it apart where the same method appears with several."""
+        """Return the method's name, with the settings that differ where it appears with several."""
         alike = [dict(other.own) for other in others if other.name == self.name]
         apart = [(key, value) for key, value in self.own if any(own.get(key) != value for own in alike)]
         if not apart:
@@ -91,7 +91,7 @@ class Group:
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation (n - 1); a single value has no spread.
+    """Compute mean and sample standard deviation (n - 1); None for a single value.
 
     >>> mean_and_spread([1.0, 3.0])
     (2.0, 1.4142135623730951)
@@ -102,9 +102,9 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def group_results(results: Sequence[Result]) -> list[Group]:
-    """Runs by method and settings: data sets as first met, the paper's order, then the method's settings.
+    """Group runs by method and settings, ordered by dataset, the paper's order of methods, then settings.
 
-    A method that the paper does not name stands after its own, before those trained on fine labels.
+    Methods that are not in the paper come after its own, before those trained on fine labels.
     """
     runs: dict[tuple[str, bool, tuple[Any, ...], tuple[tuple[str, Any], ...]], list[Result]] = {}
     for number, result in enumerate(results, start=1):
@@ -131,12 +131,15 @@ def methods_table(
     *,
     published: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
-    """Methods by rows, recall@K by columns, in percent: the mean over seeds ± the sample standard deviation.
+    """Tabulate recall@K in percent, one row per method: mean over seeds ± sample standard deviation.
 
-    The raw pixels come first as the floor, then a frozen backbone alone where there is one; training on fine labels
-    comes last as the ceiling. Per data set and column the best method that saw no fine label is bold, where the table
-    compares any. `published` maps a method to the paper's recall, `{"maskcon": {"1": 0.65}}`, and adds a column for the
-    first K.
+    Raw pixels come first as the floor, then a frozen backbone alone where there is one; training on fine labels comes
+    last as the ceiling. Per dataset and column the best method trained without fine labels is bold.
+
+    Args:
+        results: of one or more runs.
+        ks: the columns.
+        published: the paper's recall by method, `{"maskcon": {"1": 0.65}}`; adds a column for the first K.
     """
     if not results:
         raise UsageError("no results to compare; give the folder of at least one finished run")
@@ -158,7 +161,7 @@ def methods_table(
 
 
 def scored_images(results: Sequence[Result]) -> str:
-    """Which images the recall is of, in words.
+    """Name the images that were scored.
 
     >>> scored_images([{"evaluated_on": "validation"}])
     'validation images'
@@ -175,7 +178,7 @@ def _block_rows(
     *,
     several: bool,
 ) -> list[list[str | Cell]]:
-    """The rows of one data set: floor, methods, ceiling. several: the table has others to be better than."""
+    """Return the rows of one dataset: floor, methods, ceiling. several: mark the best."""
     rows: list[list[str | Cell]] = []
     for key, name in (("raw_pixels", "Raw pixels"), ("frozen_backbone", "Frozen backbone alone")):
         given = [result[key] for group in block for result in group.results if result.get(key)]
@@ -225,7 +228,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
 
 
 def _recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = False) -> Cell:
-    """Fractions in, percent out."""
+    """Format fractions as percent."""
     known = [100.0 * value for value in values if value is not None]
     if not known:
         return Cell(MISSING, muted=muted)
@@ -235,7 +238,7 @@ def _recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = Fa
 
 
 def _shown_mean(group: Group, k: int) -> float:
-    """The mean as printed: two methods that print the same number share the bold type."""
+    """Return the mean as printed: methods that print the same number are both bold."""
     mean = _recall_cell(_group_recall(group, k), muted=False).value
     return -math.inf if mean is None else float(f"{mean:.2f}")
 
@@ -261,7 +264,7 @@ def _check(result: Result, where: str) -> None:
 
 def _own(result: Result) -> tuple[tuple[str, Any], ...]:
     first = [(key, result.get(key, default)) for key, default in METHOD_SETTINGS.items()]
-    known = {*TOLD_ELSEWHERE, *METHOD_SETTINGS}
+    known = {*SHOWN_ELSEWHERE, *METHOD_SETTINGS}
     more = sorted(
         (item for item in result.get("settings", {}).items() if item[0] not in known), key=itemgetter(0)
     )

@@ -1,4 +1,4 @@
-"""A whole report from plain data: page, tables and figures, for one run or for several compared.
+"""Write a report from plain data: page, tables and figures, for one run or for several compared.
 
 write_report(ReportInputs(title="Run", results=[result], journals={"maskcon": read_journal(path)}), "runs/first")
 """
@@ -29,10 +29,10 @@ NUMBERED = re.compile(r"(map|similarity|retrieval|classes)_\d+(_.*)?\.(png|svg|t
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """What a report tells: results of finished runs, journals by run label, and images to look at.
+    """Content of a report: results of finished runs, journals by run label, and a sample of images.
 
-    about: names and texts, what was trained on what; reasons: by run label, where each setting comes from;
-    rerun: words and the command they speak of.
+    about: names and texts on data and training; reasons: by run label, where each setting comes from;
+    rerun: texts with their commands.
     """
 
     title: str
@@ -57,7 +57,7 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
         (None, {}) if looked_at is None else maps_of(looked_at, near, inputs.map_method, inputs.seed)
     )
     statistics, similarities = ({}, {}) if looked_at is None else statistics_of(looked_at, near)
-    _forget_former(target)
+    _remove_former(target)
     for name, item in {**figures, **map_figures, **similarities}.items():
         save(item.figure, target / "figures" / name)
     retrievals = [] if looked_at is None else retrievals_of(looked_at, near)
@@ -79,13 +79,13 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
         similarities=list(similarities.values()),
         settings=settings_tables(inputs.journals, inputs.reasons),
         rerun=inputs.rerun,
-        footer="Written by maskcon. The figures and tables of this page stand beside it as files.",
+        footer="Written by maskcon. The figures and tables of this page are in files beside it.",
     )
     return write_page(target / "report.html", page)
 
 
-def _forget_former(target: Path) -> None:
-    """Remove what an earlier page drew a file an encoder for: of other runs, it would pass for this page's."""
+def _remove_former(target: Path) -> None:
+    """Remove the files per encoder of an earlier page, which may show other runs."""
     for path in (*(target / "figures").glob("*"), *(target / "tables").glob("*")):
         if NUMBERED.fullmatch(path.name):
             path.unlink(missing_ok=True)
@@ -98,26 +98,27 @@ def _results_table(results: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _result_notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What recall cannot say where no fine labels are known."""
+    """Explain what recall means where no fine labels are known."""
     if not any(result.get("scored_by") == "coarse" for result in results):
         return []
     return [
-        "No fine labels are known for these images, so a hit is a neighbour of the same coarse class. That is a check "
-        "that nothing is broken; it does not tell whether finer kinds separate, and a method may score higher here and "
-        "lower on those.",
-        "To see the finer kinds, look at the map and at the retrieved neighbours below. To measure them, sort some "
-        "pictures into folders of finer kinds, photos/cat/siamese/..., and train again: fine labels are used for "
+        "No fine labels are known for these images, so a hit is a neighbour of the same coarse class. This checks "
+        "that training works; it does not measure whether finer kinds separate, and a method may score higher here and "
+        "lower on finer kinds.",
+        "To see the finer kinds, look at the map and the retrieved neighbours below. To measure them, sort some "
+        "images into folders of finer kinds, photos/cat/siamese/..., and train again: fine labels are used for "
         "scoring alone.",
     ]
 
 
 def _save_table(table: Table, stem: Path) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
-    forms = {"txt": table.text(), "md": table.markdown(), "tex": table.latex(), "csv": table.csv()}
-    for ending, content in forms.items():
+    for extension, content in table.files().items():
         # newline="": csv brings its own line ends
-        with stem.with_suffix(f".{ending}").open("w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(content if content.endswith("\n") else content + "\n")
+        with stem.with_suffix(f".{extension}").open(
+            "w", encoding="utf-8", errors="replace", newline=""
+        ) as file:
+            file.write(content)
 
 
 def _summary(inputs: ReportInputs) -> list[str]:
@@ -128,12 +129,16 @@ def _summary(inputs: ReportInputs) -> list[str]:
         if not group.fine_labels and (value := _first_recall(group)) is not None
     ]
     sentences: list[str] = []
-    # A best over different data sets says nothing.
+    # A best over different datasets says nothing.
     if coarse and len({group.shared for group in groups}) == 1:
         value, group = max(coarse, key=lambda pair: pair[0])
         kind = "coarse class" if group.results[0].get("scored_by") == "coarse" else "fine class"
         name = group.label(groups)
-        best = f"{name} is the best of {len(coarse)} trained without fine labels" if len(coarse) > 1 else name
+        best = (
+            f"{name} is the best of {len(coarse)} methods trained without fine labels"
+            if len(coarse) > 1
+            else name
+        )
         images = scored_images(inputs.results)
         share = f"for {_percent(value)} of the {images} the nearest other image is of the same {kind}"
         floor = _agreed(inputs.results, "raw_pixels")
@@ -172,13 +177,13 @@ def _first_recall(group: Group) -> float | None:
 
 
 def _agreed(results: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    """Recall@1 of `raw_pixels` or `frozen_backbone`, if the results agree on one."""
+    """Return recall@1 of `raw_pixels` or `frozen_backbone`, if the results agree on one."""
     values = {float(r[key]["1"]) for r in results if r.get(key) and r[key].get("1") is not None}
     return values.pop() if len(values) == 1 else None
 
 
 def _ceiling(results: Sequence[Mapping[str, Any]], drawn: Sequence[str]) -> float | None:
-    """SupFINE's final recall@1, unless its own curve shows it already."""
+    """Return SupFINE's final recall@1, unless its own curve shows it already."""
     groups = [group for group in group_results(results) if group.method == "supfine"]
     return _first_recall(groups[0]) if len(groups) == 1 and "SupFINE" not in drawn else None
 
@@ -201,7 +206,7 @@ def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
             if e.get("kind") == "step" and e.get("step") is not None
         ]
         if steps:
-            losses.setdefault(names[label], steps)  # one seed stands for its kind: averaged losses hide jumps
+            losses.setdefault(names[label], steps)  # one seed is shown: averages hide jumps
     figures: dict[str, PageFigure] = {}
     if recalls:
         drawn = list(recalls)
@@ -221,6 +226,6 @@ def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
         figure = loss_curves(losses)
         alt = f"Training loss by step for {', '.join(losses)}."
         figures["loss_by_step"] = PageFigure(
-            figure, alt, "Training loss by step. Losses of different methods do not compare."
+            figure, alt, "Training loss by step. Losses of different methods cannot be compared."
         )
     return figures

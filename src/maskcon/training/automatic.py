@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon._utils.text import duration
 from maskcon.config.choices import (
     GPU_BANK,
     Choice,
@@ -25,7 +26,6 @@ from maskcon.config.choices import (
     epoch_settings,
     epochs_choice,
     size_choice,
-    spoken_budget,
 )
 from maskcon.config.presets import Settings
 from maskcon.config.resolution import resolve
@@ -199,8 +199,8 @@ def within_budget(
     started = time.monotonic()
     if started >= ends:
         raise UsageError(
-            f"--budget {spoken_budget(budget)} is too short: reading the pictures alone took "
-            f"{spoken_budget(started - begun)}; give more, or read them once beforehand with `maskcon pack`"
+            f"--budget {duration(budget)} is too short: reading the pictures alone took "
+            f"{duration(started - begun)}; give more, or read them once beforehand with `maskcon pack`"
         )
 
     def extracting(done: int, total: int, views_per_second: float) -> None:
@@ -212,8 +212,8 @@ def within_budget(
             allowed = 1.0 if watched > JUDGED_AFTER_SHARE * budget else HOPELESS_BUDGETS
             if now + needed > begun + allowed * budget:
                 raise UsageError(
-                    f"--budget {spoken_budget(budget)} is too short: embedding the pictures once takes about "
-                    f"{spoken_budget(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
+                    f"--budget {duration(budget)} is too short: embedding the pictures once takes about "
+                    f"{duration(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
                 )
 
     pace = measure_pace(config, data, machine, announce, extracting)
@@ -266,7 +266,7 @@ def _earlier(folder: Path, budget: float | None) -> Decided:
             "--set, or delete the folder to begin anew"
         ) from None
     if budget is not None and budget != stored:
-        before = "without --budget" if stored is None else f"with --budget {spoken_budget(stored)}"
+        before = "without --budget" if stored is None else f"with --budget {duration(stored)}"
         raise UsageError(
             f"{folder} holds a run that was begun {before}; give the same again, or choose another --out"
         )

@@ -28,7 +28,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def photos(root: Path, counts: tuple[int, ...] = (14, 12, 11), size: tuple[int, int] = (160, 120)) -> Path:
-    """Pictures that differ, one class a name."""
+    """Images that differ, one class a name."""
     folder = root / "photos"
     for label, (name, count) in enumerate(zip(NAMES, counts, strict=True)):
         (folder / name).mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_a_leak_from_train_to_test_is_told_apart(tmp_path):
     folder = tmp_path / "photos"
     shutil.copytree(photos(tmp_path / "made"), folder / "train")
     shutil.copytree(photos(tmp_path / "other", (3, 3, 3), (90, 70)), folder / "test")
-    for name in NAMES:  # other pictures than in train
+    for name in NAMES:  # other images than in train
         for number, path in enumerate(pictures_of(folder / "test", name)):
             scene(5000 + number + 10 * NAMES.index(name), (90, 70)).save(path)
     assert inspected(folder).warnings == ()
@@ -108,8 +108,8 @@ def test_a_leak_from_train_to_test_is_told_apart(tmp_path):
     assert [group.across_parts for group in (*found.twins, *found.near_twins)] == [True, True]
     assert not any(group.across_labels for group in (*found.twins, *found.near_twins))
     told = " ".join(found.warnings)
-    assert "the same file in train AND test: 1 test picture with" in told
-    assert "nearly the same picture in train AND test: 1 test picture with" in told
+    assert "the same file in train AND test: 1 test image with" in told
+    assert "nearly the same image in train AND test: 1 test image with" in told
 
 
 def test_near_twins_bring_their_exact_copies_along(tmp_path):
@@ -127,7 +127,7 @@ def test_files_that_cannot_be_read_come_with_reasons(tmp_path):
     folder = photos(tmp_path)
     first = pictures_of(folder, NAMES[0])[0]
     (folder / NAMES[0] / "half.jpg").write_bytes(first.read_bytes()[:700])
-    (folder / NAMES[0] / "words.png").write_text("not a picture")
+    (folder / NAMES[0] / "words.png").write_text("not an image")
     (folder / NAMES[0] / "empty.gif").write_bytes(b"")
     found = inspected(folder)
     assert set(found.failures) == {f"{NAMES[0]}/{name}" for name in ("half.jpg", "words.png", "empty.gif")}
@@ -143,7 +143,7 @@ def test_imbalance_small_classes_and_plain_pictures_are_warned_of(tmp_path):
     found = inspected(folder)
     told = " ".join(found.warnings)
     assert found.imbalance > 30
-    assert "times the pictures of the smallest" in told
+    assert "times the images of the smallest" in told
     assert f"{NAMES[1]} (1)" in told
     assert found.plain == (f"{NAMES[2]}/white.png",)
 
@@ -243,13 +243,13 @@ def test_small_pictures_fill_their_tiles_and_lost_ones_are_grey(tmp_path):
 
 def test_too_few_pictures_to_train_are_warned_of_first(tmp_path):
     found = inspected(photos(tmp_path, (1, 1, 2)))
-    assert found.warnings[0].startswith("too few to train: at least 4 pictures")
+    assert found.warnings[0].startswith("too few to train: at least 4 images")
     assert not any("too few" in warning for warning in inspected(photos(tmp_path / "more")).warnings)
 
 
 def test_a_wrong_name_is_refused_before_pictures_are_read(tmp_path, monkeypatch):
     folder = photos(tmp_path)
-    monkeypatch.setattr("maskcon.report.inspection.run_inspection.read_plan", None)
+    monkeypatch.setattr("maskcon.report.inspection.read_plan", None)
     for source in (str(folder), "embedded"):
         with pytest.raises(UsageError, match="did you mean 'maskcon'"):
             inspect_source(source, method="mascon")
@@ -264,7 +264,7 @@ def test_bytes_that_are_fetched_are_not_counted_as_pictures(tmp_path, monkeypatc
         progress(3_000_000, 5_000_000)
         return picture_plan(source, **changes)
 
-    monkeypatch.setattr("maskcon.report.inspection.run_inspection.picture_plan", fetching_plan)
+    monkeypatch.setattr("maskcon.report.inspection.picture_plan", fetching_plan)
     inspect_source(str(folder), progress=lambda *at: seen.append(at), fetching=lambda *at: fetched.append(at))
     assert fetched == [(3_000_000, 5_000_000)]
     assert seen[-1] == (37, 37)

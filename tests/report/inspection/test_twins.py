@@ -13,8 +13,8 @@ from maskcon.report.inspection.near_duplicates import (
     confirmed,
     groups_of,
     has_contrast,
+    image_hash,
     near_pairs,
-    picture_hash,
 )
 
 
@@ -35,7 +35,7 @@ def as_jpeg(picture: Image.Image, quality: int) -> Image.Image:
 
 
 def bits_apart(one: Image.Image, other: Image.Image) -> int:
-    return (picture_hash(grey(one)) ^ picture_hash(grey(other))).bit_count()
+    return (image_hash(grey(one)) ^ image_hash(grey(other))).bit_count()
 
 
 @pytest.mark.parametrize("seed", range(8))

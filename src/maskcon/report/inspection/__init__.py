@@ -1,16 +1,22 @@
-"""A look at pictures before training on them: what there is, what is wrong with it, what would be chosen.
+"""Inspect images before training on them: what there is, what is wrong with it, what training would choose.
 
-every picture, read once -> twins by checksum and by hash -> findings -> words, contact sheet, page
+every image, read once -> duplicates by checksum and by hash -> findings -> text, contact sheet, page
 """
 
 from __future__ import annotations
 
-from maskcon.report.inspection.findings import ClassCount, Inspection, Twins
-from maskcon.report.inspection.page import page
-from maskcon.report.inspection.run_inspection import inspect_source
-from maskcon.report.inspection.scan import Read
+from collections.abc import Callable
+from pathlib import Path
+
+from maskcon.config.choices import Choice
+from maskcon.config.presets import DEFAULT_PRESET, default_method
+from maskcon.config.settings import Machine
+from maskcon.data import Dataset, load, picture_plan
+from maskcon.data.packing import Progress
+from maskcon.report.inspection.findings import ClassCount, Inspection, Twins, findings
+from maskcon.report.inspection.page import is_loud, lines, page
+from maskcon.report.inspection.scan import Read, read_arrays, read_plan
 from maskcon.report.inspection.sheet import class_strips, contact_sheet
-from maskcon.report.inspection.text import is_loud, lines
 
 __all__ = [
     "ClassCount",
@@ -24,3 +30,62 @@ __all__ = [
     "lines",
     "page",
 ]
+
+
+def inspect_source(
+    source: str | Dataset,
+    *,
+    method: str = default_method(DEFAULT_PRESET),
+    machine: Machine | None = None,
+    progress: Progress | None = None,
+    fetching: Progress | None = None,
+    looking: Progress | None = None,
+    message: Callable[[str], None] | None = None,
+) -> tuple[Inspection, Read]:
+    """Read every image of a source once and report what there is; see `Inspection`.
+
+    Args:
+        source: a folder, a manifest, a dataset by name, or a `Dataset` of arrays.
+        method: the method that the choices are for.
+        progress: called as progress(images read, images in all).
+        fetching: called as fetching(bytes, bytes in all) while a dataset is downloaded.
+        looking: called as looking(images sampled, images in all) first, where there are many.
+        message: called before the weights that would be chosen are downloaded, where that is allowed.
+
+    >>> found, _ = inspect_source("embedded")  # doctest: +SKIP
+    >>> found.train, len(found.coarse), found.modes  # doctest: +SKIP
+    (6000, 4, {'L': 8000})
+    """
+    machine = machine or Machine()
+    # first: a wrong name is reported before minutes of reading
+    choices = _choices(source, method, machine, looking, message)
+    if isinstance(source, Dataset):
+        read = read_arrays(source, progress)
+        return findings(source.name, read, choices), read
+    root = None if machine.data_root is None else Path(machine.data_root)
+    plan = picture_plan(source, root=root, download=machine.download, progress=fetching)
+    if plan is None:
+        read = read_arrays(load(source, root=root, download=machine.download, progress=fetching), progress)
+    else:
+        read = read_plan(plan, progress)
+    return findings(source, read, choices), read
+
+
+def _choices(
+    source: str | Dataset,
+    method: str,
+    machine: Machine,
+    looking: Progress | None,
+    message: Callable[[str], None] | None,
+) -> list[Choice]:
+    """Return what training would choose; nothing for a dataset with its own settings."""
+    from maskcon.methods.registry import method_named
+    from maskcon.training.automatic import choose_all, find_out, is_known  # loads torch
+    from maskcon.training.distributed import usable_device
+
+    method_named(method)  # refuses an unknown one
+    usable_device(machine.device)
+    if is_known(source):
+        return []
+    facts = find_out(source, method, DEFAULT_PRESET, {}, machine, looking, message)
+    return choose_all(facts, source, method, DEFAULT_PRESET, {}, with_epochs=True)

@@ -1,4 +1,4 @@
-"""What there is to say of a source before training on it: counts, sizes, twins, files that cannot be read."""
+"""Findings about a source before training on it: counts, sizes, duplicates, unreadable files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN, Choice
 from maskcon.report.inspection.near_duplicates import confirmed, groups_of, near_pairs
 from maskcon.report.inspection.scan import Read
 
-FEW_PICTURES = 10  # of a class, to train on
+FEW_IMAGES = 10  # of a class, to train on
 UNEVEN = 10.0  # times as many in the largest class as in the smallest
 
 
 @dataclass(frozen=True)
 class ClassCount:
-    """A class, the coarse one it lies in (itself for a coarse one), and its pictures in each part."""
+    """A class, its coarse class (itself for a coarse one), and its number of images in each part."""
 
     name: str
     coarse: str
@@ -32,10 +32,10 @@ class ClassCount:
 
 @dataclass(frozen=True)
 class Twins:
-    """Two or more pictures that are one: by every byte, or (near) by how they look.
+    """A group of duplicates: identical files, or near-duplicates.
 
-    across_parts: some to train on, some to test on: the score would be flattered
-    across_labels: under different coarse labels: at most one of them is right
+    across_parts: in train and test, which makes scores too high
+    across_labels: under different coarse labels, of which at most one is right
     """
 
     rows: tuple[int, ...]
@@ -63,7 +63,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that was found. twins: exact ones; near_twins: others that look the same; plain: of almost one colour."""
+    """All findings. twins: exact duplicates; near_twins: near-duplicates; plain: images of almost one colour."""
 
     source: str
     name: str
@@ -86,17 +86,17 @@ class Inspection:
 
     @property
     def imbalance(self) -> float:
-        """Training pictures of the largest coarse class over those of the smallest that has any."""
+        """Divide the training images of the largest coarse class by those of the smallest non-empty one."""
         counts = [count.train for count in self.coarse if count.train]
         return max(counts) / min(counts) if counts else 1.0
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a person should do something about, the worst first."""
+        """List what the user should fix, the worst first."""
         return tuple(_warnings(self))
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for `--json`."""
+        """Return plain values, for `--json`."""
         values = asdict(self)
         values["imbalance"] = round(self.imbalance, 3)
         values["warnings"] = list(self.warnings)
@@ -115,7 +115,7 @@ class Inspection:
 
 
 def findings(source: str, read: Read, choices: Sequence[Choice] = ()) -> Inspection:
-    """Put together what was read."""
+    """Collect the findings about what was read."""
     data, pictures = read.labels, read.pictures
     exact = _exact(read)
     near, too_many = _near(read, exact)
@@ -134,8 +134,8 @@ def findings(source: str, read: Read, choices: Sequence[Choice] = ()) -> Inspect
         modes=_common(shape.mode for shape in shapes),
         formats=_common(shape.format for shape in shapes),
         failures=read.failures,
-        twins=_told(read, exact),
-        near_twins=_told(read, near),
+        twins=_described(read, exact),
+        near_twins=_described(read, near),
         too_many_near=too_many,
         plain=tuple(names[row] for row, picture in enumerate(pictures) if picture.hash is None),
         notes=data.notes,
@@ -151,7 +151,7 @@ def _exact(read: Read) -> list[tuple[int, ...]]:
 
 
 def _near(read: Read, exact: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], bool]:
-    """Groups of look-alikes; of exact twins only the first is compared, and brings the others along."""
+    """Group near-duplicates; of exact duplicates only the first is compared and stands for the others."""
     copies = {rows[0]: rows for rows in exact}
     left_out = {row for rows in exact for row in rows[1:]}
     rows = [
@@ -171,10 +171,10 @@ def _near(read: Read, exact: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int,
     return groups, too_many
 
 
-def _told(read: Read, groups: Sequence[tuple[int, ...]]) -> tuple[Twins, ...]:
-    """The groups with names; the worst first: across labels, then across parts, then large ones."""
+def _described(read: Read, groups: Sequence[tuple[int, ...]]) -> tuple[Twins, ...]:
+    """Describe the groups, the worst first: across labels, then across parts, then large ones."""
     names, coarse, is_test = read.names, read.coarse, read.is_test
-    told = [
+    described = [
         Twins(
             rows=rows,
             names=tuple(names[row] for row in rows),
@@ -184,7 +184,9 @@ def _told(read: Read, groups: Sequence[tuple[int, ...]]) -> tuple[Twins, ...]:
         for rows in groups
     ]
     return tuple(
-        sorted(told, key=lambda group: (not group.across_labels, not group.across_parts, -len(group.rows)))
+        sorted(
+            described, key=lambda group: (not group.across_labels, not group.across_parts, -len(group.rows))
+        )
     )
 
 
@@ -220,10 +222,10 @@ def _warnings(found: Inspection) -> list[str]:
     warnings = []
     if found.train < FEWEST_TRAIN or found.test < FEWEST_TEST:
         warnings.append(
-            f"too few to train: at least {FEWEST_TRAIN} pictures to train on and {FEWEST_TEST} to test on are needed, "
+            f"too few to train: at least {FEWEST_TRAIN} images to train on and {FEWEST_TEST} to test on are needed, "
             "and hundreds to learn from"
         )
-    for what, groups in (("the same file", found.twins), ("nearly the same picture", found.near_twins)):
+    for what, groups in (("the same file", found.twins), ("nearly the same image", found.near_twins)):
         conflicts = [group for group in groups if group.across_labels]
         if conflicts:
             count = sum(len(group.rows) for group in conflicts)
@@ -231,42 +233,40 @@ def _warnings(found: Inspection) -> list[str]:
             shown = f"{first.names[0]} ({first.labels[0]})"
             other = next(place for place, label in enumerate(first.labels) if label != first.labels[0])
             warnings.append(
-                f"{what} under DIFFERENT coarse labels: {count} pictures in {counted(len(conflicts), 'group')}, "
+                f"{what} under DIFFERENT coarse labels: {count} images in {counted(len(conflicts), 'group')}, "
                 f"such as {shown} and {first.names[other]} ({first.labels[other]}); keep the right one"
             )
         leaks = [group for group in groups if group.across_parts]
         if leaks:
             count = sum(sum(group.is_test) for group in leaks)
             warnings.append(
-                f"{what} in train AND test: {counted(count, 'test picture')} with a twin to train on, so scores would "
-                "be flattered; remove one of each"
+                f"{what} in train AND test: {counted(count, 'test image')} with a duplicate in train, so scores would "
+                "be too high; remove one of each"
             )
         inside = sum(
             len(group.rows) - 1 for group in groups if not (group.across_labels or group.across_parts)
         )
         if inside:
             warnings.append(
-                f"{what} more than once in one class and part: {counted(inside, 'picture')} too many"
+                f"{what} more than once in one class and part: {counted(inside, 'image')} too many"
             )
     if found.too_many_near:
-        warnings.append("so many pictures look alike that not all pairs were compared")
+        warnings.append("so many images look alike that not all pairs were compared")
     if found.failures:
         path, why = next(iter(found.failures.items()))
         warnings.append(
             f"{counted(len(found.failures), 'file')} cannot be read and would be left out, such as {path} ({why})"
         )
-    small = [count for count in found.coarse if count.train < FEW_PICTURES]
+    small = [count for count in found.coarse if count.train < FEW_IMAGES]
     if small:
         named = ", ".join(f"{count.name} ({count.train})" for count in small[:5])
         more = f" and {len(small) - 5} more" if len(small) > 5 else ""
-        warnings.append(f"coarse classes with fewer than {FEW_PICTURES} pictures to train on: {named}{more}")
+        warnings.append(f"coarse classes with fewer than {FEW_IMAGES} images to train on: {named}{more}")
     if found.imbalance >= UNEVEN:
         warnings.append(
-            f"the largest coarse class has {found.imbalance:.0f} times the pictures of the smallest; "
-            "the small ones will count for little"
+            f"the largest coarse class has {found.imbalance:.0f} times the images of the smallest; "
+            "the small ones have little influence"
         )
     if found.plain:
-        warnings.append(
-            f"almost one colour: {counted(len(found.plain), 'picture')}, such as {found.plain[0]}"
-        )
+        warnings.append(f"almost one colour: {counted(len(found.plain), 'image')}, such as {found.plain[0]}")
     return warnings

@@ -1,9 +1,9 @@
-"""Pictures that are there twice: by a 64-bit hash of what they look like, searched exactly, and confirmed by colour.
+"""Near-duplicates: found by a 64-bit perceptual hash, searched exactly, and confirmed by colour.
 
-hash -> pairs within a few bits -> pairs whose colours agree too -> groups. Pictures are compared as they stand: a
-mirrored or strongly cropped copy is another picture here.
+hash -> pairs within a few bits -> pairs whose colours agree too -> groups. A mirrored
+or strongly cropped copy does not count as a duplicate.
 
-Letters in shapes: N pictures, P pairs.
+Letters in shapes: N images, P pairs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 HASH_SIDE = 32  # grey pixels that the hash is made of
 FREQUENCIES = 11  # of the cosine transform, each way; its 64 lowest but the first make the hash
 HASH_BITS = 64
-RADIUS = 5  # bits in which near twins may differ
-TINY_SIDE = 16  # colour pixels that two pictures are confirmed by
+RADIUS = 5  # bits in which near-duplicates may differ
+TINY_SIDE = 16  # colour pixels that two images are confirmed by
 LARGEST_DIFFERENCE = 16.0  # root of the mean squared difference of those, in 0..255, brightness apart
-LARGEST_SHARE = 0.25  # of it in the pictures' own deviation: two dark shirts on black are not one
-LEAST_CONTRAST = 4.0  # deviation of the grey pixels below which a picture has nothing to compare
+LARGEST_SHARE = 0.25  # of it in the images' own deviation: two dark shirts on black are not one
+LEAST_CONTRAST = 4.0  # deviation of the grey pixels below which an image has nothing to compare
 MOST_PAIRS = 2_000_000
 CONFIRM_ROWS = 65_536
 
 
-def picture_hash(grey: NDArray[np.uint8]) -> int:
-    """64 signs of the lowest frequencies of a grey picture [32, 32]; hardly changed by size, JPEG or brightness."""
+def image_hash(grey: NDArray[np.uint8]) -> int:
+    """Hash a grey image [32, 32] by 64 signs of its lowest frequencies; robust to size, JPEG and brightness."""
     waves = _waves()  # [F, 32]
     transform = waves @ (grey.astype(np.float32) - 128.0) @ waves.T  # [F, F]
     signs = transform[_lowest()] > 0  # [64]
@@ -35,14 +35,14 @@ def picture_hash(grey: NDArray[np.uint8]) -> int:
 
 
 def has_contrast(grey: NDArray[np.uint8]) -> bool:
-    """Whether there is anything to compare: a plain surface has a hash of noise."""
+    """Whether an image has enough contrast for its hash to mean anything."""
     return float(grey.std()) >= LEAST_CONTRAST
 
 
 def near_pairs(hashes: NDArray[np.uint64], radius: int = RADIUS) -> tuple[NDArray[np.int64], bool]:
-    """All pairs (i < j) of hashes [N] that differ in at most `radius` bits: [P, 2], and whether there were too many.
+    """Find all pairs (i < j) of hashes [N] that differ in at most `radius` bits: [P, 2], and whether too many.
 
-    Exact: with radius + 1 blocks of bits, such a pair agrees in one of them at least. So within each block only
+    Exact: of radius + 1 blocks of bits, a pair agrees in at least one. So within each block only
     hashes of the same value are compared; every pair is taken in the first block that it agrees in.
 
     >>> near_pairs(np.array([0b1111, 0b1011, 2**63], dtype=np.uint64), radius=1)[0].tolist()
@@ -76,12 +76,12 @@ def near_pairs(hashes: NDArray[np.uint64], radius: int = RADIUS) -> tuple[NDArra
 
 
 def confirmed(pairs: NDArray[np.int64], tiny: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Those of the pairs [P, 2] whose colours agree; tiny: [N, 3, 16, 16]."""
+    """Keep the pairs [P, 2] whose colours agree; tiny: [N, 3, 16, 16]."""
     kept = []
     for start in range(0, len(pairs), CONFIRM_ROWS):
         part = pairs[start : start + CONFIRM_ROWS]
         first, second = (tiny[part[:, side]].reshape(len(part), -1).astype(np.float32) for side in (0, 1))
-        # a copy may be brighter as a whole; one in another colour is another picture
+        # a copy may be brighter as a whole; one in another colour is another image
         difference = (first - first.mean(1, keepdims=True)) - (second - second.mean(1, keepdims=True))
         apart = np.sqrt((difference**2).mean(1))  # [P]
         contrast = np.minimum(first.std(1), second.std(1))
@@ -90,7 +90,7 @@ def confirmed(pairs: NDArray[np.int64], tiny: NDArray[np.uint8]) -> NDArray[np.i
 
 
 def groups_of(pairs: Sequence[tuple[int, int]] | NDArray[np.int64]) -> list[tuple[int, ...]]:
-    """What is linked by pairs, directly or through others: groups of two or more, each ascending, by their first.
+    """Group rows linked by pairs, directly or through others; each group ascending, ordered by its first.
 
     >>> groups_of([(4, 7), (1, 2), (2, 9)])
     [(1, 2, 9), (4, 7)]
@@ -114,7 +114,7 @@ def groups_of(pairs: Sequence[tuple[int, int]] | NDArray[np.int64]) -> list[tupl
 
 @cache
 def _waves() -> NDArray[np.float32]:
-    """The first rows of the cosine transform of type II, [F, 32]."""
+    """Return the first rows of the DCT-II, [F, 32]."""
     places = (np.arange(HASH_SIDE) + 0.5) * np.pi / HASH_SIDE
     waves: NDArray[np.float32] = np.cos(np.outer(np.arange(FREQUENCIES), places)).astype(np.float32)
     return waves
@@ -122,7 +122,7 @@ def _waves() -> NDArray[np.float32]:
 
 @cache
 def _lowest() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of the 64 lowest frequencies but the mean, low ones first."""
+    """Return the places of the 64 lowest frequencies except the mean, low ones first."""
     places = sorted(
         (across + down, across, down) for across in range(FREQUENCIES) for down in range(FREQUENCIES)
     )[1 : HASH_BITS + 1]
@@ -131,5 +131,5 @@ def _lowest() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 @cache
 def _blocks(count: int) -> tuple[np.uint64, ...]:
-    """Masks that share out the 64 bits in turn, so that each has low and high frequencies."""
+    """Split the 64 bits into masks, alternating, so that each has low and high frequencies."""
     return tuple(np.uint64(sum(1 << bit for bit in range(start, HASH_BITS, count))) for start in range(count))

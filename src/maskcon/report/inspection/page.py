@@ -1,21 +1,100 @@
-"""An inspection as one HTML file that needs nothing else: no network, no script."""
+"""An inspection in words: lines for a terminal, and one HTML file without scripts or network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.text import counted
-from maskcon.report.inspection.findings import ClassCount, Inspection, Twins
+from maskcon.report.inspection.findings import ClassCount, Inspection, Sizes, Twins
 from maskcon.report.inspection.scan import Read
 from maskcon.report.inspection.sheet import Strips, as_data_uri, strips_of
-from maskcon.report.inspection.text import lines
+
+CLASSES_SHOWN = 40
+GROUPS_SHOWN = 5
+NAMES_SHOWN = 4
+FILES_SHOWN = 10
+WARNING, OTHER_LABELS, BOTH_PARTS = "WARNING: ", "[DIFFERENT LABELS] ", "[TRAIN AND TEST] "
+
+
+def lines(found: Inspection) -> list[str]:
+    """Describe an inspection; warnings come at the end, above the choices of training."""
+    told = [
+        f"{found.name}: {counted(found.train, 'image')} to train on, {found.test:,} to test; "
+        f"{len(found.coarse)} coarse classes"
+        + (f", {len(found.fine):,} fine" if found.fine else ", no fine labels")
+        + f"; {found.size_bytes / 1e6:,.1f} MB",
+        f"width {_spread(found.width)} px, height {_spread(found.height)} px",
+        f"modes: {_shares(found.modes)}; formats: {_shares(found.formats)}",
+        "",
+        *_class_lines(found.coarse, "coarse class"),
+        *(["", *_class_lines(found.fine, "fine class")] if found.fine else []),
+        "",
+        f"largest over smallest coarse class: {found.imbalance:.1f}",
+        *_twin_lines("identical files", found.twins),
+        *_twin_lines("near-duplicates", found.near_twins),
+    ]
+    if found.failures:
+        told.append(f"unreadable: {counted(len(found.failures), 'file')}")
+        told += [f"  {path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
+        if len(found.failures) > FILES_SHOWN:
+            told.append(f"  and {len(found.failures) - FILES_SHOWN:,} more (--json lists all)")
+    told += [f"note: {note}" for note in found.notes]
+    told += ["", *(f"{WARNING}{warning}" for warning in found.warnings)]
+    if not found.warnings:
+        told.append("no warnings")
+    if found.choices:
+        told += ["", "maskcon train would choose:", *(f"  {choice.line}" for choice in found.choices)]
+    return told
+
+
+def is_loud(line: str) -> bool:
+    """Whether one of the `lines` is a warning."""
+    return line.lstrip().startswith((WARNING, OTHER_LABELS, BOTH_PARTS))
+
+
+def _spread(sizes: Sizes) -> str:
+    if sizes.smallest == sizes.largest:
+        return str(sizes.smallest)
+    return f"{sizes.smallest} to {sizes.largest} (median {sizes.median:g})"
+
+
+def _shares(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name or 'unknown'} {count:,}" for name, count in counts.items())
+
+
+def _class_lines(counts: Sequence[ClassCount], heading: str) -> list[str]:
+    shown = sorted(counts, key=lambda count: -count.train)[:CLASSES_SHOWN]
+    width = min(40, max([len(heading), *(len(count.name) for count in shown)]))
+    told = [f"{heading:<{width}}  {'train':>7}  {'test':>7}"]
+    told += [f"{count.name:<{width}}  {count.train:>7,}  {count.test:>7,}" for count in shown]
+    if len(counts) > len(shown):
+        told.append(f"and {len(counts) - len(shown):,} smaller ones (--json lists all)")
+    return told
+
+
+def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
+    if not groups:
+        return [f"{what}: none"]
+    told = [f"{what}: {sum(len(group.rows) for group in groups):,} images in {counted(len(groups), 'group')}"]
+    for group in groups[:GROUPS_SHOWN]:
+        marks = OTHER_LABELS * group.across_labels + BOTH_PARTS * group.across_parts
+        named = [
+            f"{name} ({label}, {'test' if test else 'train'})"
+            for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
+        ]
+        more = f" and {len(named) - NAMES_SHOWN} more" if len(named) > NAMES_SHOWN else ""
+        told.append(f"  {marks}{'; '.join(named[:NAMES_SHOWN])}{more}")
+    if len(groups) > GROUPS_SHOWN:
+        told.append(f"  and {len(groups) - GROUPS_SHOWN:,} more groups (the page shows more, --json all)")
+    return told
+
 
 GROUPS_SHOWN = 60
-PICTURES_SHOWN = 6
+IMAGES_SHOWN = 6
 FILES_SHOWN = 500
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2126; --ground: #fff; --line: #d5d9de; --loud: #a4161a; }
@@ -25,7 +104,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto;
   max-width: 75rem; padding: 1rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; }
-td:first-child, th:first-child { min-width: 8rem; } /* else a phone would break names after every letter */
+td:first-child, th:first-child { min-width: 8rem; } /* or a phone breaks names after every letter */
 .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -36,7 +115,7 @@ summary { cursor: pointer; }
 
 
 def page(found: Inspection, read: Read, strips: Strips) -> str:
-    """The whole page."""
+    """Render the page."""
     summary = lines(found)
     parts = [
         f"<h1>{escape(found.name)}</h1>",
@@ -45,10 +124,10 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
         _choices(found),
         "<h2>Coarse classes</h2>",
         _class_table(found.coarse, strips),
-        f"<p>The largest has {found.imbalance:.1f} times the training pictures of the smallest.</p>",
+        f"<p>The largest has {found.imbalance:.1f} times the training images of the smallest.</p>",
         _fine(found),
-        _twins("The same file twice", found.twins, read),
-        _twins("Nearly the same picture twice", found.near_twins, read),
+        _twins("Identical files", found.twins, read),
+        _twins("Near-duplicates", found.near_twins, read),
         _failures(found),
         _list("Notes", found.notes),
     ]
@@ -63,7 +142,7 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
 
 def _warnings(found: Inspection) -> str:
     if not found.warnings:
-        return "<p>Nothing to warn of.</p>"
+        return "<p>No warnings.</p>"
     return _list("Warnings", found.warnings, "loud")
 
 
@@ -87,17 +166,17 @@ def _class_table(counts: Sequence[ClassCount], strips: Strips) -> str:
     for label, count in enumerate(counts):
         shown = ""
         if label in strips:
-            shown = f'<img src="{as_data_uri(strips[label])}" alt="some pictures of {escape(count.name)}">'
+            shown = f'<img src="{as_data_uri(strips[label])}" alt="some images of {escape(count.name)}">'
         rows.append(
             f'<tr><td>{escape(count.name)}</td><td class="n">{count.train:,}</td>'
             f'<td class="n">{count.test:,}</td><td>{shown}</td></tr>'
         )
-    head = '<tr><th>class</th><th class="n">train</th><th class="n">test</th><th>pictures</th></tr>'
+    head = '<tr><th>class</th><th class="n">train</th><th class="n">test</th><th>images</th></tr>'
     return _wide("coarse classes", head + "".join(rows))
 
 
 def _wide(label: str, rows: str) -> str:
-    """A table that scrolls in a box of its own where it is too wide, by keyboard too."""
+    """Render a table that scrolls in its own box where it is too wide, also by keyboard."""
     return f'<div class="wide" role="region" aria-label="{escape(label)}" tabindex="0"><table>{rows}</table></div>'
 
 
@@ -120,7 +199,7 @@ def _twins(title: str, groups: Sequence[Twins], read: Read) -> str:
     if not groups:
         return f"<h2>{escape(title)}</h2><p>None.</p>"
     shown = groups[:GROUPS_SHOWN]
-    strips = strips_of(read, {place: group.rows[:PICTURES_SHOWN] for place, group in enumerate(shown)})
+    strips = strips_of(read, {place: group.rows[:IMAGES_SHOWN] for place, group in enumerate(shown)})
     rows = "".join(_twin_row(group, strips[place]) for place, group in enumerate(shown))
     more = (
         f"<p>And {len(groups) - GROUPS_SHOWN:,} more groups; --json lists all.</p>"
@@ -139,9 +218,9 @@ def _twin_row(group: Twins, pictures: NDArray[np.uint8]) -> str:
         f"{escape(name)} ({escape(label)}, {'test' if test else 'train'})"
         for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
     ]
-    shown = "<br>".join(names[:PICTURES_SHOWN])
-    if len(names) > PICTURES_SHOWN:
-        shown += f"<br>and {len(names) - PICTURES_SHOWN} more"
+    shown = "<br>".join(names[:IMAGES_SHOWN])
+    if len(names) > IMAGES_SHOWN:
+        shown += f"<br>and {len(names) - IMAGES_SHOWN} more"
     return (
         f'<tr><td class="loud">{", ".join(marks)}</td><td><img src="{as_data_uri(pictures)}" alt=""></td>'
         f"<td>{shown}</td></tr>"
@@ -152,4 +231,4 @@ def _failures(found: Inspection) -> str:
     items = [f"{path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
     if len(found.failures) > FILES_SHOWN:
         items.append(f"and {len(found.failures) - FILES_SHOWN:,} more")
-    return _list("Files that cannot be read", items)
+    return _list("Unreadable files", items)

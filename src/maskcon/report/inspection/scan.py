@@ -1,4 +1,4 @@
-"""Every picture of a source, read once: size, mode, checksum, hash; labels and parts by the rules of training."""
+"""Read every image of a source once: size, mode, checksum, hash; labels and splits as in training."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from maskcon.data.decoding import Shape, UndecodableError, decode, examine
 from maskcon.data.folder_layout import show
 from maskcon.data.headers import labels_only
 from maskcon.data.packing import PicturePlan, Progress, map_files, opened
-from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, picture_hash
+from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, image_hash
+from maskcon.report.style import as_pixels
 
 EXAMINED_SIDE = 64  # a JPEG is decoded at a reduced size, which is all that a hash needs
-PICTURE_MODES = {1: "L", 3: "RGB"}
+IMAGE_MODES = {1: "L", 3: "RGB"}
 
 
 @dataclass(frozen=True)
 class Examined:
-    """One picture: its shape, the sha256 of its content, its hash (None for a plain surface), tiny colours."""
+    """One image: its shape, the sha256 of its content, its hash (None for a plain surface), tiny colours."""
 
     shape: Shape
     size_bytes: int
@@ -35,10 +36,10 @@ class Examined:
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """A source, read: the N pictures of train, then of test.
+    """A source, read: the N images of train, then of test.
 
-    labels: the data set; of its images only labels, paths and notes are meant to be used
-    failures: path -> why a picture is left out
+    labels: the dataset; only its labels, paths and notes are used
+    failures: path -> why an image is left out
     thumbnails: rows, side -> of each [3, h, w] with h, w <= side, or None where it can no longer be read
     """
 
@@ -49,7 +50,7 @@ class Read:
 
     @property
     def names(self) -> list[str]:
-        """A name for each picture: its path, or its part and number."""
+        """Name each image by its path, or its part and number."""
         return [*_names("train", self.labels.train), *_names("test", self.labels.test)]
 
     @property
@@ -62,7 +63,7 @@ class Read:
 
 
 def read_plan(plan: PicturePlan, progress: Progress | None = None) -> Read:
-    """All pictures of a plan, each file read once."""
+    """Read all images of a plan, each file once."""
     job = plan.job
 
     def work(row: int) -> Examined | str:
@@ -99,7 +100,7 @@ def read_plan(plan: PicturePlan, progress: Progress | None = None) -> Read:
 
 
 def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
-    """All pictures of a data set that comes as arrays."""
+    """Read all images of a dataset of arrays."""
     parts = (data.train, data.test)
 
     def pixels(row: int) -> NDArray[np.uint8]:
@@ -115,11 +116,11 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
         channels, height, width = image.shape
         content = np.ascontiguousarray(image).tobytes()
         checksum = hashlib.sha256(f"{image.shape};".encode() + content).digest()
-        shape = Shape(width, height, PICTURE_MODES[channels], "array")
+        shape = Shape(width, height, IMAGE_MODES[channels], "array")
         return _seen(shape, len(content), checksum, image)
 
     def thumbnail(row: int, side: int) -> NDArray[np.uint8]:
-        image = _as_picture(pixels(row))
+        image = Image.fromarray(as_pixels(pixels(row)))
         image.thumbnail((side, side))
         return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
@@ -131,17 +132,11 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
 
 
 def _seen(shape: Shape, size: int, checksum: bytes, pixels: NDArray[np.uint8]) -> Examined:
-    picture = _as_picture(pixels)
+    picture = Image.fromarray(as_pixels(pixels))
     grey = np.asarray(picture.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
     tiny = np.asarray(picture.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
-    hashed = picture_hash(grey) if has_contrast(grey) else None
+    hashed = image_hash(grey) if has_contrast(grey) else None
     return Examined(shape, size, checksum, hashed, np.ascontiguousarray(tiny.transpose(2, 0, 1)))
-
-
-def _as_picture(pixels: NDArray[np.uint8]) -> Image.Image:
-    """[C, H, W] as a colour picture of Pillow's."""
-    colours = np.repeat(pixels, 3, axis=0) if pixels.shape[0] == 1 else pixels
-    return Image.fromarray(np.ascontiguousarray(colours.transpose(1, 2, 0)))
 
 
 def _names(part_name: str, part: ImageSet) -> list[str]:

@@ -1,21 +1,40 @@
-"""All classes of a data set by their coarse class: a list of names, or a picture of each (the paper's cars)."""
+"""Appendix A: the coarse classes of Cars196, as names or as one image per model."""
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon._utils.download import Progress
 from maskcon._utils.errors import UsageError
-from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
-from maskcon.report.plates import SMALL_POINTS, SMALLEST_POINTS, Plate, as_picture, shortened
+from maskcon.data.builtin import cars196
+from maskcon.data.builtin.cars196 import FINE_NAMES
+from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
+from maskcon.data.image_list import Listing
+from maskcon.paper.setup import Drawn, as_csv, write_figure
+from maskcon.report.style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    PALE,
+    SMALL_POINTS,
+    SMALLEST_POINTS,
+    Plate,
+    as_pixels,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
+EXAMPLE_SIDE = 160  # pixels of an image on the sheet of cars
 SHEET_INCHES = 11.0  # a page on its side
 COLUMNS = 5
 LINE_INCHES = 0.118
@@ -25,7 +44,7 @@ CAPTION_LETTERS, CAPTION_LINES, CAPTION_POINTS = 21, 3, 4.2  # of the fine class
 
 
 def grouped(coarse_of: Sequence[int], coarse_names: Sequence[str]) -> dict[int, list[int]]:
-    """Coarse class -> its fine classes, both ascending; coarse classes without any are left out.
+    """Return coarse class -> its fine classes, both ascending; coarse classes without any are left out.
 
     >>> grouped((1, 0, 1), ("a", "b", "c"))
     {0: [1], 1: [0, 2]}
@@ -44,7 +63,7 @@ def class_columns(
     title: str = "",
     caption: str = "",
 ) -> Figure:
-    """The names of all fine classes below the name and the count of their coarse class, in columns, coloured by it."""
+    """List the names of all fine classes in columns, under the name, count and colour of their coarse class."""
     _check(names, coarse_of)
     lines: list[tuple[int, str, bool]] = []  # coarse class, words, is a heading
     for coarse, fines in grouped(coarse_of, coarse_names).items():
@@ -61,7 +80,7 @@ def class_columns(
     head = 0.3 if title else 0.08
     plate = Plate(width=SHEET_INCHES, height=head + LINE_INCHES * (height + 0.5), caption=caption)
     if title:
-        plate.words(0.1, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+        plate.write(0.1, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
     wide = (SHEET_INCHES - 0.1) / COLUMNS
     for column, part in enumerate(parts):
         left = 0.1 + column * wide
@@ -74,10 +93,10 @@ def class_columns(
             if is_heading:
                 bars.plot([0.5], [row + 0.5], marker=MARKERS[coarse % len(MARKERS)], color=colour, markersize=6,
                           markeredgewidth=0, clip_on=False)  # fmt: skip
-                plate.words(left + 0.14, middle, words, size=SMALL_POINTS, weight="bold")
+                plate.write(left + 0.14, middle, words, size=SMALL_POINTS, weight="bold")
             else:
                 bars.fill_between([0.3, 0.7], row, row + 1, color=colour, linewidth=0)
-                plate.words(left + 0.14, middle, words, size=SMALLEST_POINTS - 0.5)
+                plate.write(left + 0.14, middle, words, size=SMALLEST_POINTS - 0.5)
     return plate.figure
 
 
@@ -90,19 +109,19 @@ def example_sheet(
     title: str = "",
     caption: str = "",
 ) -> Figure:
-    """A picture [C, H, W] of each fine class, captioned fine / coarse, framed in the colour of the coarse class.
+    """Draw an image [C, H, W] of each fine class, captioned fine / coarse, framed in the colour of the coarse class.
 
-    Classes come by coarse class; one without a picture is an empty frame that says so.
+    Classes come by coarse class; one without an image is an empty frame that says so.
     """
     _check(names, coarse_of)
     ordered = [fine for fines in grouped(coarse_of, coarse_names).values() for fine in fines]
     side = (SHEET_INCHES - 0.1) / TILES_ACROSS
-    step = side * 0.8 + 0.077 * (CAPTION_LINES + 1.4)  # pictures of cars lie on their side
+    step = side * 0.8 + 0.077 * (CAPTION_LINES + 1.4)  # images of cars lie on their side
     rows = -(-len(ordered) // TILES_ACROSS)
     head = 0.3 if title else 0.08
     plate = Plate(width=SHEET_INCHES, height=head + rows * step, caption=caption)
     if title:
-        plate.words(0.06, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+        plate.write(0.06, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
     for place, fine in enumerate(ordered):
         row, column = divmod(place, TILES_ACROSS)
         left, top = 0.05 + column * side, head + row * step
@@ -111,10 +130,10 @@ def example_sheet(
         axes.set_gid(f"class-{fine}")
         axes.set_facecolor("black" if fine in pictures else "#f4f4f4")
         if fine in pictures:
-            axes.imshow(as_picture(pictures[fine]), aspect="equal", interpolation="antialiased")
+            axes.imshow(as_pixels(pictures[fine]), aspect="equal", interpolation="antialiased")
             axes.set_anchor("C")
         else:
-            axes.text(0.5, 0.5, "no picture", ha="center", va="center", fontsize=CAPTION_POINTS, color=PALE,
+            axes.text(0.5, 0.5, "no image", ha="center", va="center", fontsize=CAPTION_POINTS, color=PALE,
                       transform=axes.transAxes)  # fmt: skip
         for spine in axes.spines.values():
             spine.set(visible=True, color=COLOURS[coarse % len(COLOURS)], linewidth=1.6)
@@ -122,10 +141,10 @@ def example_sheet(
         if len(words) > CAPTION_LINES:
             words = [
                 *words[: CAPTION_LINES - 1],
-                shortened(" ".join(words[CAPTION_LINES - 1 :]), CAPTION_LETTERS),
+                shorten(" ".join(words[CAPTION_LINES - 1 :]), CAPTION_LETTERS),
             ]
         for line, text in enumerate((*words, f"/ {coarse_names[coarse]}")):
-            plate.words(left + side / 2, top + side * 0.8 + 0.03 + 0.075 * line, text, size=CAPTION_POINTS,
+            plate.write(left + side / 2, top + side * 0.8 + 0.03 + 0.075 * line, text, size=CAPTION_POINTS,
                         ha="center", color=INK)  # fmt: skip
     return plate.figure
 
@@ -133,3 +152,42 @@ def example_sheet(
 def _check(names: Sequence[str], coarse_of: Sequence[int]) -> None:
     if len(names) != len(coarse_of) or not names:
         raise UsageError(f"{len(names)} names and {len(coarse_of)} coarse classes do not go together")
+
+
+def draw(
+    root: Path,
+    stem: Path,
+    absent: Sequence[str],
+    *,
+    download: bool,
+    progress: Progress | None,  # noqa: ARG001
+) -> Drawn:
+    """Draw an image of each model by coarse class, or the names alone where the dataset is absent."""
+    coarse_of, names = cars196.coarse_of("paper"), cars196.COARSE_NAMES
+    counts = ", ".join(f"{name} {coarse_of.count(coarse)}" for coarse, name in enumerate(names))
+    rows = [
+        (number + 1, name, names[coarse_of[number]], coarse_of[number])
+        for number, name in enumerate(FINE_NAMES)
+    ]
+    numbers = as_csv(("class", "model", "coarse_class", "coarse"), rows)
+    title = f"Stanford Cars: {len(FINE_NAMES)} models in {len(names)} coarse classes"
+    if absent:
+        caption = "Names and coarse classes (the paper's); the images of the dataset are not here."
+        figure = class_columns(FINE_NAMES, coarse_of, names, title=title, caption=caption)
+        text = f"Cars196 is not here; drawn are its names ({counts}). Missing: {'; '.join(absent)}"
+        return write_figure(figure, stem, "csv", numbers), text
+    images = example_images(cars196.cars_listing(root, download=download))
+    caption = f"The first training image of each model, captioned model / coarse class. Models: {counts}."
+    figure = example_sheet(images, FINE_NAMES, coarse_of, names, title=title, caption=caption)
+    return write_figure(figure, stem, "csv", numbers), counts
+
+
+def example_images(listing: Listing, side: int = EXAMPLE_SIDE) -> dict[int, NDArray[np.uint8]]:
+    """Decode the first readable training image of each fine class, shrunk to fit side x side; [3, H, W]."""
+    found: dict[int, NDArray[np.uint8]] = {}
+    with picture_bombs_refused():
+        for listed in sorted(listing.train, key=lambda listed: listed.path):
+            if listed.fine not in found:
+                with contextlib.suppress(UndecodableError):  # the next one will do
+                    found[listed.fine] = decode(listing.folder / listed.path, side, 3)
+    return found

@@ -1,4 +1,4 @@
-"""Maps of the same images under several methods, side by side (fig. 3 of the paper)."""
+"""Figure 3: t-SNE maps of the same images under several methods, side by side."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.palette import COLOURS, INK, MARKERS, PALE
-from maskcon.report.plates import PAGE_INCHES, SMALL_POINTS, Plate, shortened
+from maskcon.paper.setup import Drawn, Setup, as_csv
+from maskcon.report.maps import map_2d
+from maskcon.report.style import COLOURS, INK, MARKERS, PAGE_INCHES, PALE, SMALL_POINTS, Plate, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,7 @@ GAP_INCHES, TITLE_INCHES = 0.08, 0.2
 LEGEND_INCHES = 0.145  # a line of it
 LEGEND_COLUMNS = 5
 MOST_IN_LEGEND = 40
-FINE_COLOURS = (*COLOURS, "#1a1a1a", "#5e3c99")  # two more, as dark as can be told apart from the rest
+FINE_COLOURS = (*COLOURS, "#1a1a1a", "#5e3c99")  # two more dark ones
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Classes:
     fine_names: Sequence[str]
 
     def looks(self) -> dict[int, tuple[str, str]]:
-        """Colour and marker of each fine class that occurs: a colour each, a marker shared within the coarse class.
+        """Return colour and marker of each fine class: a colour each, a marker per coarse class.
 
-        Colours come again after ten classes; then the marker goes on to the next as well.
+        Colours repeat after ten classes, then with the next marker.
 
         >>> two = Classes(np.array([0, 1, 1]), np.array([5, 2, 3]), "ab", "abcdef")
         >>> {fine: marker for fine, (_, marker) in two.looks().items()}
@@ -65,9 +66,9 @@ def map_panels(
     notes: Mapping[str, str] | None = None,
     caption: str = "",
 ) -> Figure:
-    """One panel a map [N, 2], in the order given; `notes` stand right of a panel's title.
+    """Draw one panel per map [N, 2], in the order given; `notes` stand right of a panel's title.
 
-    Points are drawn in an order that is shuffled once, so that no class lies on top of all others.
+    Points are drawn in shuffled order, so that no class covers the others.
     """
     count = len(classes.fine)
     for name, points in maps.items():
@@ -89,16 +90,16 @@ def map_panels(
         axes = plate.axes(left=left, top=row * step + TITLE_INCHES, width=side, height=side)
         axes.set_gid(f"map-{name}")
         _points(axes, points, classes.fine, looks)
-        plate.words(left, row * step + TITLE_INCHES / 2, name, size=SMALL_POINTS + 1, weight="bold")
+        plate.write(left, row * step + TITLE_INCHES / 2, name, size=SMALL_POINTS + 1, weight="bold")
         if notes and name in notes:
-            plate.words(left + side, row * step + TITLE_INCHES / 2, notes[name], ha="right")
+            plate.write(left + side, row * step + TITLE_INCHES / 2, notes[name], ha="right")
     if lines:
         _legend(plate, groups, looks, classes, rows * step + 0.06)
     return plate.figure
 
 
 def _points(axes: Axes, points: NDArray[Any], fine: IntArray, looks: Mapping[int, tuple[str, str]]) -> None:
-    """All points of a panel; markers share a call, colours vary within it."""
+    """Draw all points of a panel; one call per marker, colours vary within it."""
     size = float(np.clip(9000 / max(1, len(points)), 1.6, 14))
     shuffled = np.random.default_rng(0).permutation(len(points))
     # Matplotlib draws one marker a call. Small calls in turn keep the shuffle across markers.
@@ -119,7 +120,7 @@ def _points(axes: Axes, points: NDArray[Any], fine: IntArray, looks: Mapping[int
 
 
 def _legend_lines(groups: Mapping[int, Sequence[int]], classes: int) -> int:
-    """Lines below the panels: each coarse class starts a new one. None where classes are too many to be named."""
+    """Count the lines of the legend: each coarse class starts a new one. 0 where classes are too many."""
     if classes > MOST_IN_LEGEND:
         return 0
     return sum(math.ceil(len(fines) / LEGEND_COLUMNS) for fines in groups.values())
@@ -136,10 +137,10 @@ def _legend(
     step = (PAGE_INCHES - name_inches - 2 * GAP_INCHES) / LEGEND_COLUMNS
     line = 0
     for coarse, fines in groups.items():
-        plate.words(
+        plate.write(
             GAP_INCHES,
             top + LEGEND_INCHES * (line + 0.5),
-            shortened(classes.coarse_names[coarse], 19),
+            shorten(classes.coarse_names[coarse], 19),
             weight="bold",
         )
         for number, fine in enumerate(fines):
@@ -151,5 +152,31 @@ def _legend(
             swatch.plot(
                 [0], [0], marker=marker, color=colour, markersize=4.5, markeredgewidth=0, clip_on=False
             )
-            plate.words(left + 0.14, middle, shortened(classes.fine_names[fine], 19), color=INK)
+            plate.write(left + 0.14, middle, shorten(classes.fine_names[fine], 19), color=INK)
         line += math.ceil(len(fines) / LEGEND_COLUMNS)
+
+
+def draw(setup: Setup) -> Drawn:
+    """Draw figure 3 from its runs."""
+    runs = setup.open_methods()
+    data, fine = setup.labelled_data(list(runs.values()))
+    maps, notes = {}, {}
+    for title, run in runs.items():
+        maps[title] = map_2d(run.encode_set(data.test, device=setup.machine.device).numpy())
+        notes[title] = f"R@1 {100 * run.recall[1]:.1f}"
+    text = (
+        f"t-SNE of the features of {len(fine):,} test images; one colour per fine class, one marker per coarse class. "
+        f"R@1: recall@1 on them, %. {setup.settings()}"
+    )
+    classes = Classes(data.test.coarse, fine, data.coarse_names, data.fine_names or ())
+    caption = setup.caption(next(iter(runs.values())), text)
+    labels = np.stack([data.test.index, data.test.coarse, fine], axis=1).tolist()
+    rows = [
+        [title, *labels[row], f"{x:.3f}", f"{y:.3f}"]
+        for title, points in maps.items()
+        for row, (x, y) in enumerate(points.tolist())
+    ]
+    numbers = as_csv(["method", "sample", "coarse", "fine", "x", "y"], rows)
+    paths = setup.write(map_panels(maps, classes, notes=notes, caption=caption), "csv", numbers)
+    recalls = ", ".join(f"{title} {note.removeprefix('R@1 ')}" for title, note in notes.items())
+    return paths, f"recall@1: {recalls}"

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.bound import BestTaus, BoundRow, best_taus, csv_text, draw
+from maskcon.paper.bound import BoundRow
+from maskcon.paper.bound_figure import BestTaus, best_taus, bound_panels, csv_text
 from maskcon.report.figures import png_bytes, svg_text
 
 CURVE = {0.0: (0.70, 9.0), 0.01: (0.60, 8.0), 0.1: (0.20, 5.0), 0.5: (0.10, 6.0), math.inf: (0.15, 12.0)}
@@ -71,7 +72,7 @@ def stars(axes):
 
 
 def test_the_figure_shows_the_curves_the_lines_and_the_stars_where_they_belong():
-    upper, middle, lower = draw(ROWS, RECALLS, OWN).axes
+    upper, middle, lower = bound_panels(ROWS, RECALLS, OWN).axes
     assert [label.get_text() for label in lower.get_xticklabels()] == ["0", "0.01", "0.1", "0.5", "∞"]
     for number, (axes, others) in enumerate([(upper, {0.18, 0.97}), (middle, {10.0, 9.5})]):
         assert axes.lines[0].get_xydata().tolist() == [[i, b[number]] for i, b in enumerate(CURVE.values())]
@@ -85,7 +86,10 @@ def test_the_figure_shows_the_curves_the_lines_and_the_stars_where_they_belong()
 
 
 def test_a_caption_stands_below_all_panels():
-    plain, told = draw(ROWS, RECALLS), draw(ROWS, RECALLS, caption="STAND-IN: " + "words " * 60)
+    plain, told = (
+        bound_panels(ROWS, RECALLS),
+        bound_panels(ROWS, RECALLS, caption="STAND-IN: " + "words " * 60),
+    )
     first, *_, last = told.texts
     assert first.get_text().startswith("STAND-IN: words")
     assert last.get_position()[1] > 0
@@ -102,7 +106,7 @@ def test_a_caption_stands_below_all_panels():
 
 def test_the_recall_panel_names_what_d_z_would_have_chosen_instead():
     def said(recalls):
-        return [text.get_text() for text in draw(ROWS, recalls).axes[-1].texts]
+        return [text.get_text() for text in bound_panels(ROWS, recalls).axes[-1].texts]
 
     assert said({0.1: [0.3], 0.5: [0.4]}) == ["smallest d_z, own key = 1"]
     assert said({0.01: [0.5], 0.1: [0.4], 0.5: [0.3]}) == ["smallest d_z", "smallest d_z, own key = 1"]
@@ -118,13 +122,13 @@ def test_the_recall_panel_names_what_d_z_would_have_chosen_instead():
 def test_each_figure_is_a_readable_png_and_svg_and_repeats_to_the_byte(recalls, own):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        png = png_bytes(draw(ROWS, recalls, own))
-        text = svg_text(draw(ROWS, recalls, own))
+        png = png_bytes(bound_panels(ROWS, recalls, own))
+        text = svg_text(bound_panels(ROWS, recalls, own))
     with Image.open(io.BytesIO(png)) as picture:
         assert min(picture.size) > 500
         assert len(np.unique(np.asarray(picture.convert("L")))) > 5
-    assert len(draw(ROWS, recalls, own).axes) == (3 if recalls else 2)
-    assert text == svg_text(draw(ROWS, recalls, own))
+    assert len(bound_panels(ROWS, recalls, own).axes) == (3 if recalls else 2)
+    assert text == svg_text(bound_panels(ROWS, recalls, own))
 
 
 def test_the_table_holds_what_the_figure_shows():
@@ -142,4 +146,4 @@ def test_the_table_holds_what_the_figure_shows():
 
 def test_rows_without_maskcon_cannot_be_drawn():
     with pytest.raises(UsageError, match="no row of MaskCon"):
-        draw(ROWS[-2:])
+        bound_panels(ROWS[-2:])

@@ -11,15 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.class_sheets import class_columns, example_sheet
+from maskcon.paper.cars import class_columns, example_sheet
+from maskcon.paper.heatmap import Grid, settings_heatmap
+from maskcon.paper.relations import Batch, Relation, over_own_key, relation_panels
+from maskcon.paper.retrieval import Query, retrieval_sheet
+from maskcon.paper.sop_sizes import paper_numbers, size_histogram
+from maskcon.paper.tsne import Classes, map_panels
 from maskcon.report.figures import png_bytes, svg_text
-from maskcon.report.map_panels import Classes, map_panels
-from maskcon.report.palette import RIGHT, WRONG
-from maskcon.report.plates import Plate
-from maskcon.report.product_sizes import paper_numbers, size_histogram
-from maskcon.report.relation_panels import Batch, Relation, over_own_key, relation_panels
-from maskcon.report.retrieval_sheet import Query, retrieval_sheet
-from maskcon.report.settings_heatmap import Grid, settings_heatmap
+from maskcon.report.style import RIGHT, WRONG, Plate
 
 RANDOM = np.random.default_rng(0)
 
@@ -236,7 +235,7 @@ def test_a_sheet_of_examples_captions_and_says_where_a_picture_is_lacking():
     figure = example_sheet({0: pictures(1)[0]}, ("BMW M3", "Audi R8"), (1, 0), ("Cab", "Coupe"))
     words = words_of(figure)
     assert {"BMW M3", "/ Coupe", "Audi R8", "/ Cab"} <= set(words)
-    assert words.count("no picture") == 1
+    assert words.count("no image") == 1
     assert len(by_gid(figure, "class-0").images) == 1
     assert not by_gid(figure, "class-1").images
 

@@ -1,7 +1,8 @@
-"""What several methods find for the same queries: ten neighbours a row, right and wrong ones framed (fig. 4)."""
+"""Figure 4: the ten neighbours that several methods find for the same queries."""
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +11,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
-from maskcon.report.palette import INK, RIGHT, WRONG
-from maskcon.report.plates import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, as_picture, shortened
+from maskcon._utils.errors import DataError, UsageError
+from maskcon.paper.setup import Drawn, Setup
+from maskcon.report.style import (
+    INK,
+    PAGE_INCHES,
+    RIGHT,
+    SMALL_POINTS,
+    SMALLEST_POINTS,
+    WRONG,
+    Plate,
+    as_pixels,
+    shorten,
+)
+from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+QUERIES = 3
+NEIGHBOURS = 10
+QUERY_SEED = 0
 
 METHOD_INCHES = 0.62
 QUERY_INCHES = 1.05
@@ -27,7 +43,7 @@ BLOCK_GAP_INCHES = 0.16
 
 @dataclass(frozen=True)
 class Query:
-    """A query [C, H, W], its words, and what each method found: its pictures, nearest first, and which are right."""
+    """A query [C, H, W], its words, and what each method found: its images, nearest first, and which are right."""
 
     picture: NDArray[np.uint8]
     name: str
@@ -35,13 +51,13 @@ class Query:
 
 
 def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
-    """One block a query: the query large at the left, then a row a method. Methods come in the first query's order.
+    """Draw one block per query: the query on the left, then one row per method, in the first query's order.
 
     A neighbour of the query's class has a solid green frame with a tick, another one an orange frame with a cross:
-    to be told apart without colour too. At the right stands how many of the row are right.
+    readable without colour too. The number of correct ones is on the right.
     """
     if not queries:
-        raise UsageError("a sheet of retrieved pictures needs at least one query")
+        raise UsageError("a sheet of retrieved images needs at least one query")
     methods = list(queries[0].found)
     ranks = {len(pictures) for query in queries for pictures, _ in query.found.values()}
     if any(list(query.found) != methods for query in queries) or len(ranks) != 1:
@@ -57,8 +73,8 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
         caption=caption,
     )
     for rank in range(columns):
-        plate.words(left + tile * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
-    plate.words(PAGE_INCHES - 0.06, head / 2, "right", size=SMALLEST_POINTS, ha="right")
+        plate.write(left + tile * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
+    plate.write(PAGE_INCHES - 0.06, head / 2, "right", size=SMALLEST_POINTS, ha="right")
     for number, query in enumerate(queries):
         top = head + number * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES)
         shown = plate.axes(left=0.06, top=top + 0.03, width=QUERY_INCHES - 0.12, height=QUERY_INCHES - 0.12)
@@ -66,11 +82,11 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
         shown.set_xlim(0, 1)
         shown.set_ylim(1, 0)
         for line, words in enumerate(_lines(query.name)):
-            plate.words(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
+            plate.write(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
         for row, method in enumerate(methods):
             pictures, right = query.found[method]
             middle = top + tile * (row + 0.5)
-            plate.words(
+            plate.write(
                 QUERY_INCHES + METHOD_INCHES, middle, method, size=SMALL_POINTS, ha="right", weight="bold"
             )
             axes = plate.axes(left=left, top=top + tile * row, width=tile * columns, height=tile)
@@ -79,15 +95,15 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
                 _tile(axes, picture, place, 0, bool(is_right))
             axes.set_xlim(0, columns)
             axes.set_ylim(1, 0)
-            plate.words(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
+            plate.write(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
     return plate.figure
 
 
 def _tile(axes: Axes, image: NDArray[np.uint8], x: float, y: float, right: bool | None) -> None:
-    """A picture, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
+    """Draw an image, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
     from matplotlib.patches import Rectangle
 
-    picture = as_picture(image)
+    picture = as_pixels(image)
     edge = GAP / 2
     inner = edge if right is None else edge + FRAME
     room = 1 - 2 * inner
@@ -110,7 +126,7 @@ def _tile(axes: Axes, image: NDArray[np.uint8], x: float, y: float, right: bool 
 
 
 def _badge(axes: Axes, x: float, y: float, colour: str, right: bool) -> None:
-    """A tick or a cross in the lower right corner of a tile."""
+    """Draw a tick or a cross in the lower right corner of a tile."""
     from matplotlib.patches import Rectangle
 
     side, edge = 0.3, GAP / 2
@@ -135,4 +151,71 @@ def _badge(axes: Axes, x: float, y: float, colour: str, right: bool) -> None:
 
 def _lines(name: str) -> list[str]:
     lines = textwrap.wrap(name, 21) or [""]
-    return lines[:3] if len(lines) <= 3 else [*lines[:2], shortened(" ".join(lines[2:]), 21)]
+    return lines[:3] if len(lines) <= 3 else [*lines[:2], shorten(" ".join(lines[2:]), 21)]
+
+
+def draw(setup: Setup) -> Drawn:
+    """Draw figure 4 from its runs."""
+    runs = setup.open_methods()
+    data, fine = setup.labelled_data(list(runs.values()))
+    asked = queries_from(data.test.coarse, fine, QUERIES)
+    if not len(asked):
+        raise DataError(f"no two of the {len(fine)} test images share a fine class: there is nothing to find")
+    found: dict[str, NDArray[np.int64]] = {}
+    for title, run in runs.items():
+        features = run.encode_set(data.test, device=setup.machine.device)
+        found[title] = nearest_others(unit_rows(features.numpy()), asked, NEIGHBOURS)[0]
+    depth = min(NEIGHBOURS, len(fine) - 1)
+    right = {title: fine[near] == fine[asked][:, None] for title, near in found.items()}  # [Q, depth]
+    names = data.fine_names or ()
+    queries = [
+        Query(
+            data.test.picture(row),
+            f"{names[fine[row]]} / {data.coarse_names[data.test.coarse[row]]}",
+            {
+                title: (
+                    [data.test.picture(other) for other in near[place].tolist()],
+                    right[title][place].tolist(),
+                )
+                for title, near in found.items()
+            },
+        )
+        for place, row in enumerate(asked.tolist())
+    ]
+    text = (
+        f"The {depth} nearest of {len(fine):,} test images by each method. Tick: of the query's fine class. "
+        f"Queries are drawn at random (seed {QUERY_SEED}), each from another coarse class; none was chosen by hand. "
+        f"{setup.settings()}"
+    )
+    figure = retrieval_sheet(queries, caption=setup.caption(next(iter(runs.values())), text))
+    part = data.test
+    numbers = {
+        "queries": [
+            {
+                "sample": int(part.index[row]),
+                "fine": int(fine[row]),
+                "neighbours": {title: part.index[near[place]].tolist() for title, near in found.items()},
+                "right": {title: int(hits[place].sum()) for title, hits in right.items()},
+            }
+            for place, row in enumerate(asked.tolist())
+        ]
+    }
+    said = f"right of {depth * len(asked)}: " + ", ".join(
+        f"{title} {int(hits.sum())}" for title, hits in right.items()
+    )
+    return setup.write(figure, "json", json.dumps(numbers, indent=1) + "\n"), said
+
+
+def queries_from(
+    coarse: NDArray[np.int64], fine: NDArray[np.int64], count: int, seed: int = QUERY_SEED
+) -> NDArray[np.int64]:
+    """Draw query rows at random: each of another coarse class, none the only image of its fine class.
+
+    Fewer than `count` where there are fewer such coarse classes.
+    """
+    sizes = np.bincount(fine)
+    chosen: dict[int, int] = {}
+    for row in np.random.default_rng(seed).permutation(len(fine)).tolist():
+        if sizes[fine[row]] > 1:
+            chosen.setdefault(int(coarse[row]), row)
+    return np.array(list(chosen.values())[:count], dtype=np.int64)

@@ -1,9 +1,7 @@
-"""d_z of theorem 1 over tau, drawn above recall@1 over tau, and as a table: does the one choose what the other does?"""
+"""d_z of theorem 1 over tau above recall@1 over tau: does the best tau by d_z retrieve best?"""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,9 +10,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.axes import FONT_POINTS, HEIGHT_INCHES, WIDTH_INCHES, dress, label_ends
-from maskcon.report.palette import INK, PALE, series_looks
-from maskcon.report.plates import Plate
+from maskcon.paper.bound import BoundRow, bound_and_recalls
+from maskcon.paper.heatmap import TAU_AXIS
+from maskcon.paper.plans import Trial, with_seeds
+from maskcon.paper.setup import Drawn, Setup, as_csv, shown_tau
+from maskcon.report.style import (
+    FONT_POINTS,
+    HEIGHT_INCHES,
+    INK,
+    PALE,
+    WIDTH_INCHES,
+    Plate,
+    label_ends,
+    series_looks,
+    style_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,18 +33,10 @@ if TYPE_CHECKING:
 Values = Mapping[float, Sequence[float]]  # tau -> one value a run
 NO_RUNS: Values = MappingProxyType({})
 
+W = 1.0  # where the relation is all that is learnt from
+REFERENCE_TAU = 0.1  # d_z over tau is measured on the keys of this run: the paper advises tau = tau0
+TRIALS = tuple(Trial("maskcon", W, tau) for tau in TAU_AXIS)
 LINES = {"grafit": ("Grafit", (0, (5, 2))), "selfcon": ("SelfCon", (0, (1, 1.5)))}  # title, dashes
-
-
-@dataclass(frozen=True)
-class BoundRow:
-    """d_z of one method with its w and tau, None where it has none."""
-
-    method: str
-    w: float | None
-    tau: float | None
-    d_z: float  # rows divided by their sums, as the loss sees them
-    d_z_own_key: float  # own key 1, as the equations write relations
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class BestTaus:
     by_recall: float | None
 
     def sentence(self) -> str:
-        """What was found, in one line.
+        """Summarise the result in one line.
 
         >>> BestTaus(0.5, 0.2, None, 0.05).sentence()
         'best tau by d_z: 0.5, in units of the own key 0.2; by recall@1: 0.05, the choice of none of these'
@@ -80,10 +82,10 @@ def best_taus(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values =
     )
 
 
-def draw(
+def bound_panels(
     rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS, *, caption: str = ""
 ) -> Figure:
-    """d_z of MaskCon over tau with Grafit and SelfCon as lines across, in both units; below, recall@1 over tau.
+    """Draw d_z of MaskCon over tau, Grafit and SelfCon as horizontal lines, in both units; below, recall@1.
 
     The best tau of each panel is starred: the best of those that were trained, where several were.
 
@@ -103,33 +105,32 @@ def draw(
     bottom = 1 - (height - 0.45) / plate.height  # above the caption, with room for the name of the axis
     plate.figure.subplots_adjust(left=0.12, top=1 - 0.1 / plate.height, bottom=bottom, hspace=0.1)
     best = best_taus(rows, recalls, own)
-    dress(upper, "", "", "d_z")
+    style_axes(upper, "", "", "d_z")
     _draw_distances(upper, rows, taus, best.by_d_z, "d_z")
     if own:
         _draw_rings(upper, own, taus)
-    dress(middle, "", "", "d_z, own key = 1")
+    style_axes(middle, "", "", "d_z, own key = 1")
     _draw_distances(middle, rows, taus, best.by_d_z_own_key, "d_z_own_key")
     for axes in lower:
-        dress(axes, "", "", "recall@1, %")
+        style_axes(axes, "", "", "recall@1, %")
         _draw_recalls(axes, recalls, taus, best)
     last = lower[0] if lower else middle
     last.set_xlabel("tau", fontsize=FONT_POINTS, color=INK)
-    last.set_xticks(range(len(taus)), [_shown_tau(tau) for tau in taus])
+    last.set_xticks(range(len(taus)), [shown_tau(tau) for tau in taus])
     last.set_xlim(-0.35, len(taus) - 0.65)
     return plate.figure
 
 
 def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> str:
-    """The numbers of the figure: a line a method and tau; recall and own d_z are means over runs."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(
-        ["method", "w", "tau", "d_z", "d_z_own_key_1", "d_z_of_runs", "recall_at_1", "recall_at_1_sd", "runs"]
-    )
+    """Format the numbers as CSV, one line per method and tau; recall and own d_z are means over runs."""
+    header = [
+        "method", "w", "tau", "d_z", "d_z_own_key_1", "d_z_of_runs", "recall_at_1", "recall_at_1_sd", "runs"
+    ]  # fmt: skip
+    lines = []
     for row in rows:
-        shares = recalls.get(row.tau, ()) if row.method == "maskcon" and row.tau is not None else ()
-        theirs = own.get(row.tau, ()) if row.method == "maskcon" and row.tau is not None else ()
-        writer.writerow(
+        tau = row.tau if row.method == "maskcon" and row.tau is not None else math.nan  # NaN is in no mapping
+        shares, theirs = recalls.get(tau, ()), own.get(tau, ())
+        lines.append(
             [
                 row.method,
                 "" if row.w is None else f"{row.w:g}",
@@ -142,13 +143,13 @@ def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = 
                 len(shares) or "",
             ]
         )
-    return stream.getvalue()
+    return as_csv(header, lines)
 
 
 def _draw_distances(
     axes: Axes, rows: Sequence[BoundRow], taus: Sequence[float], best: float, field: str
 ) -> None:
-    """MaskCon's curve with its star, the other methods across, names at the ends."""
+    """Draw MaskCon's curve with its star, the other methods as horizontal lines, names at the ends."""
     curve = {tau: getattr(row, field) for tau, row in _curve(rows).items()}
     colour, marker = series_looks(["MaskCon"])["MaskCon"]
     places = [taus.index(tau) for tau in curve]
@@ -166,7 +167,7 @@ def _draw_distances(
 
 
 def _draw_rings(axes: Axes, own: Values, taus: Sequence[float]) -> None:
-    """d_z of the runs themselves, and what the rings mean."""
+    """Draw d_z of the runs on their own keys as rings, with a legend."""
     for number, (tau, values) in enumerate(own.items()):
         axes.plot(
             [taus.index(tau)] * len(values),
@@ -190,7 +191,7 @@ def _draw_rings(axes: Axes, own: Values, taus: Sequence[float]) -> None:
 
 
 def _draw_recalls(axes: Axes, recalls: Values, taus: Sequence[float], best: BestTaus) -> None:
-    """Mean recall@1 with one sample standard deviation, a star, and what d_z would have chosen instead."""
+    """Draw mean recall@1 ± one sample standard deviation, a star, and the tau that d_z selects."""
     ordered = sorted(recalls)
     means = [100 * statistics.fmean(recalls[tau]) for tau in ordered]
     spreads = [100 * statistics.stdev(recalls[tau]) if len(recalls[tau]) > 1 else 0.0 for tau in ordered]
@@ -228,12 +229,12 @@ def _draw_recalls(axes: Axes, recalls: Values, taus: Sequence[float], best: Best
 
 
 def _mark(axes: Axes, place: int, value: float, colour: str) -> None:
-    """A star for the best one; its dark rim is seen without colour."""
+    """Mark the best with a star; its dark rim is visible without colour."""
     axes.plot([place], [value], marker="*", markersize=13, color=colour, markeredgecolor=INK, zorder=5)
 
 
 def _curve(rows: Sequence[BoundRow]) -> dict[float, BoundRow]:
-    """MaskCon's rows by tau, ascending."""
+    """Return MaskCon's rows by tau, ascending."""
     curve = {row.tau: row for row in rows if row.method == "maskcon" and row.tau is not None}
     if not curve:
         raise UsageError("there is no row of MaskCon to draw over tau")
@@ -248,5 +249,20 @@ def _smallest(values: Mapping[float, float]) -> float:
     return min(sorted(values), key=lambda tau: values[tau])
 
 
-def _shown_tau(tau: float) -> str:
-    return "∞" if tau == math.inf else f"{tau:g}"
+def draw(setup: Setup) -> Drawn:
+    """Draw d_z and recall@1 over tau from the runs of the figure."""
+    runs_by_tau = {
+        tau: [setup.open(one) for one in with_seeds(Trial("maskcon", W, tau), setup.seeds)]
+        for tau in TAU_AXIS
+    }
+    reference = runs_by_tau[REFERENCE_TAU][0]
+    data = setup.data_of([reference, *(run for runs in runs_by_tau.values() for run in runs)])
+    rows, recalls, own = bound_and_recalls(runs_by_tau, reference, data)
+    text = (
+        f"d_z over τ at w = {W:g}, on the keys of the run of τ = {REFERENCE_TAU:g}: of relations as the loss "
+        "sees them, rows divided by their sums (top), and as the equations write them (middle). Bottom: recall@1 on "
+        "the test images. Stars: the best τ among those trained."
+    )
+    figure = bound_panels(rows, recalls, own, caption=setup.caption(reference, text))
+    paths = setup.write(figure, "csv", csv_text(rows, recalls, own))
+    return paths, best_taus(rows, recalls, own).sentence()
