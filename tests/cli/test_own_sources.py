@@ -107,13 +107,13 @@ def test_manifest_is_embedded_indexed_searched_packed_and_inspected(
     manifest, folder = place / "photos" / "list.csv", place / "runs" / "list-supcon-seed0"
     done = run("embed", str(folder), str(manifest), "-o", "vectors.parquet")
     assert done.exit_code == 0, done.output
-    assert "32 pictures x" in done.output
+    assert "32 images x" in done.output
     table = pq.read_table("vectors.parquet")
     assert table.column("path")[0].as_py() == "files/cat/0, \U0001f43e.png"
     assert set(table.column("coarse").to_pylist()) == {"cat", "dog"}
     done = run("index", str(folder), str(manifest), "--out", "index")
     assert done.exit_code == 0, done.output
-    assert "32 pictures in index: 32 added" in done.output
+    assert "32 images in index: 32 added" in done.output
     query = place / "photos" / "files" / "dog" / "3, \U0001f43e.png"
     done = run("search", str(folder), str(query), "--index", "index", "-k", "2", "--json")
     assert done.exit_code == 0, done.output
@@ -135,7 +135,7 @@ def test_embeddings_written_before_serve_as_a_manifest(
     assert run("embed", str(folder), "list.csv", "-o", "vectors.parquet").exit_code == 0
     done = run("embed", str(folder), "vectors.parquet", "-o", str(tmp_path / "again.parquet"))
     assert done.exit_code == 0, done.output
-    assert "32 pictures x" in done.output
+    assert "32 images x" in done.output
 
 
 def test_three_pictures_say_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

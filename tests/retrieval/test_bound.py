@@ -27,6 +27,7 @@ def oracle_row(method: str, i: int, tensors, numbers, w: float, tau: float) -> l
     )
     zeros = [0] * len(bank_keys)
     own = [1.0] + [0.0] * len(bank_keys)
+    method = "maskcon" if method == "teachcon" else method  # the same relation
     if method in ("selfcon", "coins"):
         return own
     if method == "ascl":

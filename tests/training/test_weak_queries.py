@@ -119,9 +119,9 @@ def test_all_queries_weak_are_those_of_the_weak_policy_but_for_their_draws(tmp_p
 
     monkeypatch.setattr(loop, "train_step", train_step)
     monkeypatch.setattr(step, "WEAK_QUERY", "query")
-    fit(tmp_path / "share", weak_queries=1.0)
+    fit(tmp_path / "share", weak_queries=1.0, view_engine="tensor")
     by_share = list(seen)
     seen.clear()
-    fit(tmp_path / "policy", query_view="weak")
+    fit(tmp_path / "policy", query_view="weak", view_engine="tensor")
     assert len(by_share) == len(seen) > 0
     assert all(torch.equal(one, other) for one, other in zip(by_share, seen, strict=True))
