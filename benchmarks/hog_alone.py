@@ -1,11 +1,10 @@
-"""What the outlines that `fast` looks for neighbours by are worth themselves, without any training.
+"""Recall@1 of HOG features, TeachCon's teacher, without any training.
 
     python benchmarks/hog_alone.py embedded
     python benchmarks/hog_alone.py cifartoy-good --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
 
-Recall@1 of the test images by their outlines, whose axes are those of the training images: as they are, in a mirror or
-not, moved a little or not, turned or not; and by the mean of how each of two images seems to the other, as relations
-compare them where the views turn images.
+The whitening axes come from the training images. Test images are compared unchanged, and with mirrored, shifted and
+rotated versions; last by the mean of both directions, as in training.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def recall_at_1(similarity: Tensor, fine: Tensor) -> float:
 
 
 def carry_out(options: argparse.Namespace) -> None:
-    data = load(STUDIES[options.study].images(options.images, options.out))
+    data = load(STUDIES[options.study].prepare(options.images, options.out))
     if data.test.fine is None:
         raise UsageError(f"{data.name} has no fine labels to score by")
     fine = torch.from_numpy(data.test.fine)
