@@ -20,8 +20,8 @@ from maskcon._utils.paths import has_file
 from maskcon.data.decoding import UndecodableError
 from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, Found, Layout, show, some
 from maskcon.data.headers import REMEMBER_FROM
-from maskcon.data.packing import Progress, map_files
-from maskcon.data.photos import Origin, PhotoPlan, plan_photos
+from maskcon.data.packing import PicturePlan, Progress, map_files
+from maskcon.data.photos import Origin, plan_photos
 
 PREFIX = "hf:"
 OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")
@@ -97,7 +97,7 @@ def plan_hub(
     download: bool = False,
     strict: bool = False,
     looking: Progress | None = None,
-) -> PhotoPlan:
+) -> PicturePlan:
     """Open the dataset, choose its columns, and look at its images; the arguments are those of `load`."""
     address = Address.parse(source)
     splits = _splits(address, download)

@@ -96,23 +96,17 @@ class Packed:
     folder: Path | None = None
 
 
-class PicturePlan(Protocol):
-    """A dataset made of image files, before they are decoded, and what becomes of it with them."""
+@dataclass(frozen=True)
+class PicturePlan:
+    """A dataset made of image files, before they are decoded.
 
-    @property
-    def job(self) -> PackJob: ...
+    failures: path -> why it is left out, of those that are not in the job
+    dataset: makes the dataset of the decoded images
+    """
 
-    @property
-    def picture_count(self) -> int:
-        """Images in all, those included that cannot be read."""
-        ...
-
-    @property
-    def failures(self) -> Mapping[str, str]:
-        """Path -> why it is left out, of those that are not even in the job."""
-        ...
-
-    def dataset(self, packed: Packed) -> Dataset: ...
+    job: PackJob
+    failures: Mapping[str, str]
+    dataset: Callable[[Packed], Dataset]
 
 
 def pack(job: PackJob, progress: Progress | None = None) -> Packed:

@@ -19,7 +19,7 @@ from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import Header, checked_side
 from maskcon.data.folder_layout import Found, Layout, path_hash, show, some
 from maskcon.data.headers import read_headers
-from maskcon.data.packing import Contents, Packed, PackJob, Progress, usual_cache
+from maskcon.data.packing import Contents, Packed, PackJob, PicturePlan, Progress, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, check_fraction, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
@@ -51,31 +51,6 @@ class Origin:
         return show(self.where)
 
 
-@dataclass(frozen=True)
-class PhotoPlan:
-    """The images, looked at but not decoded: those to train on, then those to test on."""
-
-    origin: Origin
-    layout: Layout
-    files: list[Found]
-    failures: Mapping[str, str]
-    strict: bool
-    held_out: float
-    job: PackJob
-
-    @property
-    def picture_count(self) -> int:
-        return len(self.files) + len(self.failures)
-
-    def dataset(self, packed: Packed) -> Dataset:
-        failures = {**self.failures, **{self.files[row].path: why for row, why in packed.failures.items()}}
-        _stop_if_strict(self.strict, failures)
-        kept = [self.files[row] for row in packed.kept.tolist()]
-        _check_enough(self.origin, self.layout, kept, failures)
-        notes = _notes(self.origin, self.layout, kept, failures, self.held_out)
-        return _assemble(self.origin.name, kept, packed, notes)
-
-
 def plan_photos(
     origin: Origin,
     layout: Layout,
@@ -85,7 +60,7 @@ def plan_photos(
     fraction: float = HELD_OUT_FRACTION,
     cache: Path | None = None,
     looking: Progress | None = None,
-) -> PhotoPlan:
+) -> PicturePlan:
     """Read how large the images are and choose those to hold out; see `load_photos` for the arguments.
 
     looking: called as looking(images looked at, images in all), where they are many.
@@ -108,7 +83,15 @@ def plan_photos(
         cache=cache,
         contents=origin.contents,
     )
-    return PhotoPlan(origin, layout, files, failures, strict, fraction, job)
+
+    def dataset(packed: Packed) -> Dataset:
+        lost = {**failures, **{files[row].path: why for row, why in packed.failures.items()}}
+        _stop_if_strict(strict, lost)
+        kept = [files[row] for row in packed.kept.tolist()]
+        _check_enough(origin, layout, kept, lost)
+        return _assemble(origin.name, kept, packed, _notes(origin, layout, kept, lost, fraction))
+
+    return PicturePlan(job, failures, dataset)
 
 
 def _with_headers(

@@ -106,7 +106,13 @@ def cifar100_grouping() -> Grouping:
     return read_grouping("cifar100")
 
 
-def load_cifar10(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
+def load_cifar10(
+    root: Path,
+    *,
+    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
+    download: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
     """CIFAR-10 with two coarse groups, animals and vehicles; [N, 3, 32, 32]."""
     return _cifar10("cifar10", cifar10_grouping(), root, download, progress)
 
@@ -128,22 +134,19 @@ def load_toy(
     )
 
 
-def load_cifar100(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
+def load_cifar100(
+    root: Path,
+    *,
+    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
+    download: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
     """CIFAR-100: 100 fine classes in its own 20 coarse ones; [N, 3, 32, 32]."""
     folder = _folder_of(CIFAR100, root, download, progress)
     grouping = cifar100_grouping()
     coarse_of_fine = np.array(grouping.coarse_of, dtype=np.int64)
     train, test = _read_parts(CIFAR100, folder, len(grouping.fine_names), coarse_of_fine.__getitem__)
-    return Dataset(
-        name="cifar100",
-        train=train,
-        test=test,
-        coarse_names=grouping.coarse_names,
-        fine_names=grouping.fine_names,
-        family="cifar",
-        coarse_of_fine=grouping.coarse_of,
-        notes=_count_notes(CIFAR100, train, test),
-    )
+    return grouping.dataset("cifar100", "cifar", train, test, notes=_count_notes(CIFAR100, train, test))
 
 
 def missing(release: _Release, root: Path) -> tuple[str, ...]:
@@ -175,17 +178,8 @@ def _cifar10(name: str, grouping: Grouping, root: Path, download: bool, progress
         [group_of.get(fine, -1) for fine in CIFAR10_NAMES], dtype=np.int64
     )  # -1: left out
     train, test = _read_parts(CIFAR10, folder, len(CIFAR10_NAMES), coarse_by_label.__getitem__)
-    notes = _count_notes(CIFAR10, train, test)
-    return Dataset(
-        name=name,
-        train=_only_grouped(train, coarse_by_label),
-        test=_only_grouped(test, coarse_by_label),
-        coarse_names=grouping.coarse_names,
-        fine_names=grouping.fine_names,
-        family="cifar",
-        coarse_of_fine=grouping.coarse_of,
-        notes=notes,
-    )
+    parts = [_only_grouped(part, coarse_by_label) for part in (train, test)]
+    return grouping.dataset(name, "cifar", *parts, notes=_count_notes(CIFAR10, train, test))
 
 
 def _only_grouped(part: ImageSet, coarse_by_label: NDArray[np.int64]) -> ImageSet:

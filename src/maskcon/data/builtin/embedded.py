@@ -44,15 +44,7 @@ def load_embedded() -> Dataset:
         raise CorruptFileError(
             f"the packaged {FILE_NAME} is damaged ({reason}); reinstall maskcon"
         ) from error
-    data = Dataset(
-        name="embedded",
-        train=train,
-        test=test,
-        coarse_names=CLASSES.coarse_names,
-        fine_names=CLASSES.fine_names,
-        family="embedded",
-        coarse_of_fine=CLASSES.coarse_of,
-    )
+    data = CLASSES.dataset("embedded", "embedded", train, test)
     if data.fingerprint() != FINGERPRINT:
         raise CorruptFileError(
             f"the packaged {FILE_NAME} has fingerprint {data.fingerprint()[:12]}, "
@@ -65,10 +57,4 @@ def as_part(
     images: NDArray[np.uint8], fine: NDArray[np.uint8], row: NDArray[np.int32], first_id: int
 ) -> ImageSet:
     """Stored images [N, 32, 32], fine labels [N] and official rows [N] as a part of the set."""
-    labels = fine.astype(np.int64)
-    return ImageSet(
-        images=images[:, None],  # [N, 1, 32, 32]
-        coarse=np.array(CLASSES.coarse_of, dtype=np.int64)[labels],
-        fine=labels,
-        index=row.astype(np.int64) + first_id,
-    )
+    return CLASSES.image_set(images[:, None], fine.astype(np.int64), row.astype(np.int64) + first_id)

@@ -15,7 +15,7 @@ from maskcon._utils.download import Progress, fetch
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file
 from maskcon.data.builtin.classes import read_grouping
-from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.dataset import Dataset, ImageSet, Variant
 
 CLASSES = read_grouping("fashion_mnist")
 FOLDER = "fashion-mnist"
@@ -31,7 +31,13 @@ OFFICIAL_TRAIN_COUNT = 60_000  # added to the row of a test image, so that ids a
 BORDER = 2  # 28 -> 32 pixels, the canvas of the other small sets
 
 
-def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
+def load_fashion_mnist(
+    root: Path,
+    *,
+    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
+    download: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
     """60,000 train and 10,000 test images, [N, 1, 32, 32] (28 x 28 with a black border), from root/fashion-mnist."""
     folder = find_folder(root)
     if folder is None and download:
@@ -44,15 +50,8 @@ def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress
             f"fashion-mnist was not found in {root / FOLDER}; download it with --download, "
             f"or put {', '.join(absent)} there, or install Debian's dataset-fashion-mnist"
         )
-    return Dataset(
-        name="fashion-mnist",
-        train=_read_part(folder, "train", 0),
-        test=_read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT),
-        coarse_names=CLASSES.coarse_names,
-        fine_names=CLASSES.fine_names,
-        family="embedded",
-        coarse_of_fine=CLASSES.coarse_of,
-    )
+    train, test = _read_part(folder, "train", 0), _read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT)
+    return CLASSES.dataset("fashion-mnist", "embedded", train, test)
 
 
 def find_folder(root: Path) -> Path | None:
@@ -93,12 +92,9 @@ def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
         raise CorruptFileError(
             f"{label_path}: label {labels.max()}, the highest of the set is {len(CLASSES.fine_names) - 1}"
         )
-    fine = labels.astype(np.int64)
-    return ImageSet(
-        images=np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None],
-        coarse=np.array(CLASSES.coarse_of, dtype=np.int64)[fine],
-        fine=fine,
-        index=np.arange(len(fine), dtype=np.int64) + first_id,
+    padded = np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None]
+    return CLASSES.image_set(
+        padded, labels.astype(np.int64), np.arange(len(labels), dtype=np.int64) + first_id
     )
 
 

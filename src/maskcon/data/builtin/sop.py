@@ -27,11 +27,11 @@ from maskcon.data.builtin.sop_lists import (
     split1,
     split2,
 )
-from maskcon.data.dataset import Dataset, Variant
+from maskcon.data.dataset import Variant
 from maskcon.data.folder_layout import some
-from maskcon.data.image_list import Listed, Listing, decode_listing
+from maskcon.data.image_list import Listed, Listing
 
-__all__ = ["COARSE_NAMES", "is_unpacked", "load_sop", "missing", "product_sizes", "sop_listing"]
+__all__ = ["COARSE_NAMES", "is_unpacked", "missing", "product_sizes", "sop_listing"]
 
 SplitName = Literal["split1", "split2"]
 
@@ -51,25 +51,6 @@ RULES = {
 }
 
 
-def load_sop(
-    split: SplitName,
-    root: Path,
-    *,
-    variant: Variant = "paper",
-    image_size: int | None = None,
-    download: bool = False,
-    progress: Progress | None = None,
-) -> Dataset:
-    """One of the paper's two splits; [N, 3, S, S], S = image_size or 256. Fine classes are the products.
-
-    split1: products of 8 or more images, half of the products to train on, the others to test.
-    split2: products of 12 images, 10 of them to train on, 2 to test.
-    Ids are the image_id of Ebay_info.txt.
-    """
-    listing = sop_listing(split, root, variant=variant, download=download, progress=progress)
-    return decode_listing(listing, image_size=image_size, progress=progress)
-
-
 def sop_listing(
     split: SplitName,
     root: Path,
@@ -78,7 +59,12 @@ def sop_listing(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Listing:
-    """What the lists say of a split; opens no image, but unpacks (or downloads) the archive if need be."""
+    """Read the lists of a split; opens no image, but unpacks (or downloads) the archive if need be.
+
+    Fine classes are the products, ids the image_id of Ebay_info.txt.
+    split1: products of 8 or more images, half of the products to train on, the others to test.
+    split2: products of 12 images, 10 of them to train on, 2 to test.
+    """
     folder = _folder_of(root, download, progress)
     images = read_info(_info_files(folder))
     chosen, note = _chosen(split, root, folder, images)
