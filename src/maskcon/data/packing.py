@@ -243,12 +243,14 @@ def _read(folder: Path, job: PackJob) -> Packed | None:
 
 def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
     cache = target.parent
-    _check_space(cache, job)
+    check_space(cache, job.size_bytes, "decoding", ", or give a smaller image size")
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
         complete = Path(scratch) / "complete"  # a folder for everyone to read; the one around it is private
         complete.mkdir()
         images = np.lib.format.open_memmap(complete / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
-        _reserve(complete / IMAGES)
+        with (complete / IMAGES).open("r+b") as file:
+            # now: running out of disk space later, inside a memory map, would kill the process
+            reserve(file, (complete / IMAGES).stat().st_size)
         packed = _fill(images, job, progress)
         images.flush()
         failures = json.dumps({str(row): why for row, why in packed.failures.items()})
@@ -258,13 +260,18 @@ def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
         for name in (IMAGES, BESIDE):
             with (complete / name).open("r+b") as file:
                 os.fsync(file.fileno())
-        sync_folder(complete)
-        try:
-            complete.rename(target)
-        except OSError:
-            if not target.is_dir():  # else another process, where folders cannot be locked, was faster
-                raise
-        sync_folder(cache)
+        publish(complete, target)
+
+
+def publish(folder: Path, target: Path) -> None:
+    """Sync a finished folder and rename it to the target."""
+    sync_folder(folder)
+    try:
+        folder.rename(target)
+    except OSError:
+        if not target.is_dir():  # else another process, where folders cannot be locked, was faster
+            raise
+    sync_folder(target.parent)
 
 
 def _remove_old(target: Path, *, partial: bool) -> None:
@@ -275,19 +282,14 @@ def _remove_old(target: Path, *, partial: bool) -> None:
             shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove
 
 
-def _check_space(cache: Path, job: PackJob) -> None:
+def check_space(cache: Path, size_bytes: float, work: str, advice: str = "") -> None:
+    """Refuse work that needs more room in the cache than there is."""
     free = shutil.disk_usage(cache).free
-    if free < job.size_bytes:
+    if free < size_bytes:
         raise DataError(
-            f"decoding needs {job.size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
-            "set XDG_CACHE_HOME to a larger disk, or give a smaller image size"
+            f"{work} needs about {size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
+            f"set XDG_CACHE_HOME to a larger disk{advice}"
         )
-
-
-def _reserve(path: Path) -> None:
-    """Claim the disk space now: running out of it later, inside a memory map, would kill the process."""
-    with path.open("r+b") as file:
-        reserve(file, path.stat().st_size)
 
 
 def place_key(folder: Path) -> str:

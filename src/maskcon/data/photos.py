@@ -69,7 +69,12 @@ def plan_photos(
     check_fraction(fraction)
     failures = dict(layout.unreadable)
     cache = cache if cache is not None else usual_cache()
-    files, headers = _with_headers(origin, layout, failures, cache, looking)
+    read = read_headers(origin.root, [found.path for found in layout.files], cache, origin.contents, looking)
+    failures |= {
+        found.path: why for found, why in zip(layout.files, read, strict=True) if isinstance(why, str)
+    }
+    files = [found for found in layout.files if found.path not in failures]
+    headers = [header for header in read if isinstance(header, Header)]
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
         files, headers = _held_out_last(files, headers, fraction)
@@ -92,20 +97,6 @@ def plan_photos(
         return _assemble(origin.name, kept, packed, _notes(origin, layout, kept, lost, fraction))
 
     return PicturePlan(job, failures, dataset)
-
-
-def _with_headers(
-    origin: Origin, layout: Layout, failures: dict[str, str], cache: Path | None, looking: Progress | None
-) -> tuple[list[Found], list[Header]]:
-    read = read_headers(origin.root, [found.path for found in layout.files], cache, origin.contents, looking)
-    files, headers = [], []
-    for found, header in zip(layout.files, read, strict=True):
-        if isinstance(header, str):
-            failures[found.path] = header
-        else:
-            files.append(found)
-            headers.append(header)
-    return files, headers
 
 
 def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:

@@ -10,7 +10,6 @@ from typing import get_args
 from maskcon._utils.errors import MaskconError, unknown
 from maskcon._utils.paths import data_root
 from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
-from maskcon.data.builtin.embedded import load_embedded
 from maskcon.data.dataset import Grouping, Variant
 from maskcon.data.source import ArraySource, Description, PictureSource, Source, SourceInfo, WantedFile
 
@@ -137,7 +136,7 @@ _ALL: tuple[Source, ...] = (
         missing=lambda _: (),
         coarse_names=fashion_mnist.CLASSES.coarse_names,
         grouping=lambda *_: fashion_mnist.CLASSES,
-        load=lambda *_, **__: load_embedded(),
+        load=lambda *_, **__: fashion_mnist.load_embedded(),
     ),
     ArraySource(
         FASHION_INFO,
