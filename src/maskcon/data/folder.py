@@ -23,7 +23,7 @@ def folder_photos(path: Path) -> tuple[Origin, Layout]:
     where = show(str(path))
     origin = Origin(
         name=show(resolved(path).name) or "folder",
-        where=str(path),
+        where=where,
         kind="folder",
         inside=f"the sub-folders of {where}",
         expected=f"{where}/CLASS/image.jpg, with one sub-folder per class",

@@ -54,43 +54,34 @@ class Pictures(Protocol):
     source: what they can be gathered from again, from any directory
     root: the folder that paths start from; "" where the images are no files
     empty: in words, that the source holds no image
+    notes: what a user should know of the source
     """
 
     source: str
     root: str
     empty: str
-    notes: tuple[str, ...]  # what a user should know of the source
+    notes: tuple[str, ...]
 
     @property
-    def paths(self) -> Sequence[str]:
-        """With `/`, each once; bytes that are no UTF-8 as Python's file functions give them."""
-        ...
+    def paths(self) -> Sequence[str]: ...  # with `/`, each once; bytes that are no UTF-8 as Python gives them
 
     @property
-    def coarse(self) -> Sequence[str | None]:
-        """Labels; None where unknown."""
-        ...
+    def coarse(self) -> Sequence[str | None]: ...  # labels; None where unknown
 
     @property
     def stamps(self) -> Sequence[Stamp]: ...
 
     @property
-    def unreadable(self) -> Mapping[str, str]:
-        """Known to be so before any was read, and not among `paths`: path -> why."""
-        ...
+    def unreadable(self) -> Mapping[str, str]: ...  # path -> why; known before reading, not among `paths`
 
     @property
-    def image_bytes(self) -> int:
-        """Of one image on its canvas."""
-        ...
+    def image_bytes(self) -> int: ...  # of one image on its canvas
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
-        """sha256 (hex) of the content of these; None where it cannot be read."""
+        """Give the sha256 (hex) of the content of these; None where it cannot be read."""
         ...
 
-    def read(self, rows: Sequence[int]) -> Block:
-        """The images themselves."""
-        ...
+    def read(self, rows: Sequence[int]) -> Block: ...
 
 
 def at_once(pictures: Pictures, limit: int) -> int:

@@ -30,7 +30,7 @@ CROP_BELOW_BYTES = 2 << 30
 class Origin:
     """Where the images come from, and how messages speak of it.
 
-    name: of the dataset; where: a path or name, as it was given; kind: distinguishes packs of one folder
+    name: of the dataset; where: a path or name, as `show` gives it; kind: distinguishes packs of one folder
     inside: where in it images are looked for; expected: what would have been found in a good one
     test_part: how to give a part to test on
     root: the folder that paths start from
@@ -45,10 +45,6 @@ class Origin:
     test_part: str
     root: Path
     contents: Contents | None = None
-
-    @property
-    def shown(self) -> str:
-        return show(self.where)
 
 
 def plan_photos(
@@ -126,7 +122,7 @@ def _held_out_last(
 
 
 def _check_enough(origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
-    where, expected = origin.shown, origin.expected
+    where, expected = origin.where, origin.expected
     if not layout.files and not failures:
         loose = counted(layout.loose_images, "image")
         others = counted(layout.ignored_files - layout.loose_images, "other file")
@@ -159,14 +155,23 @@ def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) ->
     images, sizes = trimmed(packed.images, packed.sizes)
     train_count = sum(not found.is_test for found in kept)
     _check_ids(kept)
-    parts = [
-        _part(kept[rows], images[rows], None if sizes is None else sizes[rows], coarse_number, fine_number)
-        for rows in (slice(0, train_count), slice(train_count, None))
-    ]
+
+    def part(rows: slice) -> ImageSet:
+        files = kept[rows]
+        fine = [fine_number[found.fine] for found in files if found.fine is not None]
+        return ImageSet(
+            images=images[rows],
+            coarse=np.array([coarse_number[found.coarse] for found in files], dtype=np.int64),
+            fine=np.array(fine, dtype=np.int64) if fine else None,
+            index=np.array([path_hash(found.path) for found in files], dtype=np.int64),
+            sizes=None if sizes is None else sizes[rows],
+            paths=tuple(found.path for found in files),
+        )
+
     return Dataset(
         name=name,
-        train=parts[0],
-        test=parts[1],
+        train=part(slice(0, train_count)),
+        test=part(slice(train_count, None)),
         coarse_names=tuple(show(label) for label in coarse_labels),
         fine_names=tuple(show(label) for label in fine_labels) or None,
         family=family_of(images),
@@ -178,24 +183,6 @@ def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) ->
 def family_of(images: NDArray[np.uint8]) -> str:
     """The kind of views that images of this size take: [N, C, H, W] -> "cifar" or "photos"."""
     return "cifar" if max(images.shape[2:]) <= SMALL_SIDE else "photos"
-
-
-def _part(
-    files: list[Found],
-    images: NDArray[np.uint8],
-    sizes: NDArray[np.int32] | None,
-    coarse_number: dict[str, int],
-    fine_number: dict[str, int],
-) -> ImageSet:
-    fine = [fine_number[found.fine] for found in files if found.fine is not None]
-    return ImageSet(
-        images=images,
-        coarse=np.array([coarse_number[found.coarse] for found in files], dtype=np.int64),
-        fine=np.array(fine, dtype=np.int64) if fine else None,
-        index=np.array([path_hash(found.path) for found in files], dtype=np.int64),
-        sizes=sizes,
-        paths=tuple(found.path for found in files),
-    )
 
 
 def trimmed(

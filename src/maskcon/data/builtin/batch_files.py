@@ -118,7 +118,7 @@ def _read_batch(path: Path, class_count: int) -> tuple[NDArray[np.uint8], NDArra
     batch = load_pickle(path)
     pixels = checked_pixels(path, batch)
     labels = checked_labels(path, batch, "labels", len(pixels), range(1, class_count + 1))
-    return np.ascontiguousarray(pixels), np.array(labels, dtype=LABEL_DTYPE)
+    return np.ascontiguousarray(pixels), labels.astype(LABEL_DTYPE)
 
 
 def checked_pixels(path: Path, batch: Mapping[str, Any]) -> NDArray[np.uint8]:
@@ -134,7 +134,9 @@ def checked_pixels(path: Path, batch: Mapping[str, Any]) -> NDArray[np.uint8]:
     return pixels
 
 
-def checked_labels(path: Path, batch: Mapping[str, Any], key: str, count: int, allowed: range) -> list[int]:
+def checked_labels(
+    path: Path, batch: Mapping[str, Any], key: str, count: int, allowed: range
+) -> NDArray[np.int64]:
     """The labels of a batch under this key, one for each of its images."""
     labels = batch.get(key)
     if (
@@ -145,7 +147,7 @@ def checked_labels(path: Path, batch: Mapping[str, Any], key: str, count: int, a
         raise CorruptFileError(f"{path}: {key!r} should be a list of {count} whole numbers; nothing was used")
     if any(label not in allowed for label in labels):
         raise CorruptFileError(f"{path}: {key!r} should lie in {allowed[0]}..{allowed[-1]}; nothing was used")
-    return labels
+    return np.array(labels, dtype=np.int64)
 
 
 FORMAT_VERSION = 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,20 +268,14 @@ def _read_batch(
     """Images [N, 3, 32, 32] and fine labels [N] of one file."""
     batch = load_pickle(path)
     pixels = checked_pixels(path, batch)
-    fine = _labels(path, batch, release.label_key, len(pixels), class_count)
+    fine = checked_labels(path, batch, release.label_key, len(pixels), range(class_count))
     if release is CIFAR100:
         grouping = cifar100_grouping()
-        coarse = _labels(path, batch, "coarse_labels", len(pixels), len(grouping.coarse_names))
+        coarse = checked_labels(path, batch, "coarse_labels", len(pixels), range(len(grouping.coarse_names)))
         if not np.array_equal(coarse, np.array(grouping.coarse_of)[fine]):
             raise CorruptFileError(f"{path}: the coarse labels are not those of CIFAR-100")
     images = np.array(pixels, order="C")  # a copy: what was read is not writable
     return images.reshape(-1, *IMAGE_SHAPE), fine
-
-
-def _labels(
-    path: Path, batch: Mapping[str, Any], key: str, count: int, class_count: int
-) -> NDArray[np.int64]:
-    return np.array(checked_labels(path, batch, key, count, range(class_count)), dtype=np.int64)
 
 
 def _count_notes(release: _Release, train: ImageSet, test: ImageSet) -> tuple[str, ...]:
