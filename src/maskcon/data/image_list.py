@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.paths import has_file
 from maskcon._utils.text import counted
-from maskcon.data.dataset import Dataset, Grouping, ImageSet
+from maskcon.data.dataset import Dataset, Grouping
 from maskcon.data.decoding import checked_side
 from maskcon.data.folder_layout import some
 from maskcon.data.packing import Packed, PackJob, PicturePlan, usual_cache
@@ -65,8 +64,15 @@ def plan_listing(listing: Listing, *, image_size: int | None = None, strict: boo
         left_out = absent | {rows[place]: why for place, why in packed.failures.items()}
         kept = [rows[place] for place in packed.kept.tolist()]
         train_count = _checked_train_count(listing, kept, left_out, strict)
+        images = [listed[row] for row in kept]
         parts = [
-            _part(listing, [listed[row] for row in kept[span]], packed.images[span], packed.sizes[span])
+            listing.grouping.image_set(
+                packed.images[span],
+                np.array([image.fine for image in images[span]], dtype=np.int64),
+                np.array([image.index for image in images[span]], dtype=np.int64),
+                sizes=packed.sizes[span],
+                paths=tuple(image.path for image in images[span]),
+            )
             for span in (slice(0, train_count), slice(train_count, None))
         ]
         notes = listing.notes
@@ -140,15 +146,3 @@ def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
         except (OSError, ValueError):  # ValueError: a zero byte in the name
             continue  # an absent folder: its images are absent
     return present
-
-
-def _part(
-    listing: Listing, listed: Sequence[Listed], images: NDArray[np.uint8], sizes: NDArray[np.int32]
-) -> ImageSet:
-    return listing.grouping.image_set(
-        images,
-        np.array([image.fine for image in listed], dtype=np.int64),
-        np.array([image.index for image in listed], dtype=np.int64),
-        sizes=sizes,
-        paths=tuple(image.path for image in listed),
-    )

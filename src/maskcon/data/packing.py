@@ -194,30 +194,38 @@ def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents
     return hashlib.sha256(f"{salt}{contents.key};{listed}".encode()).hexdigest()[:20]
 
 
-def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
+def fill(
+    images: NDArray[np.uint8],
+    read: Callable[[int], NDArray[np.uint8]],
+    progress: Progress | None = None,
+) -> Packed:
+    """Put read(0), read(1), ... on the canvases [N, C, S, S], without gaps for those that cannot be read."""
+
     def work(row: int) -> tuple[int, int] | str:
         try:
-            file = opened(job.root, job.paths[row], job.contents)
-            pixels = decode(file, job.side, job.channels)
+            pixels = read(row)
         except UndecodableError as error:
             return str(error)
         _, height, width = pixels.shape
         images[row, :, :height, :width] = pixels
         return height, width
 
-    outcome = map_files(work, len(job.paths), progress)
+    outcome = map_files(work, len(images), progress)
     failures = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
-    kept = np.array([row for row in range(len(job.paths)) if row not in failures], dtype=np.int64)
-    sizes = np.array([found for found in outcome if not isinstance(found, str)], dtype=np.int32).reshape(
-        -1, 2
-    )
-    if failures:
-        for target, row in enumerate(
-            kept.tolist()
-        ):  # close the gaps in place: the array may be larger than memory
+    kept = np.array([row for row in range(len(images)) if row not in failures], dtype=np.int64)
+    sizes = np.array([found for found in outcome if not isinstance(found, str)], dtype=np.int32)
+    if failures:  # close the gaps in place: the array may be larger than memory
+        for target, row in enumerate(kept.tolist()):
             if target != row:
                 images[target] = images[row]
-    return Packed(images[: len(kept)], sizes, kept, failures)
+    return Packed(images[: len(kept)], sizes.reshape(-1, 2), kept, failures)
+
+
+def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
+    def read(row: int) -> NDArray[np.uint8]:
+        return decode(opened(job.root, job.paths[row], job.contents), job.side, job.channels)
+
+    return fill(images, read, progress)
 
 
 def _pack_folder(cache: Path, job: PackJob) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -106,15 +106,18 @@ def cifar100_grouping() -> Grouping:
     return read_grouping("cifar100")
 
 
-def load_cifar10(
+def load_cifar(
+    name: Literal["cifar10", "cifar100"],
     root: Path,
     *,
     variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """CIFAR-10 with two coarse groups, animals and vehicles; [N, 3, 32, 32]."""
-    return _cifar10("cifar10", cifar10_grouping(), root, download, progress)
+    """CIFAR-10 as animals and vehicles, or CIFAR-100 in its own 20 coarse classes; [N, 3, 32, 32]."""
+    if name == "cifar10":
+        return _load(CIFAR10, name, cifar10_grouping(), root, download, progress)
+    return _load(CIFAR100, name, cifar100_grouping(), root, download, progress)
 
 
 def load_toy(
@@ -126,27 +129,12 @@ def load_toy(
     progress: Progress | None = None,
 ) -> Dataset:
     """CIFARtoy: 8 classes of CIFAR-10 in 2 groups, see `toy_grouping`."""
-    data = _cifar10(f"cifartoy-{split}", toy_grouping(split, variant), root, download, progress)
+    data = _load(CIFAR10, f"cifartoy-{split}", toy_grouping(split, variant), root, download, progress)
     if TOY_GROUPS[variant, split] == TOY_GROUPS["paper", split]:
         return data
     return replace(
         data, notes=(*data.notes, "grouped as in the authors' code, which differs from the paper's text")
     )
-
-
-def load_cifar100(
-    root: Path,
-    *,
-    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
-    download: bool = False,
-    progress: Progress | None = None,
-) -> Dataset:
-    """CIFAR-100: 100 fine classes in its own 20 coarse ones; [N, 3, 32, 32]."""
-    folder = _folder_of(CIFAR100, root, download, progress)
-    grouping = cifar100_grouping()
-    coarse_of_fine = np.array(grouping.coarse_of, dtype=np.int64)
-    train, test = _read_parts(CIFAR100, folder, len(grouping.fine_names), coarse_of_fine.__getitem__)
-    return grouping.dataset("cifar100", "cifar", train, test, notes=_count_notes(CIFAR100, train, test))
 
 
 def missing(release: _Release, root: Path) -> tuple[str, ...]:
@@ -171,15 +159,17 @@ def _grouped(coarse_names: tuple[str, ...], groups: tuple[tuple[str, ...], ...])
     return Grouping(coarse_names, kept, tuple(group_of[fine] for fine in kept))
 
 
-def _cifar10(name: str, grouping: Grouping, root: Path, download: bool, progress: Progress | None) -> Dataset:
-    folder = _folder_of(CIFAR10, root, download, progress)
+def _load(
+    release: _Release, name: str, grouping: Grouping, root: Path, download: bool, progress: Progress | None
+) -> Dataset:
+    folder = _folder_of(release, root, download, progress)
+    classes = CIFAR10_NAMES if release is CIFAR10 else grouping.fine_names
     group_of = dict(zip(grouping.fine_names, grouping.coarse_of, strict=True))
-    coarse_by_label = np.array(
-        [group_of.get(fine, -1) for fine in CIFAR10_NAMES], dtype=np.int64
-    )  # -1: left out
-    train, test = _read_parts(CIFAR10, folder, len(CIFAR10_NAMES), coarse_by_label.__getitem__)
+    coarse_by_label = np.array([group_of.get(fine, -1) for fine in classes], dtype=np.int64)  # -1: left out
+    train = _read_part(release, folder, release.train_files, coarse_by_label, 0)
+    test = _read_part(release, folder, (release.test_file,), coarse_by_label, OFFICIAL_TRAIN_COUNT)
     parts = [_only_grouped(part, coarse_by_label) for part in (train, test)]
-    return grouping.dataset(name, "cifar", *parts, notes=_count_notes(CIFAR10, train, test))
+    return grouping.dataset(name, "cifar", *parts, notes=_count_notes(release, train, test))
 
 
 def _only_grouped(part: ImageSet, coarse_by_label: NDArray[np.int64]) -> ImageSet:
@@ -244,22 +234,13 @@ def _fetch(release: _Release, target: Path, progress: Progress | None) -> Path:
     raise failures[0]
 
 
-def _read_parts(
-    release: _Release,
-    folder: Path,
-    class_count: int,
-    coarse_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-) -> tuple[ImageSet, ImageSet]:
-    read = [_read_batch(folder / name, release, class_count) for name in release.train_files]
-    train_images = np.concatenate([images for images, _ in read])
-    train_fine = np.concatenate([fine for _, fine in read])
-    test_images, test_fine = _read_batch(folder / release.test_file, release, class_count)
-    train_index = np.arange(len(train_fine), dtype=np.int64)
-    test_index = np.arange(len(test_fine), dtype=np.int64) + OFFICIAL_TRAIN_COUNT
-    return (
-        ImageSet(train_images, coarse_of(train_fine), train_fine, train_index),
-        ImageSet(test_images, coarse_of(test_fine), test_fine, test_index),
-    )
+def _read_part(
+    release: _Release, folder: Path, names: Sequence[str], coarse_by_label: NDArray[np.int64], first_id: int
+) -> ImageSet:
+    read = [_read_batch(folder / name, release, len(coarse_by_label)) for name in names]
+    images = np.concatenate([images for images, _ in read])
+    fine = np.concatenate([fine for _, fine in read])
+    return ImageSet(images, coarse_by_label[fine], fine, np.arange(len(fine), dtype=np.int64) + first_id)
 
 
 def _read_batch(

@@ -152,7 +152,7 @@ _ALL: tuple[Source, ...] = (
         missing=partial(cifar.missing, cifar.CIFAR10),
         coarse_names=cifar.cifar10_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar10_grouping(),
-        load=cifar.load_cifar10,
+        load=partial(cifar.load_cifar, "cifar10"),
     ),
     ArraySource(
         replace(
@@ -169,7 +169,7 @@ _ALL: tuple[Source, ...] = (
         missing=partial(cifar.missing, cifar.CIFAR100),
         coarse_names=cifar.cifar100_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar100_grouping(),
-        load=cifar.load_cifar100,
+        load=partial(cifar.load_cifar, "cifar100"),
     ),
     ArraySource(
         SourceInfo(

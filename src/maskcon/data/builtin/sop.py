@@ -37,6 +37,7 @@ SplitName = Literal["split1", "split2"]
 
 TITLE = "Stanford Online Products"
 FOLDER = "Stanford_Online_Products"
+FOLDERS = tuple(f"{name}_final" for name in COARSE_NAMES)  # of images
 ARCHIVE = f"{FOLDER}.zip"
 PAGE = "https://cvgl.stanford.edu/projects/lifted_struct/"
 URL = f"http://ftp.cs.stanford.edu/cs/cvgl/{ARCHIVE}"
@@ -121,7 +122,14 @@ def _folder_of(root: Path, download: bool, progress: Progress | None) -> Path:
     folder = _find_folder(root)
     if folder is None and (download or has_file(root / ARCHIVE)):
         archive = fetch(URL, root / ARCHIVE, md5=MD5, progress=progress)  # one that is there is only checked
-        folder = _unpacked(archive, root)
+        try:
+            folder = extract(
+                archive, root / FOLDER, inside=FOLDER, max_bytes=UNPACKED_LIMIT, max_members=MEMBER_LIMIT
+            )
+        except DataError:
+            folder = _find_folder(root)  # there if another process unpacked it meanwhile
+            if folder is None:
+                raise
     if folder is None:
         raise DataError(
             f"{TITLE} was not found in {root}; download it with --download (3.1 GB), or put {ARCHIVE} "
@@ -136,28 +144,12 @@ def _folder_of(root: Path, download: bool, progress: Progress | None) -> Path:
     return folder
 
 
-def _unpacked(archive: Path, root: Path) -> Path:
-    try:
-        return extract(
-            archive, root / FOLDER, inside=FOLDER, max_bytes=UNPACKED_LIMIT, max_members=MEMBER_LIMIT
-        )
-    except DataError:
-        folder = _find_folder(root)
-        if folder is None:
-            raise
-        return folder  # another process unpacked it meanwhile
-
-
 def _find_folder(root: Path) -> Path | None:
     """Where any of the set is, or a folder of its name, over which an archive is not unpacked."""
     for folder in (root / FOLDER, root):
-        if _info_files(folder) or any(has_folder(folder / name) for name in _folders()):
+        if _info_files(folder) or any(has_folder(folder / name) for name in FOLDERS):
             return folder
     return root / FOLDER if has_folder(root / FOLDER) else None
-
-
-def _folders() -> list[str]:
-    return [f"{name}_final" for name in COARSE_NAMES]
 
 
 def _info_files(folder: Path) -> list[Path]:
@@ -170,7 +162,7 @@ def _info_files(folder: Path) -> list[Path]:
 
 def _lacking(folder: Path) -> list[str]:
     lists = [] if _info_files(folder) else ["Ebay_info.txt"]
-    return lists + [name for name in _folders() if not has_folder(folder / name)]
+    return lists + [name for name in FOLDERS if not has_folder(folder / name)]
 
 
 def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImage]) -> tuple[Split, str]:
