@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from maskcon.data.builtin.embedded import as_part
-from maskcon.data.builtin.fashion_mnist import CLASSES, OFFICIAL_TRAIN_COUNT, read_idx
+from maskcon.data.builtin.fashion_mnist import CLASSES, OFFICIAL_TRAIN_COUNT, as_part, read_idx
 from maskcon.data.dataset import Dataset
 
 SEED = 20_230_618

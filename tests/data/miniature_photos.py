@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.io
 
+from maskcon.data import Dataset, load
 from maskcon.data.builtin.cars196 import FINE_NAMES
 from maskcon.data.builtin.sop_lists import COARSE_NAMES, ProductImage, by_product
 from tests.data.miniatures import write_picture
@@ -16,6 +17,14 @@ from tests.data.miniatures import write_picture
 HEADER = "image_id class_id super_class_id path"
 # category and number of images of products 1, 2, ...: five have 8 images or more, three of them exactly 12
 SIZES = [(0, 3), (0, 8), (3, 12), (11, 2), (0, 12), (5, 7), (5, 9), (11, 12)]
+
+
+def load_sop(split: str, root: Path, **options: Any) -> Dataset:
+    return load(f"sop-{split}", root=root, **options)
+
+
+def load_cars196(root: Path, **options: Any) -> Dataset:
+    return load("cars196", root=root, **options)
 
 
 def info_rows(sizes: list[tuple[int, int]]) -> list[str]:

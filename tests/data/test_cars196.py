@@ -12,10 +12,11 @@ from PIL import Image
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data import packing
 from maskcon.data.builtin.car_annotations import CLASS_OF_KEY, COARSE_NAMES, FINE_NAMES, coarse_of
-from maskcon.data.builtin.cars196 import load_cars196, missing
+from maskcon.data.builtin.cars196 import missing
 from tests.data.miniature_photos import (
     BOX,
     cell_array,
+    load_cars196,
     save_mat,
     struct_array,
     write_cars_folders,

@@ -8,7 +8,7 @@ import pytest
 
 from maskcon._utils.errors import CorruptFileError
 from maskcon.data import Dataset, load
-from maskcon.data.builtin import embedded
+from maskcon.data.builtin import fashion_mnist
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +89,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     damaged = damage(whole)
     assert damaged != whole
     (tmp_path / "embedded.npz").write_bytes(damaged)
-    monkeypatch.setattr(embedded, "files", lambda package: tmp_path)
+    monkeypatch.setattr(fashion_mnist, "files", lambda package: tmp_path)
     with pytest.raises(CorruptFileError, match="reinstall"):
         load("embedded")
 
 
 def test_altered_contents_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "FINGERPRINT", "0" * 64)
+    monkeypatch.setattr(fashion_mnist, "FINGERPRINT", "0" * 64)
     with pytest.raises(CorruptFileError, match="reinstall"):
         load("embedded")

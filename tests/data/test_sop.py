@@ -13,12 +13,13 @@ from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data import packing
 from maskcon.data.archive import extract
 from maskcon.data.builtin import sop
-from maskcon.data.builtin.sop import COARSE_NAMES, load_sop, missing, product_sizes
+from maskcon.data.builtin.sop import COARSE_NAMES, missing, product_sizes
 from maskcon.data.builtin.sop_lists import split1, split2
 from tests.data.miniature_photos import (
     SIZES,
     colour_of,
     info_rows,
+    load_sop,
     pictures_of,
     write_other_lists,
     write_sop,

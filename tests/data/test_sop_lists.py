@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, DataError
-from maskcon.data.builtin.sop import PAPER_COUNTS, load_sop
+from maskcon.data.builtin.sop import PAPER_COUNTS
 from maskcon.data.builtin.sop_lists import ProductImage, read_info, read_split, split1, split2
 from tests.data.miniature_photos import (
     HEADER,
     SIZES,
     info_rows,
+    load_sop,
     pictures_of,
     write_other_lists,
     write_sop,

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from maskcon._utils.errors import DataError, UsageError
@@ -19,7 +19,6 @@ from maskcon.data.dataset import Variant
 from maskcon.data.decoding import EXTENSIONS
 from maskcon.data.folder_layout import read_any_depth, show
 from maskcon.data.huggingface import PREFIX
-from maskcon.data.image_list import Listing
 from maskcon.data.image_readers import (
     ArrayPictures,
     Block,
@@ -76,19 +75,21 @@ def gather(
     """
     if isinstance(source, Dataset):
         return ArrayPictures(source.name, source, channels=channels)
-    files = _Files(canvas, channels)
+    make = partial(FilePictures, canvas=canvas, channels=channels)
     if not isinstance(source, str | Path):
-        return files.listed(_no_folder(source), Path.cwd(), f"{len(source)} files")
+        return _of_names(_no_folder(source), Path.cwd(), f"{len(source)} files", make)
     name = str(source)
     known = SOURCES.get(name)
     if isinstance(known, PictureSource):
         fetching = None if progress is None else lambda done, total: progress(done, total or done)
-        return files.of_listing(
-            known.listing(data_root(root), variant=variant, download=download, progress=fetching)
-        )
+        listing = known.listing(data_root(root), variant=variant, download=download, progress=fetching)
+        labels = [listing.coarse_names[coarse] for coarse in listing.coarse_of_fine]
+        named = [(found.path, labels[found.fine]) for found in (*listing.train, *listing.test)]
+        empty = f"{listing.name} lists no image"
+        return make(listing.name, listing.folder.resolve(), named, empty=empty, notes=listing.notes)
     path = None if known is not None or name.startswith(PREFIX) else _own_path(name)
     if path is not None:
-        return files.of_path(path, name)
+        return _of_path(path, name, make)
     data = load(
         name,
         root=root,
@@ -101,63 +102,30 @@ def gather(
     return ArrayPictures(absolute(name), data, channels=channels)
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Lists the files of a source."""
-
-    canvas: int
-    channels: int
-
-    def of_path(self, path: Path, name: str) -> FilePictures:
-        """Open a folder, a manifest, a list, or an image."""
-        if path.is_dir():
-            return self.of_folder(path, name)
-        suffix = path.suffix.lower()
-        if suffix in EXTENSIONS:
-            return self.listed([str(path)], Path.cwd(), absolute(name))
-        if is_manifest(path):
-            empty = f"{show(name)} lists no image; write one line per image"
-            return self._made(absolute(name), folder_of(path), listed_images(path), empty)
-        if suffix == LIST_SUFFIX:
-            return self.listed(_lines(path), path.resolve().parent, absolute(name))
-        raise DataError(f"{show(name)} is no image of a known kind ({suffix or 'no ending'}); {ADVICE}")
-
-    def of_folder(self, path: Path, name: str) -> FilePictures:
+def _of_path(path: Path, name: str, make: Callable[..., FilePictures]) -> FilePictures:
+    """Open a folder, a manifest, a list, or an image."""
+    source, suffix = absolute(name), path.suffix.lower()
+    if path.is_dir():
         layout = read_any_depth(path)
-        named = ((found.path, found.coarse) for found in layout.files)
+        named = [(found.path, found.coarse) for found in layout.files]
         others = f" ({counted(layout.ignored_files, 'other file')})" if layout.ignored_files else ""
         empty = f"no image found in {show(name)} or below it{others}; give a folder of images"
-        return self._made(absolute(name), path.resolve(), named, empty, dict(layout.unreadable))
+        return make(source, path.resolve(), named, empty=empty, unreadable=dict(layout.unreadable))
+    if suffix in EXTENSIONS:
+        return _of_names([str(path)], Path.cwd(), source, make)
+    if is_manifest(path):
+        empty = f"{show(name)} lists no image; write one line per image"
+        return make(source, folder_of(path), listed_images(path), empty=empty)
+    if suffix == LIST_SUFFIX:
+        return _of_names(_lines(path), path.resolve().parent, source, make)
+    raise DataError(f"{show(name)} is no image of a known kind ({suffix or 'no ending'}); {ADVICE}")
 
-    def of_listing(self, listing: Listing) -> FilePictures:
-        labels = [listing.coarse_names[coarse] for coarse in listing.coarse_of_fine]
-        named = ((found.path, labels[found.fine]) for found in (*listing.train, *listing.test))
-        empty = f"{listing.name} lists no image"
-        return self._made(listing.name, listing.folder.resolve(), named, empty, notes=listing.notes)
 
-    def listed(self, names: Iterable[str], root: Path, source: str) -> FilePictures:
-        empty = f"{show(source)} names no file; write one path per line"
-        return self._made(source, root, ((name, None) for name in names), empty)
-
-    def _made(
-        self,
-        source: str,
-        root: Path,
-        named: Iterable[tuple[str, str | None]],
-        empty: str,
-        unreadable: dict[str, str] | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> FilePictures:
-        return FilePictures(
-            source,
-            root,
-            named,
-            canvas=self.canvas,
-            channels=self.channels,
-            empty=empty,
-            unreadable=unreadable,
-            notes=notes,
-        )
+def _of_names(
+    names: Sequence[str], root: Path, source: str, make: Callable[..., FilePictures]
+) -> FilePictures:
+    empty = f"{show(source)} names no file; write one path per line"
+    return make(source, root, [(name, None) for name in names], empty=empty)
 
 
 def _own_path(name: str) -> Path | None:

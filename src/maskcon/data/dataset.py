@@ -38,6 +38,25 @@ class Grouping:
         """How many fine classes each coarse class has."""
         return tuple(self.coarse_of.count(coarse) for coarse in range(len(self.coarse_names)))
 
+    def image_set(
+        self,
+        images: NDArray[np.uint8],
+        fine: NDArray[np.int64],
+        index: NDArray[np.int64],
+        *,
+        sizes: NDArray[np.int32] | None = None,
+        paths: tuple[str, ...] | None = None,
+    ) -> ImageSet:
+        """Make a part of these images; the coarse labels follow from the fine ones."""
+        coarse = np.array(self.coarse_of, dtype=np.int64)[fine]
+        return ImageSet(images, coarse, fine, index, sizes, paths)
+
+    def dataset(
+        self, name: str, family: str, train: ImageSet, test: ImageSet, *, notes: tuple[str, ...] = ()
+    ) -> Dataset:
+        """Make a dataset of these classes."""
+        return Dataset(name, train, test, self.coarse_names, self.fine_names, family, self.coarse_of, notes)
+
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
@@ -154,7 +173,13 @@ class Dataset:
                 f"test images {self.test.images.shape[1:]}; both need one channel count and canvas"
             )
         if self.coarse_of_fine is not None:
-            _check_grouping(self.name, self.coarse_of_fine, self.coarse_names, self.fine_names)
+            if self.fine_names is None or len(self.coarse_of_fine) != len(self.fine_names):
+                raise DataError(
+                    f"dataset {self.name!r}: coarse_of_fine has {len(self.coarse_of_fine)} entries "
+                    f"for {len(self.fine_names or ())} fine names"
+                )
+            groups = np.array(self.coarse_of_fine, dtype=np.int64)
+            _check_range(f"dataset {self.name!r}: coarse_of_fine", groups, len(self.coarse_names))
         for part_name, part in (("train", self.train), ("test", self.test)):
             self._check_labels(part_name, part)
 
@@ -224,20 +249,6 @@ def _check_range(what: str, labels: NDArray[np.int64], count: int) -> None:
         raise DataError(
             f"{what} labels must lie in 0..{count - 1} (one name each), got {labels.min()}..{labels.max()}"
         )
-
-
-def _check_grouping(
-    name: str,
-    coarse_of_fine: tuple[int, ...],
-    coarse_names: tuple[str, ...],
-    fine_names: tuple[str, ...] | None,
-) -> None:
-    if fine_names is None or len(coarse_of_fine) != len(fine_names):
-        raise DataError(
-            f"dataset {name!r}: coarse_of_fine has {len(coarse_of_fine)} entries "
-            f"for {len(fine_names or ())} fine names"
-        )
-    _check_range(f"dataset {name!r}: coarse_of_fine", np.array(coarse_of_fine), len(coarse_names))
 
 
 def _hash_array(digest: hashlib._Hash, array: NDArray[np.generic] | None) -> None:

@@ -13,8 +13,8 @@ from maskcon._utils.paths import has_folder, resolved
 from maskcon.data.dataset import Dataset
 from maskcon.data.folder_layout import Layout, read_layout, show
 from maskcon.data.manifest import is_manifest, manifest_photos
-from maskcon.data.packing import Progress, pack
-from maskcon.data.photos import Origin, PhotoPlan, plan_photos
+from maskcon.data.packing import PicturePlan, Progress, pack
+from maskcon.data.photos import Origin, plan_photos
 from maskcon.data.splits import HELD_OUT_FRACTION
 
 
@@ -23,7 +23,7 @@ def folder_photos(path: Path) -> tuple[Origin, Layout]:
     where = show(str(path))
     origin = Origin(
         name=show(resolved(path).name) or "folder",
-        where=str(path),
+        where=where,
         kind="folder",
         inside=f"the sub-folders of {where}",
         expected=f"{where}/CLASS/image.jpg, with one sub-folder per class",
@@ -64,7 +64,7 @@ def plan_path(
     held_out: float = HELD_OUT_FRACTION,
     looking: Progress | None = None,
     cache: Path | None = None,
-) -> PhotoPlan:
+) -> PicturePlan:
     """Find the images and read how large they are; see `load_photos`."""
     listed = is_manifest(path) and not has_folder(path)
     origin, layout = manifest_photos(path) if listed else folder_photos(path)

@@ -82,32 +82,20 @@ def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
     return (train, tests) if is_part else (None, [])
 
 
-def _every_image(root: Path) -> Layout:
-    """All images below `root` at any depth, whatever its folders mean; `coarse` is the first of them, or ""."""
-    _check_folder(root, "give a folder of images")
-    layout = Layout()
-    for inner in _images(root, "", layout, frozenset({_identity(root)})):
-        layout.files.append(Found(_join(*inner), False, inner[0] if len(inner) > 1 else "", None))
-    layout.files.sort(key=lambda found: found.path)
-    return layout
-
-
 def read_any_depth(root: Path) -> Layout:
     """Every image below `root`, whatever its depth, for embedding: new images need no labels.
 
     The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
     """
-    layout = _every_image(root)
-    train, tests = _parts({found.coarse for found in layout.files if found.coarse})
-    if train is not None:
-        parts = {train, *tests}
-        layout.files = [_below_part(found) if found.coarse in parts else found for found in layout.files]
+    _check_folder(root, "give a folder of images")
+    layout = Layout()
+    every = sorted(_images(root, "", layout, frozenset({_identity(root)})), key=lambda inner: _join(*inner))
+    train, tests = _parts({inner[0] for inner in every if len(inner) > 1})
+    parts = () if train is None else (train, *tests)
+    for inner in every:
+        below = inner[1:] if inner[0] in parts else inner
+        layout.files.append(Found(_join(*inner), False, below[0] if len(below) > 1 else "", None))
     return layout
-
-
-def _below_part(found: Found) -> Found:
-    inner = found.path.split("/")[1:]
-    return Found(found.path, found.is_test, inner[0] if len(inner) > 1 else "", None)
 
 
 def path_hash(path: str) -> int:

@@ -40,10 +40,8 @@ def read_headers(
 
     progress is called where they are many and not remembered.
     """
-    if len(paths) < REMEMBER_FROM:
-        return _read_all(root, paths, contents)
-    if cache is None:
-        return _read_all(root, paths, contents, progress)
+    if cache is None or len(paths) < REMEMBER_FROM:
+        return _read_all(root, paths, contents, progress if len(paths) >= REMEMBER_FROM else None)
     file = cache / f"headers-{place_key(root)}.json"
     key = contents_key(root, paths, f"{FORMAT_VERSION};", contents)
     headers = _remembered(file, key, len(paths))
@@ -54,7 +52,7 @@ def read_headers(
 
 
 def _read_all(
-    root: Path, paths: Sequence[str], contents: Contents | None, progress: Progress | None = None
+    root: Path, paths: Sequence[str], contents: Contents | None, progress: Progress | None
 ) -> list[Header | str]:
     def work(row: int) -> Header | str:
         try:

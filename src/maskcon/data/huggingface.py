@@ -20,8 +20,8 @@ from maskcon._utils.paths import has_file
 from maskcon.data.decoding import UndecodableError
 from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, Found, Layout, show, some
 from maskcon.data.headers import REMEMBER_FROM
-from maskcon.data.packing import Progress, map_files
-from maskcon.data.photos import Origin, PhotoPlan, plan_photos
+from maskcon.data.packing import PicturePlan, Progress, map_files
+from maskcon.data.photos import Origin, plan_photos
 
 PREFIX = "hf:"
 OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")
@@ -97,7 +97,7 @@ def plan_hub(
     download: bool = False,
     strict: bool = False,
     looking: Progress | None = None,
-) -> PhotoPlan:
+) -> PicturePlan:
     """Open the dataset, choose its columns, and look at its images; the arguments are those of `load`."""
     address = Address.parse(source)
     splits = _splits(address, download)
@@ -119,14 +119,15 @@ def plan_hub(
     spare = [name for name in splits if name not in parts]
     if spare:
         layout.notes.append(f"splits that are not used: {some(spare)}")
+    files = parts[train].cache_files
     origin = Origin(
         name=show(address.short_name),
-        where=address.text,
+        where=show(address.text),
         kind=f"hf-{hashlib.sha256(f'{image};{list(parts)}'.encode()).hexdigest()[:8]}",
         inside=show(address.text),
         expected="rows with an image and a coarse label",
         test_part="test split",
-        root=_root(parts[train]),
+        root=Path(files[0]["filename"]).parent if files else Path.cwd(),
         contents=contents,
     )
     return plan_photos(origin, layout, image_size=image_size, strict=strict, looking=looking)
@@ -260,11 +261,6 @@ def _check_fine(where: str, row: int, coarse: str, fine: str, coarse_of: dict[st
             f"{where}, row {row}: fine label {show(fine)!r} lies in coarse class {show(coarse)!r}, but in "
             f"{show(other)!r} at {place}; a fine label belongs to one coarse class"
         )
-
-
-def _root(part: Any) -> Path:
-    files = part.cache_files
-    return Path(files[0]["filename"]).parent if files else Path.cwd()
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.paths import has_file
 from maskcon._utils.text import counted
-from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.dataset import Dataset, Grouping
 from maskcon.data.decoding import checked_side
 from maskcon.data.folder_layout import some
-from maskcon.data.packing import Packed, PackJob, Progress, pack, usual_cache
+from maskcon.data.packing import Packed, PackJob, PicturePlan, usual_cache
 
 
 @dataclass(frozen=True)
@@ -43,71 +42,46 @@ class Listing:
     test: tuple[Listed, ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def grouping(self) -> Grouping:
+        return Grouping(self.coarse_names, self.fine_names, self.coarse_of_fine)
 
-def decode_listing(
-    listing: Listing, *, image_size: int | None = None, strict: bool = False, progress: Progress | None = None
-) -> Dataset:
-    """Decode the listed images, whole, onto a canvas of image_size x image_size (None: 256).
+
+def plan_listing(listing: Listing, *, image_size: int | None = None, strict: bool = False) -> PicturePlan:
+    """Find the listed images, to be decoded whole onto image_size x image_size (None: 256).
 
     An image that is absent or cannot be read is left out, with a line in `notes`, or stops it all if `strict`;
     a part without any is an error.
     """
-    plan = plan_listing(listing, image_size=image_size, strict=strict)
-    return plan.dataset(pack(plan.job, progress))
-
-
-@dataclass(frozen=True)
-class ListedPlan:
-    """The listed images whose files are there; rows are their places in train and test together."""
-
-    listing: Listing
-    rows: tuple[int, ...]
-    strict: bool
-    job: PackJob
-
-    @property
-    def picture_count(self) -> int:
-        return len(self.listing.train) + len(self.listing.test)
-
-    @property
-    def failures(self) -> dict[str, str]:
-        listed = (*self.listing.train, *self.listing.test)
-        there = set(self.rows)
-        return {image.path: "no such file" for row, image in enumerate(listed) if row not in there}
-
-    def dataset(self, packed: Packed) -> Dataset:
-        listing = self.listing
-        listed = (*listing.train, *listing.test)
-        left_out = _absent(listing, self.rows)
-        left_out |= {self.rows[place]: why for place, why in packed.failures.items()}
-        kept = [self.rows[place] for place in packed.kept.tolist()]
-        train_count = _checked_train_count(listing, kept, left_out, self.strict)
-        parts = [
-            _part(listing, [listed[row] for row in kept[span]], packed.images[span], packed.sizes[span])
-            for span in (slice(0, train_count), slice(train_count, None))
-        ]
-        named = _named(listing, left_out)
-        were = "was" if len(named) == 1 else "were"
-        note = f"{counted(len(named), 'image')} could not be read and {were} left out: {some(named)}"
-        return Dataset(
-            name=listing.name,
-            train=parts[0],
-            test=parts[1],
-            coarse_names=listing.coarse_names,
-            fine_names=listing.fine_names,
-            family=listing.family,
-            coarse_of_fine=listing.coarse_of_fine,
-            notes=(*listing.notes, note) if named else listing.notes,
-        )
-
-
-def plan_listing(listing: Listing, *, image_size: int | None = None, strict: bool = False) -> ListedPlan:
-    """Look which of the images are there; see `decode_listing`."""
     side = checked_side(image_size)
     listed = (*listing.train, *listing.test)
     there = present_paths(listing.folder, (image.path for image in listed))
-    rows = tuple(row for row, image in enumerate(listed) if image.path in there)
-    _checked_train_count(listing, rows, _absent(listing, rows), strict)  # before anything is decoded
+    rows = [row for row, image in enumerate(listed) if image.path in there]
+    absent = {row: "no such file" for row, image in enumerate(listed) if image.path not in there}
+    _checked_train_count(listing, rows, absent, strict)  # before anything is decoded
+
+    def dataset(packed: Packed) -> Dataset:
+        left_out = absent | {rows[place]: why for place, why in packed.failures.items()}
+        kept = [rows[place] for place in packed.kept.tolist()]
+        train_count = _checked_train_count(listing, kept, left_out, strict)
+        images = [listed[row] for row in kept]
+        parts = [
+            listing.grouping.image_set(
+                packed.images[span],
+                np.array([image.fine for image in images[span]], dtype=np.int64),
+                np.array([image.index for image in images[span]], dtype=np.int64),
+                sizes=packed.sizes[span],
+                paths=tuple(image.path for image in images[span]),
+            )
+            for span in (slice(0, train_count), slice(train_count, None))
+        ]
+        notes = listing.notes
+        if named := _named(listing, left_out):
+            were = "was" if len(named) == 1 else "were"
+            lost = f"{counted(len(named), 'image')} could not be read and {were} left out: {some(named)}"
+            notes = (*notes, lost)
+        return listing.grouping.dataset(listing.name, listing.family, *parts, notes=notes)
+
     job = PackJob(
         name=listing.name,
         root=listing.folder,
@@ -116,12 +90,7 @@ def plan_listing(listing: Listing, *, image_size: int | None = None, strict: boo
         channels=3,
         cache=usual_cache(),
     )
-    return ListedPlan(listing, rows, strict, job)
-
-
-def _absent(listing: Listing, rows: Sequence[int]) -> dict[int, str]:
-    every = range(len(listing.train) + len(listing.test))
-    return dict.fromkeys(set(every) - set(rows), "no such file")
+    return PicturePlan(job, {listed[row].path: why for row, why in absent.items()}, dataset)
 
 
 def _named(listing: Listing, left_out: Mapping[int, str]) -> list[str]:
@@ -177,17 +146,3 @@ def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
         except (OSError, ValueError):  # ValueError: a zero byte in the name
             continue  # an absent folder: its images are absent
     return present
-
-
-def _part(
-    listing: Listing, listed: Sequence[Listed], images: NDArray[np.uint8], sizes: NDArray[np.int32]
-) -> ImageSet:
-    fine = np.array([image.fine for image in listed], dtype=np.int64)
-    return ImageSet(
-        images=images,
-        coarse=np.array(listing.coarse_of_fine, dtype=np.int64)[fine],
-        fine=fine,
-        index=np.array([image.index for image in listed], dtype=np.int64),
-        sizes=sizes,
-        paths=tuple(image.path for image in listed),
-    )

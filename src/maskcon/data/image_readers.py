@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import UndecodableError, decode
 from maskcon.data.folder_layout import show
-from maskcon.data.packing import map_files
+from maskcon.data.packing import fill, map_files
 
 BLOCK_BYTES = 64 << 20  # of decoded images at a time
 
@@ -54,43 +54,34 @@ class Pictures(Protocol):
     source: what they can be gathered from again, from any directory
     root: the folder that paths start from; "" where the images are no files
     empty: in words, that the source holds no image
+    notes: what a user should know of the source
     """
 
     source: str
     root: str
     empty: str
-    notes: tuple[str, ...]  # what a user should know of the source
+    notes: tuple[str, ...]
 
     @property
-    def paths(self) -> Sequence[str]:
-        """With `/`, each once; bytes that are no UTF-8 as Python's file functions give them."""
-        ...
+    def paths(self) -> Sequence[str]: ...  # with `/`, each once; bytes that are no UTF-8 as Python gives them
 
     @property
-    def coarse(self) -> Sequence[str | None]:
-        """Labels; None where unknown."""
-        ...
+    def coarse(self) -> Sequence[str | None]: ...  # labels; None where unknown
 
     @property
     def stamps(self) -> Sequence[Stamp]: ...
 
     @property
-    def unreadable(self) -> Mapping[str, str]:
-        """Known to be so before any was read, and not among `paths`: path -> why."""
-        ...
+    def unreadable(self) -> Mapping[str, str]: ...  # path -> why; known before reading, not among `paths`
 
     @property
-    def image_bytes(self) -> int:
-        """Of one image on its canvas."""
-        ...
+    def image_bytes(self) -> int: ...  # of one image on its canvas
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
-        """sha256 (hex) of the content of these; None where it cannot be read."""
+        """Give the sha256 (hex) of the content of these; None where it cannot be read."""
         ...
 
-    def read(self, rows: Sequence[int]) -> Block:
-        """The images themselves."""
-        ...
+    def read(self, rows: Sequence[int]) -> Block: ...
 
 
 def at_once(pictures: Pictures, limit: int) -> int:
@@ -170,25 +161,21 @@ class FilePictures:
     def read(self, rows: Sequence[int]) -> Block:
         images = np.zeros((len(rows), self._channels, self._canvas, self._canvas), dtype=np.uint8)
 
-        def work(place: int) -> tuple[int, int] | str:
+        def work(place: int) -> NDArray[np.uint8]:
             path = self.paths[rows[place]]
-            try:
-                pixels = decode(self._folder / path, self._canvas, self._channels)
-            except UndecodableError as error:
-                return str(error)
+            pixels = decode(self._folder / path, self._canvas, self._channels)
             if self._looked_up(path) != self.stamps[rows[place]]:
-                return "changed while it was read"  # its stamp or digest may be of other bytes
-            _, height, width = pixels.shape
-            images[place, :, :height, :width] = pixels
-            return height, width
+                raise UndecodableError(
+                    "changed while it was read"
+                )  # its stamp or digest may be of other bytes
+            return pixels
 
-        outcome = map_files(work, len(rows))
-        kept = [place for place, found in enumerate(outcome) if not isinstance(found, str)]
+        filled = fill(images, work)
         return Block(
-            images=images if len(kept) == len(rows) else images[kept],
-            sizes=np.array([outcome[place] for place in kept], dtype=np.int32).reshape(-1, 2),
-            rows=[rows[place] for place in kept],
-            failures={rows[place]: why for place, why in enumerate(outcome) if isinstance(why, str)},
+            images=filled.images,
+            sizes=filled.sizes,
+            rows=[rows[place] for place in filled.kept.tolist()],
+            failures={rows[place]: why for place, why in filled.failures.items()},
         )
 
 

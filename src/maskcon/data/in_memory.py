@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,15 @@ def from_arrays(
     parts = [_labelled("images", images, coarse, fine)]
     if test is not None:
         parts.append(_labelled("test images", test[0], test[1], test[2] if len(test) == 3 else None))
-    names = _Names.of(parts)
+    coarse_of = _coarse_of_fine(parts)
+    coarse_labels = _in_order(label for part in parts for label in part.coarse)
     pixels = _pixels([part.images for part in parts], channels, image_size)
     keys = _keys(images, pixels[0][0], ids)
     sets = [
         ImageSet(
             images=array,
-            coarse=names.coarse_numbers(part.coarse),
-            fine=None if part.fine is None else names.fine_numbers(part.fine),
+            coarse=_numbers(coarse_labels, part.coarse),
+            fine=None if part.fine is None else _numbers(coarse_of, part.fine),
             index=_numbered(keys) if place == 0 else np.arange(len(array), dtype=np.int64),
             sizes=sizes,
         )
@@ -92,10 +93,10 @@ def from_arrays(
         name=name,
         train=sets[0],
         test=sets[1],
-        coarse_names=tuple(str(label) for label in names.coarse),
-        fine_names=tuple(str(label) for label in names.fine) or None,
+        coarse_names=tuple(str(label) for label in coarse_labels),
+        fine_names=tuple(str(label) for label in coarse_of) or None,
         family=family_of(sets[0].images),
-        coarse_of_fine=tuple(names.coarse[label] for label in names.fine.values()) or None,
+        coarse_of_fine=tuple(coarse_labels.index(label) for label in coarse_of.values()) or None,
         notes=notes,
     )
 
@@ -140,39 +141,22 @@ def _plain_labels(kind: str, labels: Labels) -> list[Label]:
     return plain
 
 
-@dataclass(frozen=True)
-class _Names:
-    """The labels in order, with their numbers; of fine ones the coarse label too."""
-
-    coarse: dict[Label, int]
-    fine: dict[Label, Label]
-
-    @classmethod
-    def of(cls, parts: Sequence[_Labelled]) -> _Names:
-        coarse_of: dict[Label, Label] = {}
-        for part in parts:
-            for row, (label, kind) in enumerate(zip(part.coarse, part.fine or (), strict=False)):
-                other = coarse_of.setdefault(kind, label)
-                if other != label:
-                    raise DataError(
-                        f"image {row}: fine label {kind!r} lies in coarse class {label!r}, but elsewhere in "
-                        f"{other!r}; a fine label belongs to one coarse class"
-                    )
-        labels = _in_order(label for part in parts for label in part.coarse)
-        ordered = _in_order(coarse_of)
-        return cls(
-            {label: number for number, label in enumerate(labels)},
-            {kind: coarse_of[kind] for kind in ordered},
-        )
-
-    def coarse_numbers(self, labels: Sequence[Label]) -> NDArray[np.int64]:
-        return _numbers(self.coarse, labels)
-
-    def fine_numbers(self, labels: Sequence[Label]) -> NDArray[np.int64]:
-        return _numbers({kind: number for number, kind in enumerate(self.fine)}, labels)
+def _coarse_of_fine(parts: Sequence[_Labelled]) -> dict[Label, Label]:
+    """Map each fine label, in order, to its coarse label."""
+    coarse_of: dict[Label, Label] = {}
+    for part in parts:
+        for row, (label, kind) in enumerate(zip(part.coarse, part.fine or (), strict=False)):
+            other = coarse_of.setdefault(kind, label)
+            if other != label:
+                raise DataError(
+                    f"image {row}: fine label {kind!r} lies in coarse class {label!r}, but elsewhere in "
+                    f"{other!r}; a fine label belongs to one coarse class"
+                )
+    return {kind: coarse_of[kind] for kind in _in_order(coarse_of)}
 
 
-def _numbers(number_of: Mapping[Label, int], labels: Sequence[Label]) -> NDArray[np.int64]:
+def _numbers(names: Iterable[Label], labels: Sequence[Label]) -> NDArray[np.int64]:
+    number_of = {name: number for number, name in enumerate(names)}
     return np.array([number_of[label] for label in labels], dtype=np.int64)
 
 

@@ -135,7 +135,7 @@ def prepare(
         data=plan.dataset(packed),
         place=place,
         size_bytes=_size(place),
-        left_out=plan.picture_count - len(packed.kept),
+        left_out=len(plan.failures) + len(packed.failures),
         was_there=found is not None,
         seconds=seconds,
     )

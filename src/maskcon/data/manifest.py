@@ -39,7 +39,7 @@ def manifest_photos(path: Path) -> tuple[Origin, Layout]:
     where = show(str(path))
     origin = Origin(
         name=show(path.stem),
-        where=str(path),
+        where=where,
         kind=f"manifest-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}",
         inside=where,
         expected=f"one line per image in {where}: {FORM}",

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 from maskcon._utils.errors import DataError
 from maskcon.data.folder_layout import show, some
@@ -137,19 +137,14 @@ def _places(place: Place, header: Sequence[str], needed: Sequence[str]) -> list[
             raise place.wrong(1, f"the column {name!r} is there {names.count(name)} times")
     missing = [name for name in needed if name not in names]
     if missing:
-        _refuse_columns(place, header, missing)
+        near = difflib.get_close_matches(missing[0], names, n=1)
+        hint = f" (is it {show(header[names.index(near[0])])!r}?)" if near else ""
+        first = "" if place.is_parquet else "the first line must name the columns, "
+        raise DataError(
+            f"{show(str(place.path))} has no column {' and no column '.join(repr(name) for name in missing)}{hint}; "
+            f"it has {some(list(header))}: {first}{FORM}"
+        )
     return [names.index(name) if name in names else None for name in COLUMNS]
-
-
-def _refuse_columns(place: Place, header: Sequence[str], missing: Sequence[str]) -> NoReturn:
-    lower = {name.strip().lower(): name for name in header}
-    near = difflib.get_close_matches(missing[0], lower, n=1)
-    hint = f" (is it {show(lower[near[0]])!r}?)" if near else ""
-    first = "" if place.is_parquet else "the first line must name the columns, "
-    raise DataError(
-        f"{show(str(place.path))} has no column {' and no column '.join(repr(name) for name in missing)}{hint}; "
-        f"it has {some(list(header))}: {first}{FORM}"
-    )
 
 
 def _parquet_rows(place: Place, needed: Sequence[str]) -> Iterator[Row]:

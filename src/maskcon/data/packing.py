@@ -96,23 +96,17 @@ class Packed:
     folder: Path | None = None
 
 
-class PicturePlan(Protocol):
-    """A dataset made of image files, before they are decoded, and what becomes of it with them."""
+@dataclass(frozen=True)
+class PicturePlan:
+    """A dataset made of image files, before they are decoded.
 
-    @property
-    def job(self) -> PackJob: ...
+    failures: path -> why it is left out, of those that are not in the job
+    dataset: makes the dataset of the decoded images
+    """
 
-    @property
-    def picture_count(self) -> int:
-        """Images in all, those included that cannot be read."""
-        ...
-
-    @property
-    def failures(self) -> Mapping[str, str]:
-        """Path -> why it is left out, of those that are not even in the job."""
-        ...
-
-    def dataset(self, packed: Packed) -> Dataset: ...
+    job: PackJob
+    failures: Mapping[str, str]
+    dataset: Callable[[Packed], Dataset]
 
 
 def pack(job: PackJob, progress: Progress | None = None) -> Packed:
@@ -200,30 +194,38 @@ def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents
     return hashlib.sha256(f"{salt}{contents.key};{listed}".encode()).hexdigest()[:20]
 
 
-def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
+def fill(
+    images: NDArray[np.uint8],
+    read: Callable[[int], NDArray[np.uint8]],
+    progress: Progress | None = None,
+) -> Packed:
+    """Put read(0), read(1), ... on the canvases [N, C, S, S], without gaps for those that cannot be read."""
+
     def work(row: int) -> tuple[int, int] | str:
         try:
-            file = opened(job.root, job.paths[row], job.contents)
-            pixels = decode(file, job.side, job.channels)
+            pixels = read(row)
         except UndecodableError as error:
             return str(error)
         _, height, width = pixels.shape
         images[row, :, :height, :width] = pixels
         return height, width
 
-    outcome = map_files(work, len(job.paths), progress)
+    outcome = map_files(work, len(images), progress)
     failures = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
-    kept = np.array([row for row in range(len(job.paths)) if row not in failures], dtype=np.int64)
-    sizes = np.array([found for found in outcome if not isinstance(found, str)], dtype=np.int32).reshape(
-        -1, 2
-    )
-    if failures:
-        for target, row in enumerate(
-            kept.tolist()
-        ):  # close the gaps in place: the array may be larger than memory
+    kept = np.array([row for row in range(len(images)) if row not in failures], dtype=np.int64)
+    sizes = np.array([found for found in outcome if not isinstance(found, str)], dtype=np.int32)
+    if failures:  # close the gaps in place: the array may be larger than memory
+        for target, row in enumerate(kept.tolist()):
             if target != row:
                 images[target] = images[row]
-    return Packed(images[: len(kept)], sizes, kept, failures)
+    return Packed(images[: len(kept)], sizes.reshape(-1, 2), kept, failures)
+
+
+def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
+    def read(row: int) -> NDArray[np.uint8]:
+        return decode(opened(job.root, job.paths[row], job.contents), job.side, job.channels)
+
+    return fill(images, read, progress)
 
 
 def _pack_folder(cache: Path, job: PackJob) -> Path:
@@ -249,12 +251,14 @@ def _read(folder: Path, job: PackJob) -> Packed | None:
 
 def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
     cache = target.parent
-    _check_space(cache, job)
+    check_space(cache, job.size_bytes, "decoding", ", or give a smaller image size")
     with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
         complete = Path(scratch) / "complete"  # a folder for everyone to read; the one around it is private
         complete.mkdir()
         images = np.lib.format.open_memmap(complete / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
-        _reserve(complete / IMAGES)
+        with (complete / IMAGES).open("r+b") as file:
+            # now: running out of disk space later, inside a memory map, would kill the process
+            reserve(file, (complete / IMAGES).stat().st_size)
         packed = _fill(images, job, progress)
         images.flush()
         failures = json.dumps({str(row): why for row, why in packed.failures.items()})
@@ -264,13 +268,18 @@ def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
         for name in (IMAGES, BESIDE):
             with (complete / name).open("r+b") as file:
                 os.fsync(file.fileno())
-        sync_folder(complete)
-        try:
-            complete.rename(target)
-        except OSError:
-            if not target.is_dir():  # else another process, where folders cannot be locked, was faster
-                raise
-        sync_folder(cache)
+        publish(complete, target)
+
+
+def publish(folder: Path, target: Path) -> None:
+    """Sync a finished folder and rename it to the target."""
+    sync_folder(folder)
+    try:
+        folder.rename(target)
+    except OSError:
+        if not target.is_dir():  # else another process, where folders cannot be locked, was faster
+            raise
+    sync_folder(target.parent)
 
 
 def _remove_old(target: Path, *, partial: bool) -> None:
@@ -281,19 +290,14 @@ def _remove_old(target: Path, *, partial: bool) -> None:
             shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove
 
 
-def _check_space(cache: Path, job: PackJob) -> None:
+def check_space(cache: Path, size_bytes: float, work: str, advice: str = "") -> None:
+    """Refuse work that needs more room in the cache than there is."""
     free = shutil.disk_usage(cache).free
-    if free < job.size_bytes:
+    if free < size_bytes:
         raise DataError(
-            f"decoding needs {job.size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
-            "set XDG_CACHE_HOME to a larger disk, or give a smaller image size"
+            f"{work} needs about {size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
+            f"set XDG_CACHE_HOME to a larger disk{advice}"
         )
-
-
-def _reserve(path: Path) -> None:
-    """Claim the disk space now: running out of it later, inside a memory map, would kill the process."""
-    with path.open("r+b") as file:
-        reserve(file, path.stat().st_size)
 
 
 def place_key(folder: Path) -> str:

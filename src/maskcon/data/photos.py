@@ -19,7 +19,7 @@ from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import Header, checked_side
 from maskcon.data.folder_layout import Found, Layout, path_hash, show, some
 from maskcon.data.headers import read_headers
-from maskcon.data.packing import Contents, Packed, PackJob, Progress, usual_cache
+from maskcon.data.packing import Contents, Packed, PackJob, PicturePlan, Progress, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, check_fraction, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
@@ -30,7 +30,7 @@ CROP_BELOW_BYTES = 2 << 30
 class Origin:
     """Where the images come from, and how messages speak of it.
 
-    name: of the dataset; where: a path or name, as it was given; kind: distinguishes packs of one folder
+    name: of the dataset; where: a path or name, as `show` gives it; kind: distinguishes packs of one folder
     inside: where in it images are looked for; expected: what would have been found in a good one
     test_part: how to give a part to test on
     root: the folder that paths start from
@@ -46,35 +46,6 @@ class Origin:
     root: Path
     contents: Contents | None = None
 
-    @property
-    def shown(self) -> str:
-        return show(self.where)
-
-
-@dataclass(frozen=True)
-class PhotoPlan:
-    """The images, looked at but not decoded: those to train on, then those to test on."""
-
-    origin: Origin
-    layout: Layout
-    files: list[Found]
-    failures: Mapping[str, str]
-    strict: bool
-    held_out: float
-    job: PackJob
-
-    @property
-    def picture_count(self) -> int:
-        return len(self.files) + len(self.failures)
-
-    def dataset(self, packed: Packed) -> Dataset:
-        failures = {**self.failures, **{self.files[row].path: why for row, why in packed.failures.items()}}
-        _stop_if_strict(self.strict, failures)
-        kept = [self.files[row] for row in packed.kept.tolist()]
-        _check_enough(self.origin, self.layout, kept, failures)
-        notes = _notes(self.origin, self.layout, kept, failures, self.held_out)
-        return _assemble(self.origin.name, kept, packed, notes)
-
 
 def plan_photos(
     origin: Origin,
@@ -85,7 +56,7 @@ def plan_photos(
     fraction: float = HELD_OUT_FRACTION,
     cache: Path | None = None,
     looking: Progress | None = None,
-) -> PhotoPlan:
+) -> PicturePlan:
     """Read how large the images are and choose those to hold out; see `load_photos` for the arguments.
 
     looking: called as looking(images looked at, images in all), where they are many.
@@ -94,7 +65,12 @@ def plan_photos(
     check_fraction(fraction)
     failures = dict(layout.unreadable)
     cache = cache if cache is not None else usual_cache()
-    files, headers = _with_headers(origin, layout, failures, cache, looking)
+    read = read_headers(origin.root, [found.path for found in layout.files], cache, origin.contents, looking)
+    failures |= {
+        found.path: why for found, why in zip(layout.files, read, strict=True) if isinstance(why, str)
+    }
+    files = [found for found in layout.files if found.path not in failures]
+    headers = [header for header in read if isinstance(header, Header)]
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
         files, headers = _held_out_last(files, headers, fraction)
@@ -108,21 +84,15 @@ def plan_photos(
         cache=cache,
         contents=origin.contents,
     )
-    return PhotoPlan(origin, layout, files, failures, strict, fraction, job)
 
+    def dataset(packed: Packed) -> Dataset:
+        lost = {**failures, **{files[row].path: why for row, why in packed.failures.items()}}
+        _stop_if_strict(strict, lost)
+        kept = [files[row] for row in packed.kept.tolist()]
+        _check_enough(origin, layout, kept, lost)
+        return _assemble(origin.name, kept, packed, _notes(origin, layout, kept, lost, fraction))
 
-def _with_headers(
-    origin: Origin, layout: Layout, failures: dict[str, str], cache: Path | None, looking: Progress | None
-) -> tuple[list[Found], list[Header]]:
-    read = read_headers(origin.root, [found.path for found in layout.files], cache, origin.contents, looking)
-    files, headers = [], []
-    for found, header in zip(layout.files, read, strict=True):
-        if isinstance(header, str):
-            failures[found.path] = header
-        else:
-            files.append(found)
-            headers.append(header)
-    return files, headers
+    return PicturePlan(job, failures, dataset)
 
 
 def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
@@ -152,7 +122,7 @@ def _held_out_last(
 
 
 def _check_enough(origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
-    where, expected = origin.shown, origin.expected
+    where, expected = origin.where, origin.expected
     if not layout.files and not failures:
         loose = counted(layout.loose_images, "image")
         others = counted(layout.ignored_files - layout.loose_images, "other file")
@@ -185,14 +155,23 @@ def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) ->
     images, sizes = trimmed(packed.images, packed.sizes)
     train_count = sum(not found.is_test for found in kept)
     _check_ids(kept)
-    parts = [
-        _part(kept[rows], images[rows], None if sizes is None else sizes[rows], coarse_number, fine_number)
-        for rows in (slice(0, train_count), slice(train_count, None))
-    ]
+
+    def part(rows: slice) -> ImageSet:
+        files = kept[rows]
+        fine = [fine_number[found.fine] for found in files if found.fine is not None]
+        return ImageSet(
+            images=images[rows],
+            coarse=np.array([coarse_number[found.coarse] for found in files], dtype=np.int64),
+            fine=np.array(fine, dtype=np.int64) if fine else None,
+            index=np.array([path_hash(found.path) for found in files], dtype=np.int64),
+            sizes=None if sizes is None else sizes[rows],
+            paths=tuple(found.path for found in files),
+        )
+
     return Dataset(
         name=name,
-        train=parts[0],
-        test=parts[1],
+        train=part(slice(0, train_count)),
+        test=part(slice(train_count, None)),
         coarse_names=tuple(show(label) for label in coarse_labels),
         fine_names=tuple(show(label) for label in fine_labels) or None,
         family=family_of(images),
@@ -204,24 +183,6 @@ def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) ->
 def family_of(images: NDArray[np.uint8]) -> str:
     """The kind of views that images of this size take: [N, C, H, W] -> "cifar" or "photos"."""
     return "cifar" if max(images.shape[2:]) <= SMALL_SIDE else "photos"
-
-
-def _part(
-    files: list[Found],
-    images: NDArray[np.uint8],
-    sizes: NDArray[np.int32] | None,
-    coarse_number: dict[str, int],
-    fine_number: dict[str, int],
-) -> ImageSet:
-    fine = [fine_number[found.fine] for found in files if found.fine is not None]
-    return ImageSet(
-        images=images,
-        coarse=np.array([coarse_number[found.coarse] for found in files], dtype=np.int64),
-        fine=np.array(fine, dtype=np.int64) if fine else None,
-        index=np.array([path_hash(found.path) for found in files], dtype=np.int64),
-        sizes=sizes,
-        paths=tuple(found.path for found in files),
-    )
 
 
 def trimmed(

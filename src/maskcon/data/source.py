@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from maskcon._utils.download import Progress
 from maskcon.data.dataset import Dataset, Grouping, Variant
@@ -48,20 +48,15 @@ class SourceInfo:
     available: bool = False
 
 
-class Loader(Protocol):
-    """Reads a dataset of one size of images."""
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Reader(Protocol[Result_co]):
+    """Read a named dataset, or its lists, from the data folder."""
 
     def __call__(
         self, root: Path, *, variant: Variant, download: bool, progress: Progress | None
-    ) -> Dataset: ...
-
-
-class Lister(Protocol):
-    """Reads the lists of a dataset of images."""
-
-    def __call__(
-        self, root: Path, *, variant: Variant, download: bool, progress: Progress | None
-    ) -> Listing: ...
+    ) -> Result_co: ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ class Source:
 class ArraySource(Source):
     """A dataset that comes as arrays; converted: into memory-mapped files, when it is first loaded."""
 
-    load: Loader
+    load: Reader[Dataset]
     converted: bool = False
 
 
@@ -90,7 +85,7 @@ class ArraySource(Source):
 class PictureSource(Source):
     """A dataset of images of many sizes, which are decoded onto a canvas."""
 
-    listing: Lister
+    listing: Reader[Listing]
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from maskcon._utils.download import Progress, file_digest
 from maskcon._utils.errors import CorruptFileError, DataError
-from maskcon._utils.files import sync_file, sync_folder, write_synced
+from maskcon._utils.files import sync_file, write_synced
 from maskcon._utils.locks import one_at_a_time
 from maskcon.data.archive import extract
-from maskcon.data.packing import files_key, place_key
+from maskcon.data.packing import check_space, files_key, place_key, publish
 from maskcon.data.safe_pickle import load_pickle
 
 IMAGE_SHAPE = (3, 32, 32)
@@ -118,7 +118,7 @@ def _read_batch(path: Path, class_count: int) -> tuple[NDArray[np.uint8], NDArra
     batch = load_pickle(path)
     pixels = checked_pixels(path, batch)
     labels = checked_labels(path, batch, "labels", len(pixels), range(1, class_count + 1))
-    return np.ascontiguousarray(pixels), np.array(labels, dtype=LABEL_DTYPE)
+    return np.ascontiguousarray(pixels), labels.astype(LABEL_DTYPE)
 
 
 def checked_pixels(path: Path, batch: Mapping[str, Any]) -> NDArray[np.uint8]:
@@ -134,7 +134,9 @@ def checked_pixels(path: Path, batch: Mapping[str, Any]) -> NDArray[np.uint8]:
     return pixels
 
 
-def checked_labels(path: Path, batch: Mapping[str, Any], key: str, count: int, allowed: range) -> list[int]:
+def checked_labels(
+    path: Path, batch: Mapping[str, Any], key: str, count: int, allowed: range
+) -> NDArray[np.int64]:
     """The labels of a batch under this key, one for each of its images."""
     labels = batch.get(key)
     if (
@@ -145,7 +147,7 @@ def checked_labels(path: Path, batch: Mapping[str, Any], key: str, count: int, a
         raise CorruptFileError(f"{path}: {key!r} should be a list of {count} whole numbers; nothing was used")
     if any(label not in allowed for label in labels):
         raise CorruptFileError(f"{path}: {key!r} should lie in {allowed[0]}..{allowed[-1]}; nothing was used")
-    return labels
+    return np.array(labels, dtype=np.int64)
 
 
 FORMAT_VERSION = 1
@@ -270,7 +272,10 @@ def _make(
     progress: Progress | None,
 ) -> None:
     cache = folder.parent
-    _check_space(cache, sources)
+    sizes = [
+        (sum(path.stat().st_size for path in source.stamped_files()), source.is_archive) for source in sources
+    ]
+    check_space(cache, sum(size * (ARCHIVE_SPACE if zipped else 1) for size, zipped in sizes), "converting")
     before = _fingerprint(sources)
     batch_count = sum(len(source.names) for source in sources)
     scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=cache))
@@ -290,25 +295,6 @@ def _make(
         manifest = json.dumps({"format": FORMAT_VERSION, "parts": parts, "md5": md5}, indent=1)
         write_synced(scratch / MANIFEST, manifest.encode())
         scratch.chmod(0o755)  # mkdtemp made it private
-        sync_folder(scratch)
-        try:
-            scratch.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process, without a lock, was faster: its work is used
-                raise
-        sync_folder(cache)
+        publish(scratch, folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _check_space(cache: Path, sources: Sequence[Batches]) -> None:
-    sizes = [
-        (sum(path.stat().st_size for path in source.stamped_files()), source.is_archive) for source in sources
-    ]
-    needed = sum(size * ARCHIVE_SPACE if is_archive else size for size, is_archive in sizes)
-    free = shutil.disk_usage(cache).free
-    if free < needed:
-        raise DataError(
-            f"converting needs about {needed / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
-            "set XDG_CACHE_HOME to a larger disk"
-        )

@@ -31,11 +31,11 @@ from maskcon.data.builtin.car_annotations import (
     name_key,
     read_annotations,
 )
-from maskcon.data.dataset import Dataset, Variant
+from maskcon.data.dataset import Variant
 from maskcon.data.folder_layout import path_hash, read_layout, show, some
-from maskcon.data.image_list import Listed, Listing, decode_listing
+from maskcon.data.image_list import Listed, Listing
 
-__all__ = ["COARSE_NAMES", "FINE_NAMES", "cars_listing", "coarse_of", "load_cars196", "missing"]
+__all__ = ["COARSE_NAMES", "FINE_NAMES", "cars_listing", "coarse_of", "missing"]
 
 OFFICIAL_COUNTS = (8_144, 8_041)
 FOLDERS = ("cars196", "stanford_cars", "")
@@ -45,23 +45,6 @@ WHERE_FROM = (
 )
 
 
-def load_cars196(
-    root: Path,
-    *,
-    variant: Variant = "paper",
-    image_size: int | None = None,
-    download: bool = False,
-    progress: Progress | None = None,
-) -> Dataset:
-    """Stanford Cars with 8 coarse body types; [N, 3, S, S], S = image_size or 256.
-
-    variant: 7 wagons and 12 vans as the paper counts them, or 6 and 13 as its authors' code has it.
-    download: there is no address left to fetch it from; says so if the set is not here.
-    """
-    listing = cars_listing(root, variant=variant, download=download)
-    return decode_listing(listing, image_size=image_size, progress=progress)
-
-
 def cars_listing(
     root: Path,
     *,
@@ -69,7 +52,11 @@ def cars_listing(
     download: bool = False,
     progress: Progress | None = None,  # noqa: ARG001 - nothing to fetch
 ) -> Listing:
-    """What the annotations or folder names say; opens no image."""
+    """Read the annotations or folder names; opens no image.
+
+    variant: 7 wagons and 12 vans as the paper counts them, or 6 and 13 as its authors' code has it.
+    download: there is no address left to fetch it from; says so if the set is not here.
+    """
     place = _find(root)
     if place.lacking:
         raise DataError(_absence(root, place, download))

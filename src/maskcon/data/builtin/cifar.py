@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,9 +106,18 @@ def cifar100_grouping() -> Grouping:
     return read_grouping("cifar100")
 
 
-def load_cifar10(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
-    """CIFAR-10 with two coarse groups, animals and vehicles; [N, 3, 32, 32]."""
-    return _cifar10("cifar10", cifar10_grouping(), root, download, progress)
+def load_cifar(
+    name: Literal["cifar10", "cifar100"],
+    root: Path,
+    *,
+    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
+    download: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
+    """CIFAR-10 as animals and vehicles, or CIFAR-100 in its own 20 coarse classes; [N, 3, 32, 32]."""
+    if name == "cifar10":
+        return _load(CIFAR10, name, cifar10_grouping(), root, download, progress)
+    return _load(CIFAR100, name, cifar100_grouping(), root, download, progress)
 
 
 def load_toy(
@@ -120,29 +129,11 @@ def load_toy(
     progress: Progress | None = None,
 ) -> Dataset:
     """CIFARtoy: 8 classes of CIFAR-10 in 2 groups, see `toy_grouping`."""
-    data = _cifar10(f"cifartoy-{split}", toy_grouping(split, variant), root, download, progress)
+    data = _load(CIFAR10, f"cifartoy-{split}", toy_grouping(split, variant), root, download, progress)
     if TOY_GROUPS[variant, split] == TOY_GROUPS["paper", split]:
         return data
     return replace(
         data, notes=(*data.notes, "grouped as in the authors' code, which differs from the paper's text")
-    )
-
-
-def load_cifar100(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
-    """CIFAR-100: 100 fine classes in its own 20 coarse ones; [N, 3, 32, 32]."""
-    folder = _folder_of(CIFAR100, root, download, progress)
-    grouping = cifar100_grouping()
-    coarse_of_fine = np.array(grouping.coarse_of, dtype=np.int64)
-    train, test = _read_parts(CIFAR100, folder, len(grouping.fine_names), coarse_of_fine.__getitem__)
-    return Dataset(
-        name="cifar100",
-        train=train,
-        test=test,
-        coarse_names=grouping.coarse_names,
-        fine_names=grouping.fine_names,
-        family="cifar",
-        coarse_of_fine=grouping.coarse_of,
-        notes=_count_notes(CIFAR100, train, test),
     )
 
 
@@ -168,24 +159,17 @@ def _grouped(coarse_names: tuple[str, ...], groups: tuple[tuple[str, ...], ...])
     return Grouping(coarse_names, kept, tuple(group_of[fine] for fine in kept))
 
 
-def _cifar10(name: str, grouping: Grouping, root: Path, download: bool, progress: Progress | None) -> Dataset:
-    folder = _folder_of(CIFAR10, root, download, progress)
+def _load(
+    release: _Release, name: str, grouping: Grouping, root: Path, download: bool, progress: Progress | None
+) -> Dataset:
+    folder = _folder_of(release, root, download, progress)
+    classes = CIFAR10_NAMES if release is CIFAR10 else grouping.fine_names
     group_of = dict(zip(grouping.fine_names, grouping.coarse_of, strict=True))
-    coarse_by_label = np.array(
-        [group_of.get(fine, -1) for fine in CIFAR10_NAMES], dtype=np.int64
-    )  # -1: left out
-    train, test = _read_parts(CIFAR10, folder, len(CIFAR10_NAMES), coarse_by_label.__getitem__)
-    notes = _count_notes(CIFAR10, train, test)
-    return Dataset(
-        name=name,
-        train=_only_grouped(train, coarse_by_label),
-        test=_only_grouped(test, coarse_by_label),
-        coarse_names=grouping.coarse_names,
-        fine_names=grouping.fine_names,
-        family="cifar",
-        coarse_of_fine=grouping.coarse_of,
-        notes=notes,
-    )
+    coarse_by_label = np.array([group_of.get(fine, -1) for fine in classes], dtype=np.int64)  # -1: left out
+    train = _read_part(release, folder, release.train_files, coarse_by_label, 0)
+    test = _read_part(release, folder, (release.test_file,), coarse_by_label, OFFICIAL_TRAIN_COUNT)
+    parts = [_only_grouped(part, coarse_by_label) for part in (train, test)]
+    return grouping.dataset(name, "cifar", *parts, notes=_count_notes(release, train, test))
 
 
 def _only_grouped(part: ImageSet, coarse_by_label: NDArray[np.int64]) -> ImageSet:
@@ -250,22 +234,13 @@ def _fetch(release: _Release, target: Path, progress: Progress | None) -> Path:
     raise failures[0]
 
 
-def _read_parts(
-    release: _Release,
-    folder: Path,
-    class_count: int,
-    coarse_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-) -> tuple[ImageSet, ImageSet]:
-    read = [_read_batch(folder / name, release, class_count) for name in release.train_files]
-    train_images = np.concatenate([images for images, _ in read])
-    train_fine = np.concatenate([fine for _, fine in read])
-    test_images, test_fine = _read_batch(folder / release.test_file, release, class_count)
-    train_index = np.arange(len(train_fine), dtype=np.int64)
-    test_index = np.arange(len(test_fine), dtype=np.int64) + OFFICIAL_TRAIN_COUNT
-    return (
-        ImageSet(train_images, coarse_of(train_fine), train_fine, train_index),
-        ImageSet(test_images, coarse_of(test_fine), test_fine, test_index),
-    )
+def _read_part(
+    release: _Release, folder: Path, names: Sequence[str], coarse_by_label: NDArray[np.int64], first_id: int
+) -> ImageSet:
+    read = [_read_batch(folder / name, release, len(coarse_by_label)) for name in names]
+    images = np.concatenate([images for images, _ in read])
+    fine = np.concatenate([fine for _, fine in read])
+    return ImageSet(images, coarse_by_label[fine], fine, np.arange(len(fine), dtype=np.int64) + first_id)
 
 
 def _read_batch(
@@ -274,20 +249,14 @@ def _read_batch(
     """Images [N, 3, 32, 32] and fine labels [N] of one file."""
     batch = load_pickle(path)
     pixels = checked_pixels(path, batch)
-    fine = _labels(path, batch, release.label_key, len(pixels), class_count)
+    fine = checked_labels(path, batch, release.label_key, len(pixels), range(class_count))
     if release is CIFAR100:
         grouping = cifar100_grouping()
-        coarse = _labels(path, batch, "coarse_labels", len(pixels), len(grouping.coarse_names))
+        coarse = checked_labels(path, batch, "coarse_labels", len(pixels), range(len(grouping.coarse_names)))
         if not np.array_equal(coarse, np.array(grouping.coarse_of)[fine]):
             raise CorruptFileError(f"{path}: the coarse labels are not those of CIFAR-100")
     images = np.array(pixels, order="C")  # a copy: what was read is not writable
     return images.reshape(-1, *IMAGE_SHAPE), fine
-
-
-def _labels(
-    path: Path, batch: Mapping[str, Any], key: str, count: int, class_count: int
-) -> NDArray[np.int64]:
-    return np.array(checked_labels(path, batch, key, count, range(class_count)), dtype=np.int64)
 
 
 def _count_notes(release: _Release, train: ImageSet, test: ImageSet) -> tuple[str, ...]:

@@ -1,10 +1,17 @@
-"""`fashion-mnist`: the complete dataset, from its four IDX files, in four coarse groups."""
+"""Fashion-MNIST in four coarse groups: complete, from its four IDX files, and the sample `embedded`.
+
+The sample's 8,000 images come with the package, so that everything can be tried offline: turned, scaled, shifted and
+set on a background; see embedded.md for how it was made. The placed images themselves are stored, so that every machine
+trains on the same bytes.
+"""
 
 from __future__ import annotations
 
 import gzip
 import struct
+import zipfile
 import zlib
+from importlib.resources import files
 from math import prod
 from pathlib import Path
 
@@ -15,7 +22,7 @@ from maskcon._utils.download import Progress, fetch
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file
 from maskcon.data.builtin.classes import read_grouping
-from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.dataset import Dataset, ImageSet, Variant
 
 CLASSES = read_grouping("fashion_mnist")
 FOLDER = "fashion-mnist"
@@ -31,7 +38,13 @@ OFFICIAL_TRAIN_COUNT = 60_000  # added to the row of a test image, so that ids a
 BORDER = 2  # 28 -> 32 pixels, the canvas of the other small sets
 
 
-def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress | None = None) -> Dataset:
+def load_fashion_mnist(
+    root: Path,
+    *,
+    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
+    download: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
     """60,000 train and 10,000 test images, [N, 1, 32, 32] (28 x 28 with a black border), from root/fashion-mnist."""
     folder = find_folder(root)
     if folder is None and download:
@@ -44,15 +57,8 @@ def load_fashion_mnist(root: Path, *, download: bool = False, progress: Progress
             f"fashion-mnist was not found in {root / FOLDER}; download it with --download, "
             f"or put {', '.join(absent)} there, or install Debian's dataset-fashion-mnist"
         )
-    return Dataset(
-        name="fashion-mnist",
-        train=_read_part(folder, "train", 0),
-        test=_read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT),
-        coarse_names=CLASSES.coarse_names,
-        fine_names=CLASSES.fine_names,
-        family="embedded",
-        coarse_of_fine=CLASSES.coarse_of,
-    )
+    train, test = _read_part(folder, "train", 0), _read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT)
+    return CLASSES.dataset("fashion-mnist", "embedded", train, test)
 
 
 def find_folder(root: Path) -> Path | None:
@@ -93,12 +99,9 @@ def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
         raise CorruptFileError(
             f"{label_path}: label {labels.max()}, the highest of the set is {len(CLASSES.fine_names) - 1}"
         )
-    fine = labels.astype(np.int64)
-    return ImageSet(
-        images=np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None],
-        coarse=np.array(CLASSES.coarse_of, dtype=np.int64)[fine],
-        fine=fine,
-        index=np.arange(len(fine), dtype=np.int64) + first_id,
+    padded = np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None]
+    return CLASSES.image_set(
+        padded, labels.astype(np.int64), np.arange(len(labels), dtype=np.int64) + first_id
     )
 
 
@@ -143,3 +146,46 @@ def _read_bytes(path: Path) -> bytes:
     if len(data) > MAX_BYTES:
         raise CorruptFileError(f"{path}: more than {MAX_BYTES} bytes once unpacked; not an MNIST-like file")
     return data
+
+
+FILE_NAME = "embedded.npz"
+FINGERPRINT = "b180fb346effd9fcd74464adac4a22f60b300adeb2e5040568e9396e9adf0887"
+# What numpy and zipfile raise for truncated and altered archives.
+DAMAGE = (OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+def load_embedded() -> Dataset:
+    """6,000 train and 2,000 test images, [N, 1, 32, 32], in 4 coarse groups of 10 fine kinds.
+
+    >>> data = load_embedded()
+    >>> data.train.images.shape, data.test.images.shape, len(data.coarse_names)
+    ((6000, 1, 32, 32), (2000, 1, 32, 32), 4)
+    """
+    try:
+        with (
+            files("maskcon.data.builtin").joinpath(FILE_NAME).open("rb") as file,
+            np.load(file, allow_pickle=False) as stored,
+        ):
+            train = as_part(stored["train_images"], stored["train_fine"], stored["train_row"], 0)
+            test = as_part(
+                stored["test_images"], stored["test_fine"], stored["test_row"], OFFICIAL_TRAIN_COUNT
+            )
+    except DAMAGE as error:
+        reason = str(error) or type(error).__name__
+        raise CorruptFileError(
+            f"the packaged {FILE_NAME} is damaged ({reason}); reinstall maskcon"
+        ) from error
+    data = CLASSES.dataset("embedded", "embedded", train, test)
+    if data.fingerprint() != FINGERPRINT:
+        raise CorruptFileError(
+            f"the packaged {FILE_NAME} has fingerprint {data.fingerprint()[:12]}, "
+            f"expected {FINGERPRINT[:12]}; reinstall maskcon"
+        )
+    return data
+
+
+def as_part(
+    images: NDArray[np.uint8], fine: NDArray[np.uint8], row: NDArray[np.int32], first_id: int
+) -> ImageSet:
+    """Stored images [N, 32, 32], fine labels [N] and official rows [N] as a part of the set."""
+    return CLASSES.image_set(images[:, None], fine.astype(np.int64), row.astype(np.int64) + first_id)

@@ -118,16 +118,7 @@ def load_imagenet32(
     converted = _convert(root, download, progress)
     train = _image_set(converted.parts[TRAIN.part], first_index=0)
     test = _image_set(converted.parts[TEST.part], first_index=OFFICIAL_TRAIN_COUNT)
-    return Dataset(
-        name="imagenet32",
-        train=train,
-        test=test,
-        coarse_names=GROUPING.coarse_names,
-        fine_names=GROUPING.fine_names,
-        family="cifar",
-        coarse_of_fine=GROUPING.coarse_of,
-        notes=_notes(converted, train, test),
-    )
+    return GROUPING.dataset("imagenet32", "cifar", train, test, notes=_notes(converted, train, test))
 
 
 def _convert(root: Path, download: bool, progress: Progress | None) -> Converted:
@@ -173,8 +164,7 @@ def _image_set(part: ConvertedPart, first_index: int) -> ImageSet:
     fine_of_label = np.empty(len(FILE_LABELS) + 1, dtype=np.int64)
     fine_of_label[list(FILE_LABELS)] = np.arange(len(FILE_LABELS))
     fine = fine_of_label[part.labels]
-    coarse = np.array(GROUPING.coarse_of, dtype=np.int64)[fine]
-    return ImageSet(part.images, coarse, fine, np.arange(len(fine), dtype=np.int64) + first_index)
+    return GROUPING.image_set(part.images, fine, np.arange(len(fine), dtype=np.int64) + first_index)
 
 
 def _notes(converted: Converted, train: ImageSet, test: ImageSet) -> tuple[str, ...]:

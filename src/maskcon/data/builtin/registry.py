@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from maskcon._utils.download import Progress
 from maskcon._utils.errors import MaskconError, unknown
 from maskcon._utils.paths import data_root
 from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
-from maskcon.data.builtin.embedded import load_embedded
-from maskcon.data.dataset import Dataset, Grouping, Variant
-from maskcon.data.source import (
-    ArraySource,
-    Description,
-    Loader,
-    PictureSource,
-    Source,
-    SourceInfo,
-    WantedFile,
-)
+from maskcon.data.dataset import Grouping, Variant
+from maskcon.data.source import ArraySource, Description, PictureSource, Source, SourceInfo, WantedFile
 
-FASHION_PAGE = "https://github.com/zalandoresearch/fashion-mnist"
-FASHION_LICENCE = "MIT (Zalando SE)"
-FASHION_CITATION = (
-    "H. Xiao, K. Rasul and R. Vollgraf: Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning "
-    "Algorithms, arXiv:1708.07747, 2017"
-)
-CIFAR_PAGE = "https://cave.cs.toronto.edu/kriz/cifar.html"
-CIFAR_LICENCE = "none stated; for research, cite Krizhevsky (2009)"
 CIFAR_CITATION = "A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
-CIFAR10_HOW = f"--download (170 MB), or put {cifar.CIFAR10.archive} into the data folder"
-CIFAR10_FILES = (WantedFile(cifar.CIFAR10.archive, (cifar.CIFAR10.md5,)),)
 MASKCON_CITATION = (
     "C. Feng and I. Patras: MaskCon: Masked Contrastive Learning for Coarse-Labelled Dataset, CVPR 2023"
 )
@@ -44,14 +23,41 @@ SOP_CITATION = (
 )
 CARS_PAGE = "https://www.kaggle.com/datasets/cyizhuo/stanford-cars-by-classes-folder"
 
-
-def _same_in_both(load: Callable[..., Dataset]) -> Loader:
-    """Make a loader of a function without variants."""
-
-    def loader(root: Path, *, variant: Variant, download: bool, progress: Progress | None) -> Dataset:  # noqa: ARG001
-        return load(root, download=download, progress=progress)
-
-    return loader
+FASHION_INFO = SourceInfo(
+    name="fashion-mnist",
+    title="Fashion-MNIST",
+    summary="all items of Fashion-MNIST in four coarse groups",
+    classes=(4, 10),
+    counts=(60_000, 10_000),
+    image="32x32 grey",
+    licence="MIT (Zalando SE)",
+    origin_url="https://github.com/zalandoresearch/fashion-mnist",
+    how_to_get="--download (31 MB), or Debian's package dataset-fashion-mnist",
+    family="embedded",
+    class_order="the set's labels",
+    citation="H. Xiao, K. Rasul and R. Vollgraf: Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine "
+    "Learning Algorithms, arXiv:1708.07747, 2017",
+    files=tuple(
+        WantedFile(f"{fashion_mnist.FOLDER}/{name}", (md5,)) for name, md5 in fashion_mnist.MD5.items()
+    ),
+    download_mb=31,
+)
+CIFAR10_INFO = SourceInfo(
+    name="cifar10",
+    title="CIFAR-10",
+    summary="all 10 classes, as animals and vehicles",
+    classes=(2, 10),
+    counts=(50_000, 10_000),
+    image="32x32 colour",
+    licence="none stated; for research, cite Krizhevsky (2009)",
+    origin_url="https://cave.cs.toronto.edu/kriz/cifar.html",
+    how_to_get=f"--download (170 MB), or put {cifar.CIFAR10.archive} into the data folder",
+    family="cifar",
+    class_order="the set's labels",
+    citation=CIFAR_CITATION,
+    files=(WantedFile(cifar.CIFAR10.archive, (cifar.CIFAR10.md5,)),),
+    download_mb=170,
+)
 
 
 def _cars(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
@@ -65,29 +71,22 @@ def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | 
             "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"
         )
     try:
-        listing = sop.sop_listing(split, root, variant=variant)
+        return sop.sop_listing(split, root, variant=variant).grouping
     except MaskconError as error:
         return str(error)
-    return Grouping(listing.coarse_names, listing.fine_names, listing.coarse_of_fine)
 
 
 def _toy(split: cifar.SplitName, summary: str) -> Source:
     return ArraySource(
-        SourceInfo(
+        replace(
+            CIFAR10_INFO,
             name=f"cifartoy-{split}",
             title=f"CIFARtoy, {split} split",
             summary=summary,
             classes=(2, 8),
             counts=(40_000, 8_000),
-            image="32x32 colour",
-            licence=CIFAR_LICENCE,
-            origin_url=CIFAR_PAGE,
-            how_to_get=CIFAR10_HOW,
-            family="cifar",
             class_order="CIFAR-10's labels without deer and frog, renumbered",
             citation=f"{CIFAR_CITATION}; {MASKCON_CITATION}",
-            files=CIFAR10_FILES,
-            download_mb=170,
         ),
         missing=partial(cifar.missing, cifar.CIFAR10),
         coarse_names=cifar.toy_grouping(split).coarse_names,
@@ -123,95 +122,54 @@ def _sop(split: sop.SplitName, summary: str, fine: int) -> Source:
 
 _ALL: tuple[Source, ...] = (
     ArraySource(
-        SourceInfo(
+        replace(
+            FASHION_INFO,
             name="embedded",
             title="Clothes (part of the package)",
             summary="8,000 Fashion-MNIST items turned, scaled and shifted on backgrounds of their own",
-            classes=(4, 10),
             counts=(6_000, 2_000),
-            image="32x32 grey",
-            licence=FASHION_LICENCE,
-            origin_url=FASHION_PAGE,
             how_to_get="comes with maskcon",
-            family="embedded",
             class_order="Fashion-MNIST's labels",
-            citation=FASHION_CITATION,
+            files=(),
+            download_mb=None,
         ),
         missing=lambda _: (),
         coarse_names=fashion_mnist.CLASSES.coarse_names,
         grouping=lambda *_: fashion_mnist.CLASSES,
-        load=lambda *_, **__: load_embedded(),
+        load=lambda *_, **__: fashion_mnist.load_embedded(),
     ),
     ArraySource(
-        SourceInfo(
-            name="fashion-mnist",
-            title="Fashion-MNIST",
-            summary="all items of Fashion-MNIST in four coarse groups",
-            classes=(4, 10),
-            counts=(60_000, 10_000),
-            image="32x32 grey",
-            licence=FASHION_LICENCE,
-            origin_url=FASHION_PAGE,
-            how_to_get="--download (31 MB), or Debian's package dataset-fashion-mnist",
-            family="embedded",
-            class_order="the set's labels",
-            citation=FASHION_CITATION,
-            files=tuple(
-                WantedFile(f"{fashion_mnist.FOLDER}/{name}", (md5,))
-                for name, md5 in fashion_mnist.MD5.items()
-            ),
-            download_mb=31,
-        ),
+        FASHION_INFO,
         missing=fashion_mnist.missing,
         coarse_names=fashion_mnist.CLASSES.coarse_names,
         grouping=lambda *_: fashion_mnist.CLASSES,
-        load=_same_in_both(fashion_mnist.load_fashion_mnist),
+        load=fashion_mnist.load_fashion_mnist,
     ),
     _toy("good", "the paper's toy set: 8 classes of CIFAR-10 as vehicles and animals"),
     _toy("bad", "the same 8 classes in two mixed groups (which differ by variant: paper or reference)"),
     ArraySource(
-        SourceInfo(
-            name="cifar10",
-            title="CIFAR-10",
-            summary="all 10 classes, as animals and vehicles",
-            classes=(2, 10),
-            counts=(50_000, 10_000),
-            image="32x32 colour",
-            licence=CIFAR_LICENCE,
-            origin_url=CIFAR_PAGE,
-            how_to_get=CIFAR10_HOW,
-            family="cifar",
-            class_order="the set's labels",
-            citation=CIFAR_CITATION,
-            files=CIFAR10_FILES,
-            download_mb=170,
-        ),
+        CIFAR10_INFO,
         missing=partial(cifar.missing, cifar.CIFAR10),
         coarse_names=cifar.cifar10_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar10_grouping(),
-        load=_same_in_both(cifar.load_cifar10),
+        load=partial(cifar.load_cifar, "cifar10"),
     ),
     ArraySource(
-        SourceInfo(
+        replace(
+            CIFAR10_INFO,
             name="cifar100",
             title="CIFAR-100",
             summary="100 classes in the 20 coarse ones of the set itself, as in the paper",
             classes=(20, 100),
-            counts=(50_000, 10_000),
-            image="32x32 colour",
-            licence=CIFAR_LICENCE,
-            origin_url=CIFAR_PAGE,
             how_to_get=f"--download (169 MB), or put {cifar.CIFAR100.archive} into the data folder",
-            family="cifar",
             class_order="the set's fine labels",
-            citation=CIFAR_CITATION,
             files=(WantedFile(cifar.CIFAR100.archive, (cifar.CIFAR100.md5,)),),
             download_mb=169,
         ),
         missing=partial(cifar.missing, cifar.CIFAR100),
         coarse_names=cifar.cifar100_grouping().coarse_names,
         grouping=lambda *_: cifar.cifar100_grouping(),
-        load=_same_in_both(cifar.load_cifar100),
+        load=partial(cifar.load_cifar, "cifar100"),
     ),
     ArraySource(
         SourceInfo(

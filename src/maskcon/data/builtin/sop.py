@@ -27,16 +27,17 @@ from maskcon.data.builtin.sop_lists import (
     split1,
     split2,
 )
-from maskcon.data.dataset import Dataset, Variant
+from maskcon.data.dataset import Variant
 from maskcon.data.folder_layout import some
-from maskcon.data.image_list import Listed, Listing, decode_listing
+from maskcon.data.image_list import Listed, Listing
 
-__all__ = ["COARSE_NAMES", "is_unpacked", "load_sop", "missing", "product_sizes", "sop_listing"]
+__all__ = ["COARSE_NAMES", "is_unpacked", "missing", "product_sizes", "sop_listing"]
 
 SplitName = Literal["split1", "split2"]
 
 TITLE = "Stanford Online Products"
 FOLDER = "Stanford_Online_Products"
+FOLDERS = tuple(f"{name}_final" for name in COARSE_NAMES)  # of images
 ARCHIVE = f"{FOLDER}.zip"
 PAGE = "https://cvgl.stanford.edu/projects/lifted_struct/"
 URL = f"http://ftp.cs.stanford.edu/cs/cvgl/{ARCHIVE}"
@@ -51,25 +52,6 @@ RULES = {
 }
 
 
-def load_sop(
-    split: SplitName,
-    root: Path,
-    *,
-    variant: Variant = "paper",
-    image_size: int | None = None,
-    download: bool = False,
-    progress: Progress | None = None,
-) -> Dataset:
-    """One of the paper's two splits; [N, 3, S, S], S = image_size or 256. Fine classes are the products.
-
-    split1: products of 8 or more images, half of the products to train on, the others to test.
-    split2: products of 12 images, 10 of them to train on, 2 to test.
-    Ids are the image_id of Ebay_info.txt.
-    """
-    listing = sop_listing(split, root, variant=variant, download=download, progress=progress)
-    return decode_listing(listing, image_size=image_size, progress=progress)
-
-
 def sop_listing(
     split: SplitName,
     root: Path,
@@ -78,7 +60,12 @@ def sop_listing(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Listing:
-    """What the lists say of a split; opens no image, but unpacks (or downloads) the archive if need be."""
+    """Read the lists of a split; opens no image, but unpacks (or downloads) the archive if need be.
+
+    Fine classes are the products, ids the image_id of Ebay_info.txt.
+    split1: products of 8 or more images, half of the products to train on, the others to test.
+    split2: products of 12 images, 10 of them to train on, 2 to test.
+    """
     folder = _folder_of(root, download, progress)
     images = read_info(_info_files(folder))
     chosen, note = _chosen(split, root, folder, images)
@@ -135,7 +122,14 @@ def _folder_of(root: Path, download: bool, progress: Progress | None) -> Path:
     folder = _find_folder(root)
     if folder is None and (download or has_file(root / ARCHIVE)):
         archive = fetch(URL, root / ARCHIVE, md5=MD5, progress=progress)  # one that is there is only checked
-        folder = _unpacked(archive, root)
+        try:
+            folder = extract(
+                archive, root / FOLDER, inside=FOLDER, max_bytes=UNPACKED_LIMIT, max_members=MEMBER_LIMIT
+            )
+        except DataError:
+            folder = _find_folder(root)  # there if another process unpacked it meanwhile
+            if folder is None:
+                raise
     if folder is None:
         raise DataError(
             f"{TITLE} was not found in {root}; download it with --download (3.1 GB), or put {ARCHIVE} "
@@ -150,28 +144,12 @@ def _folder_of(root: Path, download: bool, progress: Progress | None) -> Path:
     return folder
 
 
-def _unpacked(archive: Path, root: Path) -> Path:
-    try:
-        return extract(
-            archive, root / FOLDER, inside=FOLDER, max_bytes=UNPACKED_LIMIT, max_members=MEMBER_LIMIT
-        )
-    except DataError:
-        folder = _find_folder(root)
-        if folder is None:
-            raise
-        return folder  # another process unpacked it meanwhile
-
-
 def _find_folder(root: Path) -> Path | None:
     """Where any of the set is, or a folder of its name, over which an archive is not unpacked."""
     for folder in (root / FOLDER, root):
-        if _info_files(folder) or any(has_folder(folder / name) for name in _folders()):
+        if _info_files(folder) or any(has_folder(folder / name) for name in FOLDERS):
             return folder
     return root / FOLDER if has_folder(root / FOLDER) else None
-
-
-def _folders() -> list[str]:
-    return [f"{name}_final" for name in COARSE_NAMES]
 
 
 def _info_files(folder: Path) -> list[Path]:
@@ -184,7 +162,7 @@ def _info_files(folder: Path) -> list[Path]:
 
 def _lacking(folder: Path) -> list[str]:
     lists = [] if _info_files(folder) else ["Ebay_info.txt"]
-    return lists + [name for name in _folders() if not has_folder(folder / name)]
+    return lists + [name for name in FOLDERS if not has_folder(folder / name)]
 
 
 def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImage]) -> tuple[Split, str]:

@@ -113,15 +113,18 @@ def read_split(folder: Path, images: Iterable[ProductImage], *, shared_products:
             f"{folder} lacks {', '.join(absent)}; add what is missing, or remove the folder to split by rule"
         )
     known = {image.path: image for image in images}
-    numbering = _Numbering()
+    numbering: dict[tuple[str, int], int] = {}  # of labels and products, one to one
     train = _read_part(files, "train", known, numbering)
-    test = _read_part(files, "test", known, numbering if shared_products else _Numbering())
+    test = _read_part(files, "test", known, numbering if shared_products else {})
     _check_apart(folder, (train, test), shared_products)
     return Split(_flat(by_product(train).values()), _flat(by_product(test).values()))
 
 
 def _read_part(
-    files: dict[tuple[str, str], Path], part: str, known: dict[str, ProductImage], numbering: _Numbering
+    files: dict[tuple[str, str], Path],
+    part: str,
+    known: dict[str, ProductImage],
+    numbering: dict[tuple[str, int], int],
 ) -> list[ProductImage]:
     paths = _read_list(files[part, "path"], str)
     coarse = _read_list(files[part, "coarse_label"], int)
@@ -140,27 +143,15 @@ def _read_part(
                 f"{files[part, 'coarse_label']}: row {row} ({path}) is {coarse[row]}, "
                 f"by Ebay_info.txt it is {image.coarse}"
             )
-        if not numbering.agrees(fine[row], image.product):
+        product = numbering.setdefault(("label", fine[row]), image.product)
+        label = numbering.setdefault(("product", image.product), fine[row])
+        if (label, product) != (fine[row], image.product):
             raise CorruptFileError(
                 f"{files[part, 'fine_label']}: row {row} ({path}): label {fine[row]} and "
                 f"class_id {image.product} of Ebay_info.txt do not belong together in other rows"
             )
         rows.append(image)
     return rows
-
-
-class _Numbering:
-    """A one-to-one relation of labels and products, learnt from the rows."""
-
-    def __init__(self) -> None:
-        self.product_of: dict[int, int] = {}
-        self.label_of: dict[int, int] = {}
-
-    def agrees(self, label: int, product: int) -> bool:
-        return (
-            self.product_of.setdefault(label, product) == product
-            and self.label_of.setdefault(product, label) == label
-        )
 
 
 def _check_apart(folder: Path, parts: Sequence[Sequence[ProductImage]], shared_products: bool) -> None:
