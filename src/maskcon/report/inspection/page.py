@@ -14,9 +14,9 @@ from maskcon.report.inspection.scan import Read
 from maskcon.report.inspection.sheet import Strips, as_data_uri, strips_of
 
 CLASSES_SHOWN = 40
-GROUPS_SHOWN = 5
+GROUPS_PRINTED = 5  # in a terminal
 NAMES_SHOWN = 4
-FILES_SHOWN = 10
+FILES_PRINTED = 10
 WARNING, OTHER_LABELS, BOTH_PARTS = "WARNING: ", "[DIFFERENT LABELS] ", "[TRAIN AND TEST] "
 
 
@@ -39,9 +39,9 @@ def lines(found: Inspection) -> list[str]:
     ]
     if found.failures:
         told.append(f"unreadable: {counted(len(found.failures), 'file')}")
-        told += [f"  {path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
-        if len(found.failures) > FILES_SHOWN:
-            told.append(f"  and {len(found.failures) - FILES_SHOWN:,} more (--json lists all)")
+        told += [f"  {path}: {why}" for path, why in list(found.failures.items())[:FILES_PRINTED]]
+        if len(found.failures) > FILES_PRINTED:
+            told.append(f"  and {len(found.failures) - FILES_PRINTED:,} more (--json lists all)")
     told += [f"note: {note}" for note in found.notes]
     told += ["", *(f"{WARNING}{warning}" for warning in found.warnings)]
     if not found.warnings:
@@ -80,7 +80,7 @@ def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
     if not groups:
         return [f"{what}: none"]
     told = [f"{what}: {sum(len(group.rows) for group in groups):,} images in {counted(len(groups), 'group')}"]
-    for group in groups[:GROUPS_SHOWN]:
+    for group in groups[:GROUPS_PRINTED]:
         marks = OTHER_LABELS * group.across_labels + BOTH_PARTS * group.across_parts
         named = [
             f"{name} ({label}, {'test' if test else 'train'})"
@@ -88,12 +88,12 @@ def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
         ]
         more = f" and {len(named) - NAMES_SHOWN} more" if len(named) > NAMES_SHOWN else ""
         told.append(f"  {marks}{'; '.join(named[:NAMES_SHOWN])}{more}")
-    if len(groups) > GROUPS_SHOWN:
-        told.append(f"  and {len(groups) - GROUPS_SHOWN:,} more groups (the page shows more, --json all)")
+    if len(groups) > GROUPS_PRINTED:
+        told.append(f"  and {len(groups) - GROUPS_PRINTED:,} more groups (the page shows more, --json all)")
     return told
 
 
-GROUPS_SHOWN = 60
+GROUPS_SHOWN = 60  # on the page
 IMAGES_SHOWN = 6
 FILES_SHOWN = 500
 STYLE = """
