@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon.paper.plans import Trial, table_named, trials_for
+from maskcon.paper.plans import Trial, ground_for, table_named, trials_for
 from maskcon.paper.runs import PlannedRun, runs_for
-from maskcon.paper.scales import ground_for
 from maskcon.paper.table import (
     HONEST,
     ORACLE,

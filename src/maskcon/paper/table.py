@@ -11,6 +11,7 @@ from maskcon.config.settings import RunConfig
 from maskcon.paper.plans import (
     CHOICE_SEED,
     IMAGENET_GRID,
+    Ground,
     PaperTable,
     Trial,
     candidates,
@@ -18,7 +19,6 @@ from maskcon.paper.plans import (
     with_seeds,
 )
 from maskcon.paper.runs import PlannedRun, mean_recall
-from maskcon.paper.scales import Ground
 from maskcon.report.formats import Cell, Table
 from maskcon.report.published import (
     CORRECTIONS,
