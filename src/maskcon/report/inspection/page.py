@@ -82,10 +82,7 @@ def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
     told = [f"{what}: {sum(len(group.rows) for group in groups):,} images in {counted(len(groups), 'group')}"]
     for group in groups[:GROUPS_PRINTED]:
         marks = OTHER_LABELS * group.across_labels + BOTH_PARTS * group.across_parts
-        named = [
-            f"{name} ({label}, {'test' if test else 'train'})"
-            for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
-        ]
+        named = group.described
         more = f" and {len(named) - NAMES_SHOWN} more" if len(named) > NAMES_SHOWN else ""
         told.append(f"  {marks}{'; '.join(named[:NAMES_SHOWN])}{more}")
     if len(groups) > GROUPS_PRINTED:
@@ -120,8 +117,8 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
     parts = [
         f"<h1>{escape(found.name)}</h1>",
         *(f"<p>{escape(line)}</p>" for line in summary[:3]),
-        _warnings(found),
-        _choices(found),
+        _list("Warnings", found.warnings, "loud") or "<p>No warnings.</p>",
+        _list("What maskcon train would choose", [choice.line for choice in found.choices]),
         "<h2>Coarse classes</h2>",
         _class_table(found.coarse, strips),
         f"<p>The largest has {found.imbalance:.1f} times the training images of the smallest.</p>",
@@ -138,16 +135,6 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
         + "\n".join(part for part in parts if part)
         + "</body></html>\n"
     )
-
-
-def _warnings(found: Inspection) -> str:
-    if not found.warnings:
-        return "<p>No warnings.</p>"
-    return _list("Warnings", found.warnings, "loud")
-
-
-def _choices(found: Inspection) -> str:
-    return _list("What maskcon train would choose", [choice.line for choice in found.choices])
 
 
 def _list(title: str, items: Sequence[str], kind: str = "") -> str:
@@ -214,10 +201,7 @@ def _twin_row(group: Twins, pictures: NDArray[np.uint8]) -> str:
         *(["different labels"] if group.across_labels else []),
         *(["train and test"] if group.across_parts else []),
     ]
-    names = [
-        f"{escape(name)} ({escape(label)}, {'test' if test else 'train'})"
-        for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
-    ]
+    names = [escape(name) for name in group.described]
     shown = "<br>".join(names[:IMAGES_SHOWN])
     if len(names) > IMAGES_SHOWN:
         shown += f"<br>and {len(names) - IMAGES_SHOWN} more"
