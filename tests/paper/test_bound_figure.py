@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from maskcon._utils.errors import UsageError
-from maskcon.paper.bound import BoundRow
-from maskcon.paper.bound_figure import BestTaus, best_taus, bound_panels, csv_text
+from maskcon.paper.bound import BestTaus, BoundRow, best_taus, bound_panels, csv_text
 from maskcon.report.figures import png_bytes, svg_text
 
 CURVE = {0.0: (0.70, 9.0), 0.01: (0.60, 8.0), 0.1: (0.20, 5.0), 0.5: (0.10, 6.0), math.inf: (0.15, 12.0)}

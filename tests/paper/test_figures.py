@@ -24,11 +24,10 @@ from maskcon.paper.figures import (
     trials_of,
 )
 from maskcon.paper.heatmap import paper_grid
-from maskcon.paper.plans import TABLES, Trial, trials_for
+from maskcon.paper.plans import TABLES, Trial, ground_for, trials_for
 from maskcon.paper.relations import as_square, small_batch
 from maskcon.paper.retrieval import queries_from
 from maskcon.paper.runs import runs_for
-from maskcon.paper.scales import ground_for
 from maskcon.paper.setup import Setup
 from tests.data.miniature_photos import SIZES, colour_of, write_cars_pair, write_sop
 from tests.paper.test_table import finish

@@ -8,9 +8,8 @@ import pytest
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import parse_override
-from maskcon.paper.plans import TABLES, Trial, candidates, table_named, trials_for
+from maskcon.paper.plans import TABLES, Trial, candidates, ground_for, table_named, trials_for
 from maskcon.paper.runs import runs_for
-from maskcon.paper.scales import ground_for
 
 
 @pytest.fixture(autouse=True)

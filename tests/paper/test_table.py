@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon.paper.plans import Trial, table_named, trials_for
+from maskcon.paper.plans import Trial, ground_for, table_named, trials_for
 from maskcon.paper.runs import PlannedRun, runs_for
-from maskcon.paper.scales import ground_for
 from maskcon.paper.table import (
     HONEST,
     ORACLE,
@@ -73,8 +72,8 @@ def test_the_oracle_looks_at_the_test_and_the_honest_choice_at_validation(tmp_pa
     lines = section("cifar100", tmp_path, split_scores).lines
     grafit = {line.chosen_by: line for line in lines if line.name == "Grafit"}
     assert set(grafit) == {ORACLE, HONEST}
-    assert (grafit[ORACLE].w, grafit[ORACLE].ours(1)[0]) == (0.2, pytest.approx(70))
-    assert (grafit[HONEST].w, grafit[HONEST].ours(1)[0]) == (0.8, pytest.approx(38))  # its own TEST score
+    assert (grafit[ORACLE].w, grafit[ORACLE].ours(1).value) == (0.2, pytest.approx(70))
+    assert (grafit[HONEST].w, grafit[HONEST].ours(1).value) == (0.8, pytest.approx(38))  # its own TEST score
     assert [line.chosen_by for line in lines if line.name in ("SelfCon", "SupCE", "SupFINE")] == ["", "", ""]
 
 
@@ -100,7 +99,7 @@ def test_a_main_table_holds_every_method_of_the_paper_and_its_numbers(tmp_path):
 
 def test_supcon_and_supce_show_the_runs_of_grafit_and_coins_at_weight_one(tmp_path):
     part = section("sop2", tmp_path, lambda t: {"grafit": 0.2, "supce": 0.4}.get(t.method, 0.6))
-    ours = {line.name: line.ours(1)[0] for line in part.lines}
+    ours = {line.name: line.ours(1).value for line in part.lines}
     assert (ours["SupCon"], ours["SupCE"]) == (pytest.approx(20), pytest.approx(40))
     assert not any("supcon" in folder.name for folder in (tmp_path / "cpu" / "embedded").iterdir())
 
@@ -112,7 +111,7 @@ def test_an_appendix_table_has_the_papers_rows_in_its_order(tmp_path):
         (row.method, row.w, row.tau, row.percent) for row in printed
     ]
     maskcon = [line for line in part.lines if line.name == "MaskCon"]
-    assert [line.ours(1)[0] for line in maskcon] == pytest.approx([11, 15, 20, 60])
+    assert [line.ours(1).value for line in maskcon] == pytest.approx([11, 15, 20, 60])
     bold = [row for row in as_table([part], (1,)).rows if any(getattr(cell, "bold", False) for cell in row)]
     assert {row[0].text for row in bold} == {
         "Grafit",
@@ -139,7 +138,8 @@ def test_the_difference_is_ours_minus_the_papers_and_absent_on_a_stand_in(tmp_pa
 def test_seeds_give_a_mean_and_a_spread(tmp_path):
     part = section("sop2", tmp_path, lambda t: 0.5 + 0.1 * t.seed, seeds=3)
     selfcon = next(line for line in part.lines if line.name == "SelfCon")
-    assert selfcon.ours(1) == (pytest.approx(60), pytest.approx(10))
+    cell = selfcon.ours(1)
+    assert (cell.value, cell.spread) == (pytest.approx(60), pytest.approx(10))
     assert "60.00 ± 10.00" in text_of([part])
 
 

@@ -13,9 +13,8 @@ import pytest
 from maskcon._utils.errors import UsageError
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
-from maskcon.paper.plans import Trial
+from maskcon.paper.plans import Trial, ground_for
 from maskcon.paper.runs import PlannedRun, runs_for, unfinished
-from maskcon.paper.scales import ground_for
 from maskcon.paper.timing import expected_seconds, makespan, measure
 from maskcon.training.callbacks import Announcer
 from maskcon.training.journal import Journal

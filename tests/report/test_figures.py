@@ -42,7 +42,7 @@ def a_map(n: int = 40) -> object:
 
 FIGURES = {
     "curves": lambda: learning_curves(CURVES, floor=0.1, ceiling=0.8, title="Title"),
-    "loss": lambda: loss_curves({"x": [(i, 5.0 - i / 900) for i in range(2000)]}, chance=6.9),
+    "loss": lambda: loss_curves({"x": [(i, 5.0 - i / 900) for i in range(2000)]}),
     "map": a_map,
     "empty curves": lambda: learning_curves({"none": []}),
     "empty loss": lambda: loss_curves({"nan": [(1, float("nan")), (2, None)]}),

@@ -18,8 +18,8 @@ from maskcon.cli.side_by_side import Bars, sharing
 
 if TYPE_CHECKING:
     from maskcon.config.settings import Machine
+    from maskcon.paper.plans import Ground
     from maskcon.paper.runs import PlannedRun
-    from maskcon.paper.scales import Ground
 
 reproduce = typer.Typer(
     name="reproduce",
@@ -70,8 +70,7 @@ def table(
 
     Example: `maskcon reproduce table cifar100 --scale cpu --seeds 3`
     """
-    from maskcon.paper.plans import table_named, trials_for
-    from maskcon.paper.scales import ground_for
+    from maskcon.paper.plans import ground_for, table_named, trials_for
 
     wanted = table_named(name)
     changes = options.parse_settings(settings)
@@ -127,7 +126,7 @@ def figure(
     Example: `maskcon reproduce figure heatmap --scale cpu`
     """
     from maskcon.paper.figures import check_seeds, drawing_seconds, figure_named, trials_of
-    from maskcon.paper.scales import ground_for
+    from maskcon.paper.plans import ground_for
 
     wanted = figure_named(name)
     check_seeds(name, seeds)
@@ -224,7 +223,7 @@ def _draw_without_runs(
 ) -> None:
     from maskcon.data import data_root as folder_of
     from maskcon.paper.figures import draw_without_runs
-    from maskcon.paper.scales import SCALES
+    from maskcon.paper.plans import SCALES
 
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)

@@ -7,13 +7,17 @@ views or without the projector, would measure relations that no step used.
 
 On one run's keys the relation of every tau can be computed (`bound_over_tau`). A run trained at another tau
 has other keys; `own_distance` gives its d_z on those. Each row holds d_z in both units of `maskcon.methods.bound`.
+`bound_panels` draws d_z over tau above recall@1 over tau.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,8 +27,26 @@ from maskcon.data import Dataset
 from maskcon.methods.bound import Recipe, SampleLabels, Unit, bank_distances
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import method_named
+from maskcon.paper.heatmap import TAU_AXIS
+from maskcon.paper.plans import Trial, with_seeds
+from maskcon.paper.setup import Drawn, Setup, as_csv, shown_tau
+from maskcon.report.style import (
+    FONT_POINTS,
+    HEIGHT_INCHES,
+    INK,
+    PALE,
+    WIDTH_INCHES,
+    Plate,
+    label_ends,
+    series_looks,
+    style_axes,
+)
 from maskcon.training.checkpoint import load_latest
 from maskcon.training.run_folder import CHECKPOINTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TAUS = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, math.inf)
 
@@ -89,7 +111,7 @@ def own_distance(run: Run, data: Dataset, tau: float) -> float:
 def bound_and_recalls(
     runs_by_tau: Mapping[float, Sequence[Run]], reference_run: Run, data: Dataset
 ) -> tuple[list[BoundRow], dict[float, list[float]], dict[float, list[float]]]:
-    """Collect what `bound_figure` draws: rows over tau, and recall@1 and own d_z of the runs by tau.
+    """Collect what `bound_panels` draws: rows over tau, and recall@1 and own d_z of the runs by tau.
 
     Args:
         runs_by_tau: finished MaskCon runs by their tau, one or several seeds each; they must share w. May be empty:
@@ -144,3 +166,241 @@ def bank_of_run(run: Run) -> MemoryBank:
     bank = MemoryBank(*state["_keys"].shape, compared_dim=None if compared is None else compared.shape[1])
     bank.load_state_dict(state)
     return bank
+
+
+Values = Mapping[float, Sequence[float]]  # tau -> one value a run
+NO_RUNS: Values = MappingProxyType({})
+
+W = 1.0  # where the relation is all that is learnt from
+REFERENCE_TAU = 0.1  # d_z over tau is measured on the keys of this run: the paper advises tau = tau0
+TRIALS = tuple(Trial("maskcon", W, tau) for tau in TAU_AXIS)
+LINES = {"grafit": ("Grafit", (0, (5, 2))), "selfcon": ("SelfCon", (0, (1, 1.5)))}  # title, dashes
+
+
+@dataclass(frozen=True)
+class BestTaus:
+    """The taus with the smallest d_z and the one with the largest mean recall@1; the smaller tau of a tie."""
+
+    by_d_z: float  # on the keys of one run
+    by_d_z_own_key: float  # the same in units of the own key
+    by_d_z_of_runs: float | None  # of each run on its own keys
+    by_recall: float | None
+
+    def sentence(self) -> str:
+        """Summarise the result in one line.
+
+        >>> BestTaus(0.5, 0.2, None, 0.05).sentence()
+        'best tau by d_z: 0.5, in units of the own key 0.2; by recall@1: 0.05, the choice of none of these'
+        """
+        text = f"best tau by d_z: {self.by_d_z:g}, in units of the own key {self.by_d_z_own_key:g}"
+        choices = {"first": self.by_d_z, "second": self.by_d_z_own_key}
+        if self.by_d_z_of_runs is not None:
+            text += f", of each run on its own keys {self.by_d_z_of_runs:g}"
+            choices["third"] = self.by_d_z_of_runs
+        if self.by_recall is None:
+            return text
+        agreeing = [which for which, tau in choices.items() if tau == self.by_recall]
+        if agreeing in ([], list(choices)):
+            chosen = f"{'all' if agreeing else 'none'} of these"
+        else:
+            chosen = f"the {' and the '.join(agreeing)} alone"
+        return f"{text}; by recall@1: {self.by_recall:g}, the choice of {chosen}"
+
+
+def best_taus(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> BestTaus:
+    """Best tau by d_z and by recall. With runs at several taus, d_z chooses among those only, as recall must."""
+    curve = _curve(rows)
+    if len(recalls) > 1 and set(recalls) <= set(curve):
+        curve = {tau: row for tau, row in curve.items() if tau in recalls}
+    return BestTaus(
+        _smallest({tau: row.d_z for tau, row in curve.items()}),
+        _smallest({tau: row.d_z_own_key for tau, row in curve.items()}),
+        _smallest(_means(own)) if own else None,
+        _smallest({tau: -share for tau, share in _means(recalls).items()}) if recalls else None,
+    )
+
+
+def bound_panels(
+    rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS, *, caption: str = ""
+) -> Figure:
+    """Draw d_z of MaskCon over tau, Grafit and SelfCon as horizontal lines, in both units; below, recall@1.
+
+    The best tau of each panel is starred: the best of those that were trained, where several were.
+
+    Args:
+        rows: from `bound_over_tau`.
+        recalls: recall@1 (fractions) of runs trained at each tau; empty leaves the lowest panel out.
+        own: d_z of those runs, each on its own keys; drawn as rings.
+        caption: words below the figure.
+
+    The steps of the horizontal axis are equal, whatever the taus: 0 and infinity have no place on a scale.
+    """
+    taus = sorted({*_curve(rows), *recalls, *own})
+    panels = 3 if recalls else 2
+    height = HEIGHT_INCHES * 0.72 * panels
+    plate = Plate(width=WIDTH_INCHES, height=height, caption=caption)
+    upper, middle, *lower = plate.figure.subplots(panels, 1, sharex=True)
+    bottom = 1 - (height - 0.45) / plate.height  # above the caption, with room for the name of the axis
+    plate.figure.subplots_adjust(left=0.12, top=1 - 0.1 / plate.height, bottom=bottom, hspace=0.1)
+    best = best_taus(rows, recalls, own)
+    style_axes(upper, "", "", "d_z")
+    _draw_distances(upper, rows, taus, best.by_d_z, "d_z")
+    if own:
+        _draw_rings(upper, own, taus)
+    style_axes(middle, "", "", "d_z, own key = 1")
+    _draw_distances(middle, rows, taus, best.by_d_z_own_key, "d_z_own_key")
+    for axes in lower:
+        style_axes(axes, "", "", "recall@1, %")
+        _draw_recalls(axes, recalls, taus, best)
+    last = lower[0] if lower else middle
+    last.set_xlabel("tau", fontsize=FONT_POINTS, color=INK)
+    last.set_xticks(range(len(taus)), [shown_tau(tau) for tau in taus])
+    last.set_xlim(-0.35, len(taus) - 0.65)
+    return plate.figure
+
+
+def csv_text(rows: Sequence[BoundRow], recalls: Values = NO_RUNS, own: Values = NO_RUNS) -> str:
+    """Format the numbers as CSV, one line per method and tau; recall and own d_z are means over runs."""
+    header = [
+        "method", "w", "tau", "d_z", "d_z_own_key_1", "d_z_of_runs", "recall_at_1", "recall_at_1_sd", "runs"
+    ]  # fmt: skip
+    lines = []
+    for row in rows:
+        tau = row.tau if row.method == "maskcon" and row.tau is not None else math.nan  # NaN is in no mapping
+        shares, theirs = recalls.get(tau, ()), own.get(tau, ())
+        lines.append(
+            [
+                row.method,
+                "" if row.w is None else f"{row.w:g}",
+                "" if row.tau is None else f"{row.tau:g}",
+                f"{row.d_z:.6f}",
+                f"{row.d_z_own_key:.6f}",
+                f"{statistics.fmean(theirs):.6f}" if theirs else "",
+                f"{statistics.fmean(shares):.6f}" if shares else "",
+                f"{statistics.stdev(shares):.6f}" if len(shares) > 1 else "",
+                len(shares) or "",
+            ]
+        )
+    return as_csv(header, lines)
+
+
+def _draw_distances(
+    axes: Axes, rows: Sequence[BoundRow], taus: Sequence[float], best: float, field: str
+) -> None:
+    """Draw MaskCon's curve with its star, the other methods as horizontal lines, names at the ends."""
+    curve = {tau: getattr(row, field) for tau, row in _curve(rows).items()}
+    colour, marker = series_looks(["MaskCon"])["MaskCon"]
+    places = [taus.index(tau) for tau in curve]
+    axes.plot(places, list(curve.values()), color=colour, marker=marker, markersize=4, linewidth=1.6)
+    _mark(axes, taus.index(best), curve[best], colour)
+    ends = [(curve[max(curve)], "MaskCon", colour)]
+    for row in rows:
+        if row.method in LINES:
+            title, dashes = LINES[row.method]
+            line_colour, _ = series_looks([title])[title]
+            value = getattr(row, field)
+            axes.axhline(value, color=line_colour, linewidth=1.4, linestyle=dashes)
+            ends.append((value, title if row.w is None else f"{title}, w = {row.w:g}", line_colour))
+    label_ends(axes, ends)
+
+
+def _draw_rings(axes: Axes, own: Values, taus: Sequence[float]) -> None:
+    """Draw d_z of the runs on their own keys as rings, with a legend."""
+    for number, (tau, values) in enumerate(own.items()):
+        axes.plot(
+            [taus.index(tau)] * len(values),
+            values,
+            linestyle="none",
+            marker="o",
+            markersize=9,
+            markerfacecolor="none",
+            markeredgecolor=INK,
+            zorder=6,
+            label="trained at this tau: on its own keys" if number == 0 else None,
+        )
+    axes.legend(
+        loc="upper right",
+        bbox_to_anchor=(1.0, 0.9),  # under the line of SelfCon
+        fontsize=FONT_POINTS - 1,
+        frameon=False,
+        labelcolor=INK,
+        handletextpad=0.2,
+    )
+
+
+def _draw_recalls(axes: Axes, recalls: Values, taus: Sequence[float], best: BestTaus) -> None:
+    """Draw mean recall@1 ± one sample standard deviation, a star, and the tau that d_z selects."""
+    ordered = sorted(recalls)
+    means = [100 * statistics.fmean(recalls[tau]) for tau in ordered]
+    spreads = [100 * statistics.stdev(recalls[tau]) if len(recalls[tau]) > 1 else 0.0 for tau in ordered]
+    colour, marker = series_looks(["MaskCon"])["MaskCon"]
+    axes.errorbar(
+        [taus.index(tau) for tau in ordered],
+        means,
+        yerr=spreads if any(spreads) else None,
+        color=colour,
+        marker=marker,
+        markersize=4,
+        linewidth=1.6,
+        capsize=2,
+    )
+    assert best.by_recall is not None  # there are recalls
+    _mark(axes, taus.index(best.by_recall), means[ordered.index(best.by_recall)], colour)
+    choices: dict[float, list[str]] = {}
+    for tau, name in ((best.by_d_z, "d_z"), (best.by_d_z_own_key, "d_z, own key = 1")):
+        if tau != best.by_recall:
+            choices.setdefault(tau, []).append(name)
+    for number, (tau, names) in enumerate(choices.items()):
+        place = taus.index(tau)
+        on_the_left = place >= len(taus) / 2  # where there is room for the words
+        axes.axvline(place, color=PALE, linewidth=1.2, linestyle=(0, (2, 2)))
+        axes.annotate(
+            f"smallest {' and '.join(names)}",
+            (place, 0.05 + 0.12 * number),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3 if on_the_left else 3, 0),
+            textcoords="offset points",
+            ha="right" if on_the_left else "left",
+            fontsize=FONT_POINTS - 1,
+            color=INK,
+        )
+
+
+def _mark(axes: Axes, place: int, value: float, colour: str) -> None:
+    """Mark the best with a star; its dark rim is visible without colour."""
+    axes.plot([place], [value], marker="*", markersize=13, color=colour, markeredgecolor=INK, zorder=5)
+
+
+def _curve(rows: Sequence[BoundRow]) -> dict[float, BoundRow]:
+    """Return MaskCon's rows by tau, ascending."""
+    curve = {row.tau: row for row in rows if row.method == "maskcon" and row.tau is not None}
+    if not curve:
+        raise UsageError("there is no row of MaskCon to draw over tau")
+    return dict(sorted(curve.items()))
+
+
+def _means(values: Values) -> dict[float, float]:
+    return {tau: statistics.fmean(given) for tau, given in values.items()}
+
+
+def _smallest(values: Mapping[float, float]) -> float:
+    return min(sorted(values), key=lambda tau: values[tau])
+
+
+def draw(setup: Setup) -> Drawn:
+    """Draw d_z and recall@1 over tau from the runs of the figure."""
+    runs_by_tau = {
+        tau: [setup.open(one) for one in with_seeds(Trial("maskcon", W, tau), setup.seeds)]
+        for tau in TAU_AXIS
+    }
+    reference = runs_by_tau[REFERENCE_TAU][0]
+    data = setup.data_of([reference, *(run for runs in runs_by_tau.values() for run in runs)])
+    rows, recalls, own = bound_and_recalls(runs_by_tau, reference, data)
+    text = (
+        f"d_z over τ at w = {W:g}, on the keys of the run of τ = {REFERENCE_TAU:g}: of relations as the loss "
+        "sees them, rows divided by their sums (top), and as the equations write them (middle). Bottom: recall@1 on "
+        "the test images. Stars: the best τ among those trained."
+    )
+    figure = bound_panels(rows, recalls, own, caption=setup.caption(reference, text))
+    paths = setup.write(figure, "csv", csv_text(rows, recalls, own))
+    return paths, best_taus(rows, recalls, own).sentence()

@@ -43,16 +43,18 @@ LINE_LETTERS = 42
 CAPTION_LETTERS, CAPTION_LINES, CAPTION_POINTS = 21, 3, 4.2  # of the fine class; the coarse one stands below
 
 
-def grouped(coarse_of: Sequence[int], coarse_names: Sequence[str]) -> dict[int, list[int]]:
+def grouped(names: Sequence[str], coarse_of: Sequence[int]) -> dict[int, list[int]]:
     """Return coarse class -> its fine classes, both ascending; coarse classes without any are left out.
 
-    >>> grouped((1, 0, 1), ("a", "b", "c"))
+    >>> grouped("xyz", (1, 0, 1))
     {0: [1], 1: [0, 2]}
     """
-    groups: dict[int, list[int]] = {coarse: [] for coarse in range(len(coarse_names))}
-    for fine, coarse in enumerate(coarse_of):
-        groups[coarse].append(fine)
-    return {coarse: fines for coarse, fines in groups.items() if fines}
+    if len(names) != len(coarse_of) or not names:
+        raise UsageError(f"{len(names)} names and {len(coarse_of)} coarse classes do not go together")
+    return {
+        coarse: [fine for fine, its in enumerate(coarse_of) if its == coarse]
+        for coarse in sorted(set(coarse_of))
+    }
 
 
 def class_columns(
@@ -64,9 +66,8 @@ def class_columns(
     caption: str = "",
 ) -> Figure:
     """List the names of all fine classes in columns, under the name, count and colour of their coarse class."""
-    _check(names, coarse_of)
     lines: list[tuple[int, str, bool]] = []  # coarse class, words, is a heading
-    for coarse, fines in grouped(coarse_of, coarse_names).items():
+    for coarse, fines in grouped(names, coarse_of).items():
         lines.append((coarse, f"{coarse}: {coarse_names[coarse]} ({len(fines)})", True))
         for fine in fines:
             first, *rest = textwrap.wrap(names[fine], LINE_LETTERS)
@@ -77,10 +78,7 @@ def class_columns(
         if not any(part[-1][2] for part in parts if part):
             break
         height += 1
-    head = 0.3 if title else 0.08
-    plate = Plate(width=SHEET_INCHES, height=head + LINE_INCHES * (height + 0.5), caption=caption)
-    if title:
-        plate.write(0.1, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+    plate, head = _sheet(title, LINE_INCHES * (height + 0.5), caption)
     wide = (SHEET_INCHES - 0.1) / COLUMNS
     for column, part in enumerate(parts):
         left = 0.1 + column * wide
@@ -113,15 +111,11 @@ def example_sheet(
 
     Classes come by coarse class; one without an image is an empty frame that says so.
     """
-    _check(names, coarse_of)
-    ordered = [fine for fines in grouped(coarse_of, coarse_names).values() for fine in fines]
+    ordered = [fine for fines in grouped(names, coarse_of).values() for fine in fines]
     side = (SHEET_INCHES - 0.1) / TILES_ACROSS
     step = side * 0.8 + 0.077 * (CAPTION_LINES + 1.4)  # images of cars lie on their side
     rows = -(-len(ordered) // TILES_ACROSS)
-    head = 0.3 if title else 0.08
-    plate = Plate(width=SHEET_INCHES, height=head + rows * step, caption=caption)
-    if title:
-        plate.write(0.06, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+    plate, head = _sheet(title, rows * step, caption)
     for place, fine in enumerate(ordered):
         row, column = divmod(place, TILES_ACROSS)
         left, top = 0.05 + column * side, head + row * step
@@ -149,9 +143,12 @@ def example_sheet(
     return plate.figure
 
 
-def _check(names: Sequence[str], coarse_of: Sequence[int]) -> None:
-    if len(names) != len(coarse_of) or not names:
-        raise UsageError(f"{len(names)} names and {len(coarse_of)} coarse classes do not go together")
+def _sheet(title: str, height: float, caption: str) -> tuple[Plate, float]:
+    """Create a titled sheet; returns it and where its content of that height begins."""
+    head = 0.3 if title else 0.08
+    plate = Plate(width=SHEET_INCHES, height=head + height, caption=caption)
+    plate.write(0.08, 0.16, title, size=SMALL_POINTS + 2, weight="bold")
+    return plate, head
 
 
 def draw(

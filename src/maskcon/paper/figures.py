@@ -8,9 +8,8 @@ from maskcon._utils.download import Progress
 from maskcon._utils.errors import DataError, UsageError, unknown
 from maskcon.data.builtin import cars196, sop
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.paper import bound_figure, cars, heatmap, relations, retrieval, sop_sizes, tsne
-from maskcon.paper.plans import Trial, paper_trial, with_seeds
-from maskcon.paper.scales import Ground
+from maskcon.paper import bound, cars, heatmap, relations, retrieval, sop_sizes, tsne
+from maskcon.paper.plans import Ground, Trial, paper_trial, with_seeds
 from maskcon.paper.setup import Drawn, PaperFigure
 
 FIGURES: dict[str, PaperFigure] = {
@@ -45,8 +44,8 @@ FIGURES: dict[str, PaperFigure] = {
             "bound",
             "theorem 1: d_z over tau",
             "cifar100",
-            bound_figure.draw,
-            trials=bound_figure.TRIALS,
+            bound.draw,
+            trials=bound.TRIALS,
             takes_seeds=True,
         ),
     )
@@ -90,7 +89,7 @@ def trials_of(figure: PaperFigure, seeds: int = 1) -> tuple[Trial, ...]:
 def drawing_seconds(figure: PaperFigure, ground: Ground) -> float:
     """Estimate how long drawing takes once all runs are finished: t-SNE by its points, others a moment.
 
-    >>> from maskcon.paper.scales import ground_for
+    >>> from maskcon.paper.plans import ground_for
     >>> drawing_seconds(FIGURES["retrieval"], ground_for("cars196"))
     4.0
     """

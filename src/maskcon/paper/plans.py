@@ -1,13 +1,18 @@
-"""The trials that a table of the paper needs: every method with every w and tau that the paper tries."""
+"""What is run for a table of the paper: every method with every w and tau that it tries, at which scale.
+
+The scale `full` is the paper's own size on its data, `cpu` a small part of it for two cores.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from maskcon._utils.errors import unknown
+from maskcon._utils.errors import DataError, UsageError, unknown
+from maskcon.data.builtin.registry import describe
 from maskcon.report.published import appendix_rows, main_rows
 
 CHOICE_SEED = 0  # the seed of the validation runs that choose w and tau
@@ -68,19 +73,19 @@ class PaperTable:
 
 TABLES: dict[str, PaperTable] = {
     table.name: table
-    for table in (
-        PaperTable("cifartoy", "CIFARtoy", ("cifartoy-good", "cifartoy-bad"), "main"),
-        PaperTable("cifar100", "CIFAR100", ("cifar100",), "main"),
-        PaperTable("imagenet32", "ImageNet-1K at 32 x 32", ("imagenet32",), "main"),
-        PaperTable("sop1", "SOP-split1", ("sop-split1",), "main"),
-        PaperTable("sop2", "SOP-split2", ("sop-split2",), "main"),
-        PaperTable("cars196", "Stanford Cars196", ("cars196",), "main"),
-        PaperTable("appendix-cifartoy", "CIFARtoy, appendix", ("cifartoy-good", "cifartoy-bad"), "appendix"),
-        PaperTable("appendix-cifar100", "CIFAR100, appendix", ("cifar100",), "appendix"),
-        PaperTable("appendix-sop1", "SOP-split1, appendix", ("sop-split1",), "appendix"),
-        PaperTable("appendix-sop2", "SOP-split2, appendix", ("sop-split2",), "appendix"),
-        PaperTable("appendix-cars196", "Stanford Cars196, appendix", ("cars196",), "appendix"),
+    for name, title, *sources in (
+        ("cifartoy", "CIFARtoy", "cifartoy-good", "cifartoy-bad"),
+        ("cifar100", "CIFAR100", "cifar100"),
+        ("imagenet32", "ImageNet-1K at 32 x 32", "imagenet32"),
+        ("sop1", "SOP-split1", "sop-split1"),
+        ("sop2", "SOP-split2", "sop-split2"),
+        ("cars196", "Stanford Cars196", "cars196"),
     )
+    for table in (
+        PaperTable(name, title, tuple(sources), "main"),
+        PaperTable(f"appendix-{name}", f"{title}, appendix", tuple(sources), "appendix"),
+    )
+    if table.name != "appendix-imagenet32"  # the appendix has none
 }
 
 W_GRID = (0.2, 0.5, 0.8, 1.0)  # of Grafit and CoIns, in every table of the appendix
@@ -141,9 +146,8 @@ def on_validation(trial: Trial) -> Trial:
 
 def _wanted(table: PaperTable, source: str, seeds: int) -> Iterator[Trial]:
     if table.kind == "appendix":
-        listed: Iterable[Trial] = (Trial(row.method, row.w, row.tau) for row in appendix_rows(source))
-        for trial in listed:
-            yield from with_seeds(trial, seeds)
+        for row in appendix_rows(source):
+            yield from with_seeds(Trial(row.method, row.w, row.tau), seeds)
         return
     for row in main_rows(source):
         choices = candidates(source, row.method)
@@ -151,3 +155,130 @@ def _wanted(table: PaperTable, source: str, seeds: int) -> Iterator[Trial]:
             yield from with_seeds(trial, seeds)
         if len(choices) > 1:
             yield from (on_validation(trial) for trial in choices)
+
+
+SCALES = ("cpu", "full")
+STAND_IN = "embedded"
+
+# The net, views and loss are the preset `cpu`'s; the rest is cut so that every table takes about ten minutes or less on
+# two cores. One learning rate for all methods, as in the paper.
+CPU_SETTINGS: dict[str, Any] = {
+    "batch_size": 64,
+    "bank_size": 1024,
+    "learning_rate": 0.12,
+    "weight_decay": 5e-4,
+    "warmup_epochs": 0.5,
+    "relation_warmup_epochs": 1.0,
+    "eval_every_epochs": 0,
+}
+# Images to train on, images to score, epochs. CIFARtoy has two datasets to a table, hence less of each. Where
+# classes are many, at least two images of each are scored: with one there is nothing to find.
+CPU_PARTS = {
+    "embedded": (3_000, 1_000, 7),
+    "cifartoy-good": (2_000, 1_000, 5),
+    "cifartoy-bad": (2_000, 1_000, 5),
+    "cifar100": (3_000, 1_000, 7),
+    "imagenet32": (3_000, 3_000, 8),
+    "sop-split1": (5_034, 5_036, 5),
+    "sop-split2": (2_996, 2_996, 8),
+    "cars196": (1_960, 1_960, 12),
+}
+LARGE_IMAGES = ("sop-split1", "sop-split2", "cars196")
+# Settings that the trials of a plan vary, and why they cannot be changed.
+PLANNED = {
+    "w": "it is what a table or figure compares",
+    "tau": "it is what a table or figure compares",
+    "seed": "--seeds N takes the seeds 0 to N-1",
+    "evaluate_on": "both parts are scored where there is something to choose",
+}
+SMALL_SIDE = 32  # what large images are shrunk to at scale cpu
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The data that runs of a dataset use, the preset, and the settings that differ from it.
+
+    asked: the paper's dataset; source: the one used, another only as a stand-in
+    folder: of the runs, such as ``cpu/cifar100``
+    warning: text where a stand-in is used, else None
+    """
+
+    asked: str
+    source: str
+    scale: str
+    preset: str
+    settings: Mapping[str, Any]
+    warning: str | None = None
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether other data than the paper's are used, so that no number can be compared with the paper's."""
+        return self.source != self.asked
+
+    @property
+    def title(self) -> str:
+        """Return the dataset asked for, with its stand-in."""
+        return f"{self.asked} (STAND-IN: {self.source})" if self.stands_in else self.asked
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.scale if self.scale == "cpu" else f"{self.scale}-{self.preset}") / self.source
+
+
+def ground_for(
+    source: str,
+    *,
+    scale: str = "cpu",
+    preset: str | None = None,
+    data_root: str | None = None,
+    download: bool = False,
+    changes: Mapping[str, Any] | None = None,
+) -> Ground:
+    """Choose data and settings of the runs for one of the paper's datasets.
+
+    Args:
+        source: the paper's dataset, such as ``"cifar100"``.
+        scale: ``"cpu"``, with the embedded set in place of data that are not here, or ``"full"``, which refuses that.
+        preset: ``"paper"`` (if not given) or ``"reference"``, for full scale only.
+        data_root: folder of the datasets, if not the usual one.
+        download: missing data may be downloaded.
+        changes: settings that differ from the scale's, by name; not those of `PLANNED`.
+    """
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    if scale == "cpu" and preset is not None:
+        raise UsageError(f"--preset {preset} is for --scale full; the scale cpu has its own settings")
+    if preset not in (None, "paper", "reference"):
+        raise unknown("preset", str(preset), ("paper", "reference"))
+    changes = dict(changes or {})
+    for key in changes:
+        if key in PLANNED:
+            raise UsageError(f"--set {key} cannot be used here: {PLANNED[key]}")
+    absent = None if download else _absent(source, data_root)
+    if scale == "full":
+        if absent is not None:
+            raise DataError(absent)
+        return Ground(source, source, scale, preset or "paper", changes)
+    used, warning = source, None
+    if absent is not None:
+        used = STAND_IN
+        warning = (
+            f"STAND-IN: the embedded images of clothes are used in place of {source}. No number is a result on "
+            f"{source}, so no difference from the paper is given. Why: {absent}"
+        )
+    train, test, epochs = CPU_PARTS[used]
+    settings = {**CPU_SETTINGS, "train_limit": train, "test_limit": test, "epochs": epochs}
+    settings |= {"image_size": SMALL_SIDE} if used in LARGE_IMAGES else {}
+    return Ground(source, used, scale, "cpu", {**settings, **changes}, warning)
+
+
+def _absent(source: str, data_root: str | None) -> str | None:
+    """Describe what is missing, where to get it and where it belongs; None if the data are here."""
+    found = describe(source, None if data_root is None else Path(data_root))
+    if not found.missing:
+        return None
+    info = found.info
+    return (
+        f"{info.title} is not (whole) in {found.folder}; missing: {'; '.join(found.missing)}. "
+        f"To get it: {info.how_to_get} ({info.origin_url}); for another folder give --data-root"
+    )

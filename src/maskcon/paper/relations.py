@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,30 +34,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from maskcon.api import Run
-    from maskcon.data import Dataset
-
 
 COARSE_CLASSES, FINE_OF_EACH, IMAGES_OF_EACH = 2, 3, 3
 METHODS = ("selfcon", "nnclr", "ascl", "supcon", "grafit", "maskcon")
 BATCH_SEED = 0
 
 
-def relations_figure(
-    run: Run,
-    data: Dataset,
-    *,
-    settings: Mapping[str, tuple[float | None, float | None]],
-    caption: Callable[[str], str],
-) -> tuple[Figure, dict[str, Any]]:
-    """Draw the figure; returns it and its numbers: d_z of each method and every weight.
-
-    Args:
-        run: a finished contrastive run; its last keys are asked.
-        data: what it was trained on.
-        settings: method -> (w, tau), for those that have any; ASCL takes MaskCon's tau.
-        caption: makes the line below the figure from what is shown.
-    """
+def draw(setup: Setup) -> Drawn:
+    """Draw figure 1 from the last keys of its run; its numbers are d_z of each method and every weight."""
+    run = next(iter(setup.open_methods().values()))
+    data = setup.data_of([run])
+    settings = {
+        method: (trial.w, trial.tau)
+        for method in ("grafit", "maskcon")
+        for trial in [paper_trial(setup.ground.asked, method)]
+    }
     train = data.train
     if train.fine is None or data.fine_names is None:
         raise DataError(f"relations are compared with fine labels, and {data.name} has none")
@@ -68,7 +59,7 @@ def relations_figure(
     index, keys = bank.index[rows], bank.compared[rows]
     coarse, fine = coarse[rows], fine[rows]
     truth = optimal_relation(fine, fine, index=index, bank_index=index)
-    tau = settings["maskcon"][1]
+    tau = settings["maskcon"][1]  # which ASCL takes too
     shown, distances = [], {}
     for name in METHODS:
         method = method_named(name)
@@ -86,9 +77,9 @@ def relations_figure(
         assert method.relation is not None  # all of METHODS contrast
         relation = method.relation(inputs)
         distances[method.title] = float(relation_distance(relation, truth).mean())
-        told = [f"w = {w:g}"] if method.uses_w and w is not None else []
-        told += [f"τ = {own_tau:g}"] if method.uses_tau and own_tau is not None else []
-        shown.append(Relation(method.title, as_square(relation), ", ".join(told), distances[method.title]))
+        values = [f"w = {w:g}"] if method.uses_w and w is not None else []
+        values += [f"τ = {own_tau:g}"] if method.uses_tau and own_tau is not None else []
+        shown.append(Relation(method.title, as_square(relation), ", ".join(values), distances[method.title]))
     position = {int(number): row for row, number in enumerate(train.index.tolist())}
     images = train.images[[position[int(number)] for number in index.tolist()]]
     batch = Batch(np.asarray(images), coarse.numpy(), fine.numpy(), data.fine_names)
@@ -96,9 +87,8 @@ def relations_figure(
         f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: the positive "
         "weights of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
     )
-    figure = relation_panels(
-        Relation("Fine labels (truth)", as_square(truth)), shown, batch, caption=caption(words)
-    )
+    large = Relation("Fine labels (truth)", as_square(truth))
+    figure = relation_panels(large, shown, batch, caption=setup.caption(run, words))
     numbers = {
         "samples": index.tolist(),
         "coarse": coarse.tolist(),
@@ -106,7 +96,9 @@ def relations_figure(
         "d_z": distances,
         "weights": {one.title: np.round(one.weights.astype(float), 6).tolist() for one in shown},
     }
-    return figure, numbers
+    paths = setup.write(figure, "json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    told = ", ".join(f"{title} {d_z:.2f}" for title, d_z in distances.items())
+    return paths, f"distance from the fine labels' relation: {told}"
 
 
 def as_square(relation: Tensor) -> NDArray[np.float32]:
@@ -304,18 +296,3 @@ def _norm() -> Any:
     from matplotlib.colors import PowerNorm
 
     return PowerNorm(GAMMA, vmin=0, vmax=1)
-
-
-def draw(setup: Setup) -> Drawn:
-    """Draw figure 1 from its run."""
-    run = next(iter(setup.open_methods().values()))
-    trials = {method: paper_trial(setup.ground.asked, method) for method in ("grafit", "maskcon")}
-    figure, numbers = relations_figure(
-        run,
-        setup.data_of([run]),
-        settings={method: (trial.w, trial.tau) for method, trial in trials.items()},
-        caption=lambda text: setup.caption(run, text),
-    )
-    distances = ", ".join(f"{title} {d_z:.2f}" for title, d_z in numbers["d_z"].items())
-    paths = setup.write(figure, "json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
-    return paths, f"distance from the fine labels' relation: {distances}"

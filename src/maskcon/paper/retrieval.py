@@ -13,22 +13,14 @@ from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.paper.setup import Drawn, Setup
-from maskcon.report.style import (
-    INK,
-    PAGE_INCHES,
-    RIGHT,
-    SMALL_POINTS,
-    SMALLEST_POINTS,
-    WRONG,
-    Plate,
-    as_pixels,
-    shorten,
-)
+from maskcon.report.gallery import thumbnail, tile
+from maskcon.report.style import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, shorten
 from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from PIL import Image
 
 QUERIES = 3
 NEIGHBOURS = 10
@@ -37,7 +29,7 @@ QUERY_SEED = 0
 METHOD_INCHES = 0.62
 QUERY_INCHES = 1.05
 GAP = 0.06  # between tiles, as a share of a tile
-FRAME = 0.075
+QUERY_PIXELS, NEIGHBOUR_PIXELS = 288, 144  # at 300 dpi
 BLOCK_GAP_INCHES = 0.16
 
 
@@ -53,8 +45,7 @@ class Query:
 def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
     """Draw one block per query: the query on the left, then one row per method, in the first query's order.
 
-    A neighbour of the query's class has a solid green frame with a tick, another one an orange frame with a cross:
-    readable without colour too. The number of correct ones is on the right.
+    Neighbours are framed as right or wrong by `tile`; the number of correct ones is on the right.
     """
     if not queries:
         raise UsageError("a sheet of retrieved images needs at least one query")
@@ -64,8 +55,8 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
         raise UsageError("every query needs the same methods and as many neighbours by each")
     columns = ranks.pop()
     left = QUERY_INCHES + METHOD_INCHES + 0.12
-    tile = (PAGE_INCHES - left - 0.36) / columns
-    block = tile * len(methods)
+    side = (PAGE_INCHES - left - 0.36) / columns
+    block = side * len(methods)
     head = 0.18
     plate = Plate(
         width=PAGE_INCHES,
@@ -73,80 +64,37 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
         caption=caption,
     )
     for rank in range(columns):
-        plate.write(left + tile * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
+        plate.write(left + side * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
     plate.write(PAGE_INCHES - 0.06, head / 2, "right", size=SMALLEST_POINTS, ha="right")
     for number, query in enumerate(queries):
         top = head + number * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES)
         shown = plate.axes(left=0.06, top=top + 0.03, width=QUERY_INCHES - 0.12, height=QUERY_INCHES - 0.12)
-        _tile(shown, query.picture, 0, 0, None)
+        _show(shown, thumbnail(query.picture, QUERY_PIXELS), 0)
         shown.set_xlim(0, 1)
         shown.set_ylim(1, 0)
         for line, words in enumerate(_lines(query.name)):
             plate.write(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
         for row, method in enumerate(methods):
             pictures, right = query.found[method]
-            middle = top + tile * (row + 0.5)
+            middle = top + side * (row + 0.5)
             plate.write(
                 QUERY_INCHES + METHOD_INCHES, middle, method, size=SMALL_POINTS, ha="right", weight="bold"
             )
-            axes = plate.axes(left=left, top=top + tile * row, width=tile * columns, height=tile)
+            axes = plate.axes(left=left, top=top + side * row, width=side * columns, height=side)
             axes.set_gid(f"found-{number}-{method}")
             for place, (picture, is_right) in enumerate(zip(pictures, right, strict=True)):
-                _tile(axes, picture, place, 0, bool(is_right))
+                _show(axes, tile(picture, bool(is_right), NEIGHBOUR_PIXELS), place)
             axes.set_xlim(0, columns)
             axes.set_ylim(1, 0)
             plate.write(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
     return plate.figure
 
 
-def _tile(axes: Axes, image: NDArray[np.uint8], x: float, y: float, right: bool | None) -> None:
-    """Draw an image, never cropped or stretched, in a square of side 1 whose top left corner is (x, y)."""
-    from matplotlib.patches import Rectangle
-
-    picture = as_pixels(image)
+def _show(axes: Axes, drawn: Image.Image, place: int) -> None:
+    """Draw a square image as number `place` of a row of squares of side 1."""
     edge = GAP / 2
-    inner = edge if right is None else edge + FRAME
-    room = 1 - 2 * inner
-    high, wide = picture.shape[0], picture.shape[1]
-    scale = room / max(high, wide)
-    width, height = wide * scale, high * scale
-    colour = INK if right is None else RIGHT if right else WRONG
-    if right is not None:
-        axes.add_patch(
-            Rectangle((x + edge, y + edge), 1 - 2 * edge, 1 - 2 * edge, facecolor=colour, linewidth=0)
-        )
-        axes.add_patch(Rectangle((x + inner, y + inner), room, room, facecolor="black", linewidth=0))
-    x0, y0 = x + inner + (room - width) / 2, y + inner + (room - height) / 2
-    # few pixels stay crisp squares, many are smoothed
-    smoothing = "nearest" if max(high, wide) <= 64 else "antialiased"
-    extent = (x0, x0 + width, y0 + height, y0)
-    axes.imshow(picture, extent=extent, aspect="auto", interpolation=smoothing, zorder=2)
-    if right is not None:
-        _badge(axes, x, y, colour, right)
-
-
-def _badge(axes: Axes, x: float, y: float, colour: str, right: bool) -> None:
-    """Draw a tick or a cross in the lower right corner of a tile."""
-    from matplotlib.patches import Rectangle
-
-    side, edge = 0.3, GAP / 2
-    left, top = x + 1 - edge - side, y + 1 - edge - side
-    axes.add_patch(Rectangle((left, top), side, side, facecolor=colour, linewidth=0, zorder=3))
-    strokes = (
-        [((0.2, 0.42, 0.82), (0.55, 0.78, 0.25))]
-        if right
-        else [((0.25, 0.75), (0.25, 0.75)), ((0.25, 0.75), (0.75, 0.25))]
-    )
-    for across, down in strokes:
-        axes.plot(
-            [left + side * share for share in across],
-            [top + side * share for share in down],
-            color="white",
-            linewidth=1.0,
-            solid_capstyle="round",
-            zorder=4,
-            gid="tick" if right else "cross",
-        )
+    extent = (place + edge, place + 1 - edge, 1 - edge, edge)
+    axes.imshow(np.asarray(drawn), extent=extent, aspect="auto", interpolation="antialiased")
 
 
 def _lines(name: str) -> list[str]:

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
-from maskcon.paper.plans import Trial
-from maskcon.paper.scales import Ground
+from maskcon.paper.plans import Ground, Trial
 from maskcon.training.callbacks import Announcer
 from maskcon.training.comparison import Job, run_jobs
 from maskcon.training.preparation import load_dataset, settle
@@ -71,7 +70,7 @@ class PlannedRun:
 def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Trial, PlannedRun]:
     """Plan the run of each trial; several trials may share one (`Trial.canonical`). Nothing is started.
 
-    >>> from maskcon.paper.scales import ground_for
+    >>> from maskcon.paper.plans import ground_for
     >>> wanted = [Trial("supcon"), Trial("grafit", 1.0)]
     >>> runs = runs_for(wanted, ground_for("embedded"), out=Path("runs"))
     >>> {str(run.folder) for run in runs.values()}

@@ -16,9 +16,8 @@ from maskcon._utils.errors import DataError
 from maskcon.api import Run, data_of
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset
-from maskcon.paper.plans import Trial, paper_trial
+from maskcon.paper.plans import Ground, Trial, paper_trial
 from maskcon.paper.runs import PlannedRun
-from maskcon.paper.scales import Ground
 from maskcon.report.figures import save
 from maskcon.report.tables import METHOD_NAMES
 from maskcon.training.checkpoint import write_atomically

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from maskcon.config.settings import RunConfig
 from maskcon.paper.plans import (
     CHOICE_SEED,
     IMAGENET_GRID,
+    Ground,
     PaperTable,
     Trial,
     candidates,
@@ -18,7 +19,6 @@ from maskcon.paper.plans import (
     with_seeds,
 )
 from maskcon.paper.runs import PlannedRun, mean_recall
-from maskcon.paper.scales import Ground
 from maskcon.report.formats import Cell, Table
 from maskcon.report.published import (
     CORRECTIONS,
@@ -28,7 +28,7 @@ from maskcon.report.published import (
     disagreements,
     main_rows,
 )
-from maskcon.report.tables import METHOD_NAMES, MISSING, mean_and_spread
+from maskcon.report.tables import METHOD_NAMES, MISSING, recall_cell
 from maskcon.training.checkpoint import write_atomically
 from maskcon.training.run_folder import make_writable
 
@@ -118,9 +118,10 @@ class Line:
     muted: bool = False  # the floor and the ceiling
     group: str = ""  # rows among which the best is bold
 
-    def ours(self, k: int) -> tuple[float, float | None]:
+    def ours(self, k: int, *, bold: bool = False) -> Cell:
         """Return mean and spread of recall@k in percent."""
-        return mean_and_spread([100 * float(result["recall"][str(k)]) for result in self.results])
+        shares = [float(result["recall"][str(k)]) for result in self.results]
+        return recall_cell(shares, muted=self.muted, bold=bold)
 
 
 @dataclass(frozen=True)
@@ -149,14 +150,22 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
     def validated(trial: Trial) -> float:
         return mean_recall([runs[on_validation(trial).canonical()].result()])
 
+    def line(row: PublishedRow, trial: Trial, chosen_by: str = "", group: str = "") -> Line:
+        name, muted = METHOD_NAMES[row.method], row.method == "supfine"
+        return Line(name, trial.w, trial.tau, chosen_by, results_of(trial), row.percent, muted, group)
+
+    lines: list[Line] = []
     if table.kind == "appendix":
-        lines = [_appendix_line(row, results_of) for row in appendix_rows(ground.asked)]
+        for row in appendix_rows(ground.asked):
+            lines.append(line(row, Trial(row.method, row.w, row.tau), group=row.method))
     else:
-        lines = [
-            line
-            for row in main_rows(ground.asked)
-            for line in _main_lines(row, ground, results_of, validated)
-        ]
+        for row in main_rows(ground.asked):
+            choices = candidates(ground.asked, row.method)
+            if len(choices) == 1:
+                lines.append(line(row, choices[0]))
+            else:
+                lines.append(line(row, best_on_test(choices, results_of), ORACLE))
+                lines.append(line(row, best_on_validation(choices, validated), HONEST))
     some = lines[0].results[0]
     floor = Line("Raw pixels", None, None, "", ({"recall": some["raw_pixels"]},), None, muted=True)
     config = next(iter(runs.values())).config
@@ -178,40 +187,6 @@ def best_on_validation(trials: Sequence[Trial], validated: Callable[[Trial], flo
     return max(trials, key=validated)
 
 
-def _main_lines(
-    row: PublishedRow,
-    ground: Ground,
-    results_of: Callable[[Trial], tuple[Result, ...]],
-    validated: Callable[[Trial], float],
-) -> list[Line]:
-    choices = candidates(ground.asked, row.method)
-
-    def line(trial: Trial, chosen_by: str) -> Line:
-        return Line(
-            METHOD_NAMES[row.method],
-            trial.w,
-            trial.tau,
-            chosen_by,
-            results_of(trial),
-            row.percent,
-            muted=row.method == "supfine",
-        )
-
-    if len(choices) == 1:
-        return [line(choices[0], "")]
-    return [
-        line(best_on_test(choices, results_of), ORACLE),
-        line(best_on_validation(choices, validated), HONEST),
-    ]
-
-
-def _appendix_line(row: PublishedRow, results_of: Callable[[Trial], tuple[Result, ...]]) -> Line:
-    trial = Trial(row.method, row.w, row.tau)
-    muted = row.method == "supfine"
-    name = METHOD_NAMES[row.method]
-    return Line(name, row.w, row.tau, "", results_of(trial), row.percent, muted, group=row.method)
-
-
 def as_table(
     sections: Sequence[Section], ks: Sequence[int] = KS, *, full_names: bool = False, title: str = ""
 ) -> Table:
@@ -221,11 +196,8 @@ def as_table(
     chosen = any(line.chosen_by for section in sections for line in section.lines)
     columns += ["chosen by"] if chosen else []
     for k in ks:
-        columns += [
-            f"R@{k}",
-            f"R@{k} paper" if full_names else "paper",
-            f"R@{k} diff" if full_names else "diff",
-        ]
+        prefix = f"R@{k} " if full_names else ""
+        columns += [f"R@{k}", f"{prefix}paper", f"{prefix}diff"]
     rows: list[list[str | Cell]] = []
     for section in sections:
         best = _best(section.lines, ks)
@@ -261,19 +233,17 @@ def text_of(sections: Sequence[Section]) -> str:
     """Render for a terminal: two recalls at a time, so that a row fits; notes at the end of a section."""
     parts: list[str] = []
     for section in sections:
-        bare = Section(section.ground, section.title, section.lines, ())
-        parts.append(as_table([bare], KS[:2], title=section.title).text())
-        last = as_table([section], KS[2:])
-        parts.append(last.text())
+        bare = replace(section, notes=())
+        parts += [as_table([bare], KS[:2], title=section.title).text(), as_table([section], KS[2:]).text()]
     return "\n\n".join(parts)
 
 
 def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Path]:
     """Write NAME.txt, .md, .tex and .csv into `folder`; returns their paths."""
+    parts = [as_table([section], title=section.title).files() for section in sections]
     contents = {
         "txt": text_of(sections) + "\n",
-        "md": "\n\n".join(as_table([s], title=s.title).markdown() for s in sections) + "\n",
-        "tex": "\n\n".join(as_table([s], title=s.title).latex() for s in sections) + "\n",
+        **{ending: "\n".join(part[ending] for part in parts) for ending in ("md", "tex")},
         "csv": as_table(sections, full_names=True).csv(),
     }
     make_writable(folder)
@@ -286,27 +256,24 @@ def write_files(folder: Path, name: str, sections: Sequence[Section]) -> list[Pa
 
 def _best(lines: Sequence[Line], ks: Sequence[int]) -> dict[tuple[str, int], str]:
     """Return (group, k) -> the highest of our recalls as printed, without muted rows and groups of one row."""
-    competing = [line for line in lines if not line.muted]
     best: dict[tuple[str, int], str] = {}
-    for group in dict.fromkeys(line.group for line in competing):
-        rivals = [line for line in competing if line.group == group]
+    for group in {line.group for line in lines}:
+        rivals = [line for line in lines if line.group == group and not line.muted]
         if len(rivals) > 1:
-            best |= {(group, k): f"{max(line.ours(k)[0] for line in rivals):.2f}" for k in ks}
+            best |= {(group, k): f"{max(line.ours(k).value or 0.0 for line in rivals):.2f}" for k in ks}
     return best
 
 
 def _recall_cells(line: Line, k: int, best: Mapping[tuple[str, int], str], comparable: bool) -> list[Cell]:
     """Return our recall, the paper's, and the difference in points, which is left out on a stand-in."""
-    mean, spread = line.ours(k)
-    text = f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
-    bold = not line.muted and best.get((line.group, k)) == f"{mean:.2f}"
-    cells = [Cell(text, bold=bold, muted=line.muted, value=mean, spread=spread)]
+    mean = line.ours(k).value or 0.0
+    ours = line.ours(k, bold=not line.muted and best.get((line.group, k)) == f"{mean:.2f}")
     if line.paper is None:
-        return [*cells, Cell(MISSING, muted=True), Cell(MISSING, muted=True)]
+        return [ours, Cell(MISSING, muted=True), Cell(MISSING, muted=True)]
     paper = line.paper[KS.index(k)]
     difference = mean - paper
     return [
-        *cells,
+        ours,
         Cell(f"{paper:.2f}", muted=line.muted, value=paper),
         Cell(f"{difference:+.2f}", muted=line.muted, value=difference) if comparable else Cell(MISSING),
     ]

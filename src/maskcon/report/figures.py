@@ -40,6 +40,7 @@ from maskcon.report.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from PIL import Image
     from typing_extensions import TypeIs
@@ -86,37 +87,19 @@ def learning_curves(
         colour, marker = looks[name]
         means, spreads = 100 * means, 100 * spreads
         axes.fill_between(epochs, means - spreads, means + spreads, color=colour, alpha=0.18, linewidth=0)
-        every = max(1, len(epochs) // 8)
-        dashes = "--" if name == "SupFINE" else "-"
-        axes.plot(
-            epochs,
-            means,
-            color=colour,
-            marker=marker,
-            markevery=every,
-            markersize=4,
-            linewidth=1.6,
-            ls=dashes,
-        )
+        look: dict[str, Any] = {"color": colour, "marker": marker, "ls": "--" if name == "SupFINE" else "-"}
+        axes.plot(epochs, means, markevery=max(1, len(epochs) // 8), markersize=4, linewidth=1.6, **look)
         ends.append((float(means[-1]), name, colour))
     for value, name in ((floor, "raw pixels"), (backbone, "backbone alone"), (ceiling, "fine labels")):
         if value is not None:
             axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
             ends.append((100 * value, name, PALE))
-    if not ends:
-        show_empty(axes, "no evaluation yet")
-    axes.margins(x=0.02)
-    use_whole_numbers(axes)
-    label_ends(axes, ends)
-    fit_left_margin(axes)
+    _finish_curves(axes, ends, "no evaluation yet")
     return figure
 
 
-def loss_curves(curves: Mapping[str, Curve], *, chance: float | None = None, title: str = "") -> Figure:
-    """Draw the loss by step, one line per label; long runs are averaged in equal intervals. NaN leaves a gap.
-
-    `chance` draws the loss of a network that outputs a constant: log(1 + K).
-    """
+def loss_curves(curves: Mapping[str, Curve], *, title: str = "") -> Figure:
+    """Draw the loss by step, one line per label; long runs are averaged in equal intervals. NaN leaves a gap."""
     figure, axes = new_axes(title, "step", "loss")
     ends: list[tuple[float, str, str]] = []
     looks = series_looks(curves)
@@ -130,16 +113,18 @@ def loss_curves(curves: Mapping[str, Curve], *, chance: float | None = None, tit
             steps, values, color=colour, linewidth=1.2, marker="o" if known.size == 1 else "", markersize=4
         )
         ends.append((float(known[-1]), name, colour))
-    if chance is not None:
-        axes.axhline(chance, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
-        ends.append((chance, "log(1 + K)", PALE))
+    _finish_curves(axes, ends, "no step yet")
+    return figure
+
+
+def _finish_curves(axes: Axes, ends: Sequence[tuple[float, str, str]], empty: str) -> None:
+    """Label whole epochs or steps and the curves' ends; `empty` is shown where there is no curve."""
     if not ends:
-        show_empty(axes, "no step yet")
+        show_empty(axes, empty)
     axes.margins(x=0.02)
     use_whole_numbers(axes)
     label_ends(axes, ends)
     fit_left_margin(axes)
-    return figure
 
 
 def embedding_map(

@@ -152,11 +152,13 @@ class Table:
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
 
 
+def printable(text: str) -> str:
+    """Replace control characters, which could steer a terminal."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
 def _one_line(text: str) -> str:
-    """Remove line breaks, and control characters that could steer a terminal."""
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in " ".join(text.split())
-    )
+    return printable(" ".join(text.split()))
 
 
 def _width(text: str) -> int:

@@ -24,6 +24,7 @@ Images = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]  # [N, C, H, W], or [C,
 
 TILE_PIXELS = 72
 FRAME_PIXELS = 4
+BADGE_PIXELS = 22
 GAP_PIXELS = 6
 HEAD_PIXELS = 22
 HTML_TILE_PIXELS = 96
@@ -40,9 +41,8 @@ def retrieval_grid(
     """Draw one row per query: the query on the left, its neighbours, nearest first, on the right.
 
     images: N uint8 images; queries [Q] and neighbours [Q, k] are rows of `images`; marks [Q, k] are 1 for a
-    neighbour of the query's class, drawn as a green frame with a tick, and -1 for one of another, a red frame with a
-    cross: to be read without colour too. 0, or None for all, where the truth is unknown, draws a plain frame.
-    The background is transparent.
+    neighbour of the query's class and -1 for one of another, see `tile`; 0, or None for all, where the truth is
+    unknown, draws a plain frame. The background is transparent.
     """
     from PIL import Image, ImageDraw
 
@@ -53,17 +53,14 @@ def retrieval_grid(
     columns = 1 + found.shape[1]
     width = columns * step + GAP_PIXELS  # the query stands a gap apart from the rest
     picture = Image.new("RGBA", (max(1, width), HEAD_PIXELS + max(1, len(asked)) * step), (0, 0, 0, 0))
-    draw = ImageDraw.Draw(picture)
-    _head(draw, columns, step)
+    _head(ImageDraw.Draw(picture), columns, step)
     for row, query in enumerate(asked.tolist()):
         top = HEAD_PIXELS + row * step
-        _place(picture, draw, images[query], (0, top), NEUTRAL, None)
+        picture.paste(tile(images[query]), (0, top))
         for rank, neighbour in enumerate(found[row].tolist()):
             left = (1 + rank) * step + GAP_PIXELS
             mark = 0 if marks is None else int(marks[row][rank])
-            right = None if mark == 0 else mark > 0
-            colour = NEUTRAL if right is None else RIGHT if right else WRONG
-            _place(picture, draw, images[neighbour], (left, top), colour, right)
+            picture.paste(tile(images[neighbour], None if mark == 0 else mark > 0), (left, top))
     return picture
 
 
@@ -104,29 +101,27 @@ def _head(draw: ImageDraw.ImageDraw, columns: int, step: int) -> None:
         draw.text((left, HEAD_PIXELS / 2), words, fill=NEUTRAL, font=font, anchor="mm")
 
 
-def _place(
-    picture: Image.Image,
-    draw: ImageDraw.ImageDraw,
-    image: NDArray[np.uint8],
-    corner: tuple[int, int],
-    colour: str,
-    right: bool | None,
-) -> None:
-    """Draw one framed tile, with a tick or a cross in its lower right corner."""
-    left, top = corner
-    side = TILE_PIXELS + 2 * FRAME_PIXELS
-    draw.rectangle((left, top, left + side - 1, top + side - 1), fill=colour)
-    picture.paste(thumbnail(image, TILE_PIXELS), (left + FRAME_PIXELS, top + FRAME_PIXELS))
+def tile(image: NDArray[np.uint8], right: bool | None = None, side: int = TILE_PIXELS) -> Image.Image:
+    """Frame an image [C, H, W], scaled to `side`: a tick on green if right, a cross on orange if wrong."""
+    from PIL import Image, ImageDraw
+
+    unit = side / TILE_PIXELS
+    frame = round(FRAME_PIXELS * unit)
+    whole = side + 2 * frame
+    colour = NEUTRAL if right is None else RIGHT if right else WRONG
+    framed = Image.new("RGB", (whole, whole), colour)
+    framed.paste(thumbnail(image, side), (frame, frame))
     if right is None:
-        return
-    badge = 22
-    x, y = left + side - badge, top + side - badge
-    draw.rectangle((x, y, x + badge - 1, y + badge - 1), fill=colour)
-    if right:
-        draw.line((x + 5, y + 11, x + 9, y + 16, x + 17, y + 6), fill="white", width=3, joint="curve")
-    else:
-        draw.line((x + 6, y + 6, x + 16, y + 16), fill="white", width=3)
-        draw.line((x + 16, y + 6, x + 6, y + 16), fill="white", width=3)
+        return framed
+    start = whole - round(BADGE_PIXELS * unit)
+    draw = ImageDraw.Draw(framed)
+    draw.rectangle((start, start, whole, whole), fill=colour)
+    strokes = [(5, 11, 9, 16, 17, 6)] if right else [(6, 6, 16, 16), (16, 6, 6, 16)]
+    for stroke in strokes:
+        draw.line(
+            [start + unit * place for place in stroke], fill="white", width=round(3 * unit), joint="curve"
+        )
+    return framed
 
 
 def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:

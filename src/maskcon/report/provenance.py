@@ -20,6 +20,7 @@ from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.methods.registry import method_named
 from maskcon.models.backbones import has_own_shape
+from maskcon.report.run_settings import setting_text
 from maskcon.report.tables import shown_name
 from maskcon.training.preparation import settle
 from maskcon.training.run_folder import CHOICES, ENVIRONMENT, short_name
@@ -82,10 +83,10 @@ def train_command(run: Run, given: Mapping[str, Any], machine: Machine, *, elsew
     words += ["--freeze"] if config.freeze else []
     for key in OWN_OPTIONS:
         if key in given or key == "seed":
-            words += [f"--{key}", _text(getattr(config, key))]
+            words += [f"--{key}", setting_text(getattr(config, key))]
     for key, value in given.items():
         if key not in OWN_OPTIONS:
-            words += ["--set", f"{key}={_text(value)}"]
+            words += ["--set", f"{key}={setting_text(value)}"]
     processes = int(run.result.get("processes") or 1)
     words += ["--devices", str(processes)] if processes > 1 else []
     words += [] if machine.data_root is None else ["--data-root", machine.data_root]
@@ -154,12 +155,6 @@ def _chosen(folder: Path) -> dict[str, tuple[Any, str]]:
         return {key: (value, str(e["reason"])) for e in entries for key, value in e["settings"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "none"
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _python(value: Any) -> str:

@@ -72,12 +72,12 @@ def settings_tables(
         title = "Settings that all runs share" if len(by_run) > 1 else ""
         why = (reasons or {}).get(label, {})
         origin = ["Comes from"] if why else []
-        rows = [[key, _shown(first[key]), *([why.get(key, "")] if why else [])] for key in shared]
+        rows = [[key, setting_text(first[key]), *([why.get(key, "")] if why else [])] for key in shared]
         tables.append(Table(["Setting", "Value", *origin], rows, title))
     return tables
 
 
-def _shown(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """Format a value as `--set` takes it."""
     if value is None:
         return "none"
@@ -94,7 +94,7 @@ def _rows_apart(by_run: Mapping[str, Mapping[str, Any]], keys: Sequence[str]) ->
     for labels in alike.values():
         row = [", ".join(labels)]
         for key in keys:
-            values_of = (_shown(by_run[label][key]) if key in by_run[label] else "" for label in labels)
+            values_of = (setting_text(by_run[label][key]) if key in by_run[label] else "" for label in labels)
             row.append(", ".join(dict.fromkeys(values_of)))
         rows.append(row)
     return rows

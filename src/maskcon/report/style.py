@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
+from maskcon.report.formats import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,10 +127,7 @@ def use_whole_numbers(axes: Axes) -> None:
 
 def escape(name: str) -> str:
     """Escape text for matplotlib: a dollar sign starts a formula, a leading underscore hides a legend entry."""
-    text = " ".join(name.split())
-    text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
-    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-    text = text.replace("$", r"\$")
+    text = shorten(" ".join(name.split()), LONGEST_NAME).replace("$", r"\$")
     return "\N{ZERO WIDTH SPACE}" + text if text.startswith("_") else text
 
 
@@ -288,5 +286,5 @@ def as_pixels(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def shorten(text: str, letters: int) -> str:
     """Shorten text to a number of characters, ending in an ellipsis."""
-    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    plain = printable(text)
     return plain if len(plain) <= letters else plain[: letters - 1] + "…"

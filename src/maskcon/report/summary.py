@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,6 @@ CHANGED = (
 )
 
 
-def _ignore(done: int, total: int) -> None:
-    """Ignore progress."""
-
-
 class _Reader(Announcer):
     """Forward the progress of reading images."""
 
@@ -62,8 +57,8 @@ def write_summary(
     images: int | None = None,
     data: Dataset | None = None,
     message: Callable[[str], None] = lambda text: None,  # noqa: ARG005
-    reading: Progress = _ignore,
-    embedding: Progress = _ignore,
+    reading: Progress = lambda done, total: None,  # noqa: ARG005
+    embedding: Progress = lambda done, total: None,  # noqa: ARG005
 ) -> Path:
     """Write the report of these runs into `target` and return the path of the page.
 
@@ -99,7 +94,9 @@ def write_summary(
         for label, run in shown.items()
         if (own := known.get(run.result["data"])) is not None and _same_pictures(own.test, found.test)
     }
-    notes = _notes(changed, [label for label in shown if label not in seen])
+    notes = [CHANGED] if changed else []
+    if left_out := [label for label in shown if label not in seen]:
+        notes.append(f"Not on the map, because their images differ or are missing: {', '.join(left_out)}.")
     for note in notes:
         message(note)
     origins = {label: provenance(run, known.get(run.result["data"])) for label, run in runs.items()}
@@ -208,13 +205,6 @@ def _same_pictures(part: ImageSet, other: ImageSet) -> bool:
     )
 
 
-def _notes(changed: bool, left_out: Sequence[str]) -> list[str]:
-    notes = [CHANGED] if changed else []
-    if left_out:
-        notes.append(f"Not on the map, because their images differ or are missing: {', '.join(left_out)}.")
-    return notes
-
-
 def _sample(
     seen: Mapping[str, tuple[Run, Dataset]],
     notes: Sequence[str],
@@ -233,7 +223,10 @@ def _sample(
     embeddings: dict[str, NDArray[Any]] = {}
     for label, (run, _) in seen.items():
         before = len(test) * len(embeddings)
-        tell = partial(_tell, embedding, before, total)
+
+        def tell(done: int, _: int, before: int = before) -> None:
+            embedding(before + done, total)
+
         embeddings[label] = run.encode_set(parts[label], device=device, progress=tell).numpy()
     return Sample(
         images=test.images if test.sizes is None else [test.picture(row) for row in range(len(test))],
@@ -243,18 +236,9 @@ def _sample(
         queries=_spread_over_classes(test.finest, QUERIES),
         fine=test.fine,
         fine_names=data.fine_names,
-        ids=_names(test),
+        ids=test.paths if test.paths is not None else [f"image {index}" for index in test.index.tolist()],
         note=" ".join(notes),
     )
-
-
-def _tell(progress: Progress, before: int, total: int, done: int, _: int) -> None:
-    progress(before + done, total)
-
-
-def _names(part: ImageSet) -> list[str]:
-    """Name images by their paths, or their numbers."""
-    return list(part.paths) if part.paths is not None else [f"image {index}" for index in part.index.tolist()]
 
 
 def _spread_over_classes(labels: np.ndarray, count: int) -> np.ndarray:

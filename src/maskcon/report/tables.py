@@ -14,7 +14,16 @@ from maskcon._utils.errors import UsageError
 from maskcon._utils.text import full_title
 from maskcon.report.formats import Cell, Table
 
-__all__ = ["Cell", "Group", "Table", "group_results", "mean_and_spread", "methods_table", "shown_name"]
+__all__ = [
+    "Cell",
+    "Group",
+    "Table",
+    "group_results",
+    "mean_and_spread",
+    "methods_table",
+    "recall_cell",
+    "shown_name",
+]
 
 Result = Mapping[str, Any]
 
@@ -186,7 +195,7 @@ def _block_rows(
             continue
         # Usually one deterministic number, repeated in each run's result.
         distinct = list({json.dumps(dict(item), sort_keys=True): item for item in given}.values())
-        cells = [_recall_cell([_recall(item, k) for item in distinct], muted=True) for k in ks]
+        cells = [recall_cell([_recall(item, k) for item in distinct], muted=True) for k in ks]
         paper = [Cell(MISSING, muted=True)] if published else []
         count = Cell(str(len(distinct)) if len(distinct) > 1 else MISSING, muted=True)
         rows.append([Cell(name, muted=True), *middle, *cells, *paper, count])
@@ -194,7 +203,7 @@ def _block_rows(
     for group in block:
         muted = group.fine_labels
         cells = [
-            _recall_cell(
+            recall_cell(
                 _group_recall(group, k),
                 muted=muted,
                 bold=several and not muted and math.isfinite(best[k]) and _shown_mean(group, k) == best[k],
@@ -204,7 +213,7 @@ def _block_rows(
         paper = []
         if published:
             value = published.get(group.method, {}).get(str(ks[0]))
-            paper = [_recall_cell([value], muted=muted)]
+            paper = [recall_cell([value], muted=muted)]
         label = Cell(group.label(block), muted=muted)
         rows.append([label, *middle, *cells, *paper, Cell(str(len(group.results)), muted=muted)])
     return rows
@@ -227,7 +236,7 @@ def _notes(groups: Sequence[Group]) -> list[str]:
     return notes
 
 
-def _recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = False) -> Cell:
+def recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = False) -> Cell:
     """Format fractions as percent."""
     known = [100.0 * value for value in values if value is not None]
     if not known:
@@ -239,7 +248,7 @@ def _recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = Fa
 
 def _shown_mean(group: Group, k: int) -> float:
     """Return the mean as printed: methods that print the same number are both bold."""
-    mean = _recall_cell(_group_recall(group, k), muted=False).value
+    mean = recall_cell(_group_recall(group, k), muted=False).value
     return -math.inf if mean is None else float(f"{mean:.2f}")
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
@@ -279,3 +280,12 @@ def test_json_holds_everything_as_plain_values(tmp_path):
     assert values["twins"][0]["labels"] == [NAMES[0], NAMES[1]]
     assert values["choices"][0]["name"] == "encoder"
     assert values["train"] == sum(count["train"] for count in values["coarse"])
+
+
+def test_a_terminal_shows_fewer_unreadable_files_than_the_page(tmp_path):
+    found, read = inspect_source(str(photos(tmp_path)))
+    broken = replace(found, failures={f"{number}.jpg": "not an image" for number in range(30)})
+    told = lines(broken)
+    assert sum("not an image" in line and "WARNING" not in line for line in told) == 10
+    assert "  and 20 more (--json lists all)" in told
+    assert page(broken, read, class_strips(read)).count("jpg: not an image") == 30

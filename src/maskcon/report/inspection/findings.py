@@ -44,6 +44,15 @@ class Twins:
     is_test: tuple[bool, ...]
 
     @property
+    def described(self) -> list[str]:
+        """Name each image with its label and part."""
+        parts = ["test" if test else "train" for test in self.is_test]
+        return [
+            f"{name} ({label}, {part})"
+            for name, label, part in zip(self.names, self.labels, parts, strict=True)
+        ]
+
+    @property
     def across_parts(self) -> bool:
         return len(set(self.is_test)) > 1
 

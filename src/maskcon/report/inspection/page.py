@@ -14,9 +14,9 @@ from maskcon.report.inspection.scan import Read
 from maskcon.report.inspection.sheet import Strips, as_data_uri, strips_of
 
 CLASSES_SHOWN = 40
-GROUPS_SHOWN = 5
+GROUPS_PRINTED = 5  # in a terminal
 NAMES_SHOWN = 4
-FILES_SHOWN = 10
+FILES_PRINTED = 10
 WARNING, OTHER_LABELS, BOTH_PARTS = "WARNING: ", "[DIFFERENT LABELS] ", "[TRAIN AND TEST] "
 
 
@@ -39,9 +39,9 @@ def lines(found: Inspection) -> list[str]:
     ]
     if found.failures:
         told.append(f"unreadable: {counted(len(found.failures), 'file')}")
-        told += [f"  {path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
-        if len(found.failures) > FILES_SHOWN:
-            told.append(f"  and {len(found.failures) - FILES_SHOWN:,} more (--json lists all)")
+        told += [f"  {path}: {why}" for path, why in list(found.failures.items())[:FILES_PRINTED]]
+        if len(found.failures) > FILES_PRINTED:
+            told.append(f"  and {len(found.failures) - FILES_PRINTED:,} more (--json lists all)")
     told += [f"note: {note}" for note in found.notes]
     told += ["", *(f"{WARNING}{warning}" for warning in found.warnings)]
     if not found.warnings:
@@ -80,20 +80,17 @@ def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
     if not groups:
         return [f"{what}: none"]
     told = [f"{what}: {sum(len(group.rows) for group in groups):,} images in {counted(len(groups), 'group')}"]
-    for group in groups[:GROUPS_SHOWN]:
+    for group in groups[:GROUPS_PRINTED]:
         marks = OTHER_LABELS * group.across_labels + BOTH_PARTS * group.across_parts
-        named = [
-            f"{name} ({label}, {'test' if test else 'train'})"
-            for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
-        ]
+        named = group.described
         more = f" and {len(named) - NAMES_SHOWN} more" if len(named) > NAMES_SHOWN else ""
         told.append(f"  {marks}{'; '.join(named[:NAMES_SHOWN])}{more}")
-    if len(groups) > GROUPS_SHOWN:
-        told.append(f"  and {len(groups) - GROUPS_SHOWN:,} more groups (the page shows more, --json all)")
+    if len(groups) > GROUPS_PRINTED:
+        told.append(f"  and {len(groups) - GROUPS_PRINTED:,} more groups (the page shows more, --json all)")
     return told
 
 
-GROUPS_SHOWN = 60
+GROUPS_SHOWN = 60  # on the page
 IMAGES_SHOWN = 6
 FILES_SHOWN = 500
 STYLE = """
@@ -120,8 +117,8 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
     parts = [
         f"<h1>{escape(found.name)}</h1>",
         *(f"<p>{escape(line)}</p>" for line in summary[:3]),
-        _warnings(found),
-        _choices(found),
+        _list("Warnings", found.warnings, "loud") or "<p>No warnings.</p>",
+        _list("What maskcon train would choose", [choice.line for choice in found.choices]),
         "<h2>Coarse classes</h2>",
         _class_table(found.coarse, strips),
         f"<p>The largest has {found.imbalance:.1f} times the training images of the smallest.</p>",
@@ -138,16 +135,6 @@ def page(found: Inspection, read: Read, strips: Strips) -> str:
         + "\n".join(part for part in parts if part)
         + "</body></html>\n"
     )
-
-
-def _warnings(found: Inspection) -> str:
-    if not found.warnings:
-        return "<p>No warnings.</p>"
-    return _list("Warnings", found.warnings, "loud")
-
-
-def _choices(found: Inspection) -> str:
-    return _list("What maskcon train would choose", [choice.line for choice in found.choices])
 
 
 def _list(title: str, items: Sequence[str], kind: str = "") -> str:
@@ -214,10 +201,7 @@ def _twin_row(group: Twins, pictures: NDArray[np.uint8]) -> str:
         *(["different labels"] if group.across_labels else []),
         *(["train and test"] if group.across_parts else []),
     ]
-    names = [
-        f"{escape(name)} ({escape(label)}, {'test' if test else 'train'})"
-        for name, label, test in zip(group.names, group.labels, group.is_test, strict=True)
-    ]
+    names = [escape(name) for name in group.described]
     shown = "<br>".join(names[:IMAGES_SHOWN])
     if len(names) > IMAGES_SHOWN:
         shown += f"<br>and {len(names) - IMAGES_SHOWN} more"
