@@ -13,7 +13,7 @@ from torch import Tensor
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, load
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
 from maskcon.training.learner import Learner
 from maskcon.training.preparation import settle
@@ -116,7 +116,7 @@ def subject(data: Dataset, source: str, preset: str, *, devices: int = 1, **chan
     config = settle(resolve(source, method="maskcon", preset=preset, overrides=changes).config, data)
     processes = start(device="cpu", devices=devices, precision=config.precision, threads=1)
     assembly = assemble(config, data, processes, download=False)
-    learner, training = assembly.learner, assembly.training_data(None, Announcer().loading)
+    learner, training = assembly.learner, assembly.training_data(None, Callback().on_load)
     _fill_bank(learner, training)
     return Subject(config, learner, training, torch.arange(config.batch_size))
 

@@ -229,9 +229,9 @@ def test_each_setting_can_be_changed(tmp_path, change):
 
 
 def test_tensorboard_without_its_extra_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    from maskcon.training import callbacks
+    from maskcon.training import recorder
 
-    monkeypatch.setattr(callbacks, "find_spec", lambda name: None)
+    monkeypatch.setattr(recorder, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"maskcon\[tensorboard\]"):
         fit(tmp_path / "run", machine=OFTEN.model_copy(update={"tensorboard": True}))
     assert not any(tmp_path.iterdir())

@@ -71,7 +71,7 @@ def compare(
         configs = _configs(source, names, start, overrides, facts, terminal)
         names = _possible(source, configs, place, terminal, leave_out=every)
     finally:
-        terminal.end()  # also where reading was broken off
+        terminal.on_end()  # also where reading was broken off
     chosen_by: list[str] = []
     if facts is not None:
         _keep(facts, target, source)
@@ -119,7 +119,7 @@ def _facts(
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
         terminal.on_message("resuming with the settings chosen when this comparison was started")
         return read_facts(kept)
-    return find_out(source, method, preset, overrides, machine, terminal.loading, terminal.on_message)
+    return find_out(source, method, preset, overrides, machine, terminal.on_load, terminal.on_message)
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:

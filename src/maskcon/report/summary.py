@@ -21,7 +21,7 @@ from maskcon.report.provenance import about, fit_call, provenance, train_command
 from maskcon.report.run_settings import curve_names
 from maskcon.report.tables import shown_name
 from maskcon.report.write import ReportInputs, Sample, write_report
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import usable_device
 from maskcon.training.journal import read_journal
 from maskcon.training.preparation import load_dataset
@@ -42,13 +42,13 @@ def _ignore(done: int, total: int) -> None:
     """Ignore progress."""
 
 
-class _Reader(Announcer):
+class _Reader(Callback):
     """Forward the progress of reading images."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    def loading(self, done: int, total: int) -> None:
+    def on_load(self, done: int, total: int) -> None:
         self.progress(done, total)
 
 

@@ -34,7 +34,7 @@ from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.packing import Progress
 from maskcon.methods.registry import method_named
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import several_processes
 from maskcon.training.facts import look, with_fetched_weights
 from maskcon.training.run_folder import CHOICES, CONFIG, json_bytes
@@ -187,7 +187,7 @@ def within_budget(
     data: Dataset,
     machine: Machine,
     given: Mapping[str, Any],
-    announce: Announcer,
+    announce: Callback,
     begun: float,
 ) -> tuple[Decided, RunConfig]:
     """Measure this machine on the settled run and give it the epochs that fit; begun: `time.monotonic` of the start."""
@@ -204,7 +204,7 @@ def within_budget(
         )
 
     def extracting(done: int, total: int, views_per_second: float) -> None:
-        announce.extracting(done, total, views_per_second)
+        announce.on_extract(done, total, views_per_second)
         now = time.monotonic()
         watched = now - started
         if watched > HOPELESS_AFTER and views_per_second > 0:
@@ -236,7 +236,7 @@ def within_budget(
     return replace(decided, choices=(*decided.choices, choice)), config.changed(**choice.settings)
 
 
-def announce_choices(decided: Decided, announce: Announcer) -> None:
+def announce_choices(decided: Decided, announce: Callback) -> None:
     """Say each choice and its reason."""
     if decided.recalled and decided.choices:
         announce.on_message("going on with what was chosen at the first start of this run")

@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,21 @@ from maskcon._utils.files import sync_folder, write_synced
 
 TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
+
+
+@dataclass
+class Progress:
+    """Counters of a run; saved with every checkpoint."""
+
+    step: int = 0  # steps done
+    evaluated_step: int = -1
+    seconds: float = 0.0  # of training: priming and steps
+    cpu_seconds: float = 0.0
+    images: int = 0
+    warned: bool = False
+    contrast_sum: float = 0.0  # sum of the contrastive losses of this epoch's steps so far
+    contrast_steps: int = 0  # how many those are
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from maskcon.data import Dataset, ImageSet
 from maskcon.methods.registry import method_named
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.training.batches import epoch_batches
-from maskcon.training.callbacks import Announcer, Observer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
+from maskcon.training.evaluation import Evaluator
 from maskcon.training.frozen import FrozenFeatures
 from maskcon.training.learner import Learner
 from maskcon.training.setup import assemble, load_views
@@ -67,7 +68,7 @@ def measure_pace(
     config: RunConfig,
     data: Dataset,
     machine: Machine,
-    announce: Announcer,
+    announce: Callback,
     extracting: Callable[[int, int, float], None],
 ) -> Pace:
     """Seconds of the parts of this run, by doing a little of each; nothing of it is kept.
@@ -82,7 +83,7 @@ def measure_pace(
     before = time.perf_counter()
     cached = assembly.embedded(extracting, announce.on_message)
     embedding = time.perf_counter() - before
-    learner, training_data = assembly.learner, assembly.training_data(cached, announce.outlining)
+    learner, training_data = assembly.learner, assembly.training_data(cached, announce.on_hog)
     ready = time.perf_counter() - begun - embedding  # the run does all this once more
     announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
     try:
@@ -90,7 +91,7 @@ def measure_pace(
         step = _step_seconds(learner, training_data, config)
     finally:
         training_data.feed.close()
-    scoring = _scoring_seconds(learner, data.test, assembly.facts, machine, cached)
+    scoring = _scoring_seconds(learner, data.test, assembly.facts, cached)
     measured = min(config.final_statistics, len(training_data))  # images; each is a forward pass, as a key is
     end = END_SECONDS + scoring + key * measured
     return Pace(start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
@@ -148,16 +149,15 @@ def _typical(spent: list[float], warm: int) -> float:
 
 
 def _scoring_seconds(
-    learner: Learner, test: ImageSet, facts: EncoderFacts, machine: Machine, cached: FrozenFeatures | None
+    learner: Learner, test: ImageSet, facts: EncoderFacts, cached: FrozenFeatures | None
 ) -> float:
     """One scoring of the test images; of many images that are to be embedded, by a part of them."""
     part = test
     if cached is None and len(test) > SCORED_IMAGES:
         part = test.subset(np.linspace(0, len(test) - 1, SCORED_IMAGES).astype(np.int64))
-    silent = machine.model_copy(update={"tensorboard": False})
-    observer = Observer(learner, part, facts, Announcer(), None, silent, None, cached)
+    evaluator = Evaluator(learner, part, facts, frozen=cached)
     begun = time.perf_counter()
-    observer.evaluate(lambda: False)
+    evaluator.evaluate(lambda: False)
     spent = time.perf_counter() - begun
-    observer.close()
+    evaluator.close()
     return spent * len(test) / max(1, len(part))

@@ -18,13 +18,13 @@ from maskcon.methods.registry import method_named
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.training import frozen
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def load_dataset(
-    source: str | Path | Dataset, config: RunConfig, machine: Machine, announce: Announcer
+    source: str | Path | Dataset, config: RunConfig, machine: Machine, announce: Callback
 ) -> Dataset:
     """The data a config asks for: loaded, cut to its limits, with the validation part as test if wanted."""
     if isinstance(source, Dataset):
@@ -39,7 +39,7 @@ def load_dataset(
             image_size=None if wanted is None else canvas_for(wanted),
             download=machine.download,
             strict=machine.strict,
-            progress=announce.loading,
+            progress=announce.on_load,
         )
     if config.evaluate_on == "validation":
         # at once: a large set that is memory-mapped is never copied whole for the sake of a few images

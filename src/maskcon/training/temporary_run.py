@@ -21,7 +21,7 @@ from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.journal import read_journal
 from maskcon.training.preparation import settle
 from maskcon.training.run_folder import ENCODER, JOURNAL
@@ -94,7 +94,7 @@ def train_in_passing(
     device: str,
     threads: int | None = None,
     download: bool = False,
-    announce: Announcer | None = None,
+    announce: Callback | None = None,
 ) -> Trained:
     """Train as `maskcon.fit` does, to the same weights, in a folder that is gone afterwards.
 
@@ -118,7 +118,7 @@ def train_in_passing(
         _interrupts_as_usual(),
     ):
         folder = Path(parent) / "run"
-        train(config, data, folder, machine, announce or Announcer())
+        train(config, data, folder, machine, announce or Callback())
         encoder, facts = read_encoder(folder / ENCODER)
         journal = read_journal(folder / JOURNAL)
     losses: dict[int, list[float]] = {}

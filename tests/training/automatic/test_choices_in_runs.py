@@ -16,7 +16,7 @@ from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.training import automatic
 from maskcon.training.automatic import Decided, within_budget
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.pace import Pace
 from maskcon.training.run_folder import CHOICES, CONFIG
 from tests.miniature import TINY, miniature
@@ -202,7 +202,7 @@ def test_embedding_that_cannot_end_in_time_is_stopped_early_and_a_near_miss_watc
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
     told = rf"--budget 5m is too short: embedding .* takes about {refused}"
     with pytest.raises(WentOnError) if refused is None else pytest.raises(UsageError, match=told):
-        within_budget(Decided(budget=300.0), config, data, machine, {}, Announcer(), 0.0)
+        within_budget(Decided(budget=300.0), config, data, machine, {}, Callback(), 0.0)
 
 
 def test_a_budget_that_reading_has_used_up_is_refused_before_anything_is_measured(machine, monkeypatch):
@@ -210,7 +210,7 @@ def test_a_budget_that_reading_has_used_up_is_refused_before_anything_is_measure
     monkeypatch.setattr("maskcon.training.pace.measure_pace", None)
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
     with pytest.raises(UsageError, match=r"reading the pictures alone took 1m30s"):
-        within_budget(Decided(budget=60.0), config, miniature(), machine, {}, Announcer(), 0.0)
+        within_budget(Decided(budget=60.0), config, miniature(), machine, {}, Callback(), 0.0)
 
 
 def test_a_budget_counts_from_the_command_not_from_the_end_of_imports(photos, machine):
