@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.locks import FolderLock
 from maskcon.training.checkpoint import newest_step
 from maskcon.training.journal import read_journal
 from tests.cli.commands import LIMITED, SMALL, maskcon, start

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from maskcon._utils.errors import MaskconError, TrainingError, UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine
 from maskcon.training import finite_check, loop, runner, step
 from maskcon.training.journal import Journal, read_journal
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_another_version_or_another_number_of_steps_is_refused(t
             fit(tmp_path / "run")
     with monkeypatch.context() as patch:  # as another number of processes can make it
         patch.setattr(loop, "steps_in_epoch", lambda *_, **__: 4)
-        with pytest.raises(UsageError, match=r"5 steps an epoch.* 4; .*--devices"):
+        with pytest.raises(UsageError, match=r"5 steps per epoch.* 4; .*--devices"):
             fit(tmp_path / "run")
     fit(tmp_path / "run")
 
@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_locked_is_not_called_busy(tmp_path, monkeypatch
     def unsupported(*_):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("maskcon._utils.run_lock.fcntl.flock", unsupported)
+    monkeypatch.setattr("maskcon._utils.locks.fcntl.flock", unsupported)
     with pytest.raises(UsageError, match=r"cannot be locked \(Operation not supported\)"):
         fit(tmp_path / "run")
 

@@ -123,7 +123,7 @@ def _facts(
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:
-    from maskcon.training.checkpoint import write_atomically
+    from maskcon._utils.files import write_atomically
     from maskcon.training.facts import facts_bytes
     from maskcon.training.run_folder import check_place, make_writable
 

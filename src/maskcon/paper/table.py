@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maskcon._utils.files import write_atomically
 from maskcon.config.settings import RunConfig
 from maskcon.paper.plans import (
     CHOICE_SEED,
@@ -29,7 +30,6 @@ from maskcon.report.published import (
     main_rows,
 )
 from maskcon.report.tables import METHOD_NAMES, MISSING, mean_and_spread
-from maskcon.training.checkpoint import write_atomically
 from maskcon.training.run_folder import make_writable
 
 Result = Mapping[str, Any]

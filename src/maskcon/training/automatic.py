@@ -239,7 +239,7 @@ def within_budget(
 def announce_choices(decided: Decided, announce: Callback) -> None:
     """Say each choice and its reason."""
     if decided.recalled and decided.choices:
-        announce.on_message("going on with what was chosen at the first start of this run")
+        announce.on_message("resuming with the settings chosen when this run started")
     for choice in decided.choices:
         announce.on_choice(choice.line)
 

@@ -88,7 +88,7 @@ def save_checkpoint(
         shutil.rmtree(temporary, ignore_errors=True)
         raise MaskconError(
             f"could not save the checkpoint of step {step} in {root}: {error.strerror or error}; "
-            "the one before it is intact. Make room and run the same command again"
+            "the one before it is intact. Free some space and rerun the same command to resume"
         ) from error
     for old in _steps(root)[:-keep]:
         failpoint("before-removing-old")
@@ -129,18 +129,6 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     except (safetensors.SafetensorError, ValueError) as error:
         raise CorruptFileError(f"checkpoint {folder.name} cannot be read ({error})") from None
     return Checkpoint(tensors, values, folder)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file: a reader, or a kill, meets the old content or the new."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        write_synced(temporary, data)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise MaskconError(f"could not write {path}: {error.strerror or error}") from error
-    sync_folder(path.parent)
 
 
 def _steps(root: Path) -> list[Path]:

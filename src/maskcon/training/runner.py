@@ -16,14 +16,15 @@ from typing import Any
 import torch
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.files import write_atomically
+from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.methods.bound import Recipe, SampleLabels, bank_distances
 from maskcon.methods.registry import method_named
 from maskcon.training.batches import SMALLEST_SHARE
 from maskcon.training.callbacks import Callback
-from maskcon.training.checkpoint import Progress, load_latest, write_atomically
+from maskcon.training.checkpoint import Progress, load_latest
 from maskcon.training.compilation import compiled_passes
 from maskcon.training.distributed import Processes, start
 from maskcon.training.evaluation import Evaluator
@@ -262,16 +263,16 @@ def _resume(training: Training) -> None:
         return
     values = checkpoint.values
     if values.get("format") != training.identity["format"]:
-        raise UsageError(f"{folder} was begun by another version of maskcon; choose another --out")
+        raise UsageError(f"{folder} was created by an incompatible version of maskcon; choose another --out")
     refuse_other_data(folder, values.get("data"), training.identity["data"])
     if values.get("features") != training.identity["features"]:
         raise UsageError(
-            f"{folder} was begun on other features of the same pictures: the weights of the frozen backbone or its "
+            f"{folder} was started on other features of the same images: the weights of the frozen backbone or its "
             "views have changed since; put them back, or choose another --out"
         )
     if values["epoch_steps"] != training.epoch_steps:
         raise UsageError(
-            f"{folder} was begun with {values['epoch_steps']} steps an epoch, and {processes.count} processes make it "
+            f"{folder} was begun with {values['epoch_steps']} steps per epoch, and {processes.count} processes make it "
             f"{training.epoch_steps}; use as many --devices as before, or choose another --out"
         )
     training.learner.load(checkpoint)

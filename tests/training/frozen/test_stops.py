@@ -125,7 +125,7 @@ def test_a_run_goes_on_with_no_other_weights_than_it_was_begun_with(tmp_path, we
         fit(tmp_path / "run", weights, announce=Stopping())
     before = load_file(weights)
     save_file({name: value * 2 for name, value in before.items()}, weights)  # the same path, another file
-    with pytest.raises(UsageError, match="begun on other features of the same pictures: the weights"):
+    with pytest.raises(UsageError, match="started on other features of the same images: the weights"):
         fit(tmp_path / "run", weights)
     save_file(before, weights)
     assert fit(tmp_path / "run", weights).recall

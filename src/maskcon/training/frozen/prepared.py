@@ -176,7 +176,7 @@ def prepare(
         processes.in_first(read)
     if processes.any(stop.made):
         raise Interrupted(
-            "stopped before training; what is embedded is kept, and the same command again goes on from here",
+            "stopped before training; embedded views are kept; rerun the same command to resume",
             stop.signal_number or signal.SIGTERM,
         )
     if not made:
