@@ -24,13 +24,13 @@ from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.retrieval.encode import embed, raw_pixels
 from maskcon.retrieval.recall import recall_at_k
-from maskcon.training.automatic import Decided, announce_choices, base_config, decide, within_budget
+from maskcon.training.automatic import Decided, announce_choices, base_config, decide
+from maskcon.training.budget import within_budget
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import usable_device
 from maskcon.training.evaluation import FLOOR_SIZE, KS, by_name
 from maskcon.training.feed import Feed
 from maskcon.training.frozen import chosen_size, require_weights
-from maskcon.training.preparation import load_dataset, settle
 from maskcon.training.run_folder import (
     CONFIG,
     ENCODER,
@@ -43,6 +43,7 @@ from maskcon.training.run_folder import (
     source_of,
 )
 from maskcon.training.runner import train
+from maskcon.training.setup import load_dataset, settle
 from maskcon.training.threads import threads_of_torch, with_threads
 
 

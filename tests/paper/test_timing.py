@@ -17,10 +17,10 @@ from maskcon.paper.plans import Trial
 from maskcon.paper.runs import PlannedRun, runs_for, unfinished
 from maskcon.paper.scales import ground_for
 from maskcon.paper.timing import expected_seconds, makespan, measure
+from maskcon.training.budget import Pace, run_seconds
 from maskcon.training.callbacks import Callback
 from maskcon.training.journal import Journal
-from maskcon.training.pace import Pace, run_seconds
-from maskcon.training.preparation import load_dataset, settle
+from maskcon.training.setup import load_dataset, settle
 from maskcon.training.signals import Interrupted
 from tests.miniature import TINY
 

@@ -19,8 +19,8 @@ from maskcon.config.settings import Machine
 from maskcon.data import load
 from maskcon.data.decoding import canvas_for
 from maskcon.report.provenance import about, fit_call, provenance, train_command
-from maskcon.training.preparation import settle
 from maskcon.training.run_folder import CHOICES, CONFIG, ENCODER, ENVIRONMENT, RESULT, json_bytes
+from maskcon.training.setup import settle
 from tests.finished_run import finished_run, write_photo
 from tests.miniature import TINY, miniature
 

@@ -16,8 +16,8 @@ from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
 from maskcon.training import compilation, runner
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import settle
 from maskcon.training.run_folder import read_result
+from maskcon.training.setup import settle
 from tests.miniature import TINY, miniature
 from tests.training.runs import Told, fit, weights
 

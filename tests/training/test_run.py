@@ -16,7 +16,7 @@ from maskcon.data import Dataset, ImageSet
 from maskcon.methods.registry import all_methods
 from maskcon.training import runner
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import settle
+from maskcon.training.setup import settle
 from tests.miniature import miniature
 from tests.training.runs import OFTEN, Told, fit, weights
 

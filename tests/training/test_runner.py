@@ -13,7 +13,7 @@ from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
 from maskcon.data import load, prepare
 from maskcon.training.callbacks import Callback
-from maskcon.training.preparation import load_dataset, settle
+from maskcon.training.setup import load_dataset, settle
 from tests.data.miniature_photos import SIZES, write_cars_folders, write_sop
 from tests.data.miniatures import write_cifar10, write_picture
 from tests.miniature import TINY

@@ -14,7 +14,7 @@ from maskcon.config.settings import Machine
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training import evaluation, loop
 from maskcon.training.callbacks import Callback
-from maskcon.training.preparation import settle
+from maskcon.training.setup import settle
 from tests.miniature import TINY, miniature
 
 

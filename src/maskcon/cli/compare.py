@@ -166,7 +166,7 @@ def _possible(
 ) -> list[str]:
     """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
     from maskcon.methods.registry import method_named
-    from maskcon.training.preparation import load_dataset, settle
+    from maskcon.training.setup import load_dataset, settle
 
     data = load_dataset(source, configs[0], machine, terminal)
     possible = []

@@ -33,8 +33,8 @@ from maskcon.export.sample import Sample, random_images, sample_of
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.training.callbacks import Callback
-from maskcon.training.preparation import load_dataset
 from maskcon.training.run_folder import ENCODER, make_writable
+from maskcon.training.setup import load_dataset
 
 CARD, CONFIG, MODEL, WEIGHTS = "README.md", "config.json", "model.py", "model.safetensors"
 WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, huggingface.CODE_NAME, *ONNX_FILES, "__pycache__"))

@@ -17,9 +17,9 @@ from maskcon.paper.plans import Trial
 from maskcon.paper.scales import Ground
 from maskcon.training.callbacks import Callback
 from maskcon.training.comparison import Job, run_jobs
-from maskcon.training.preparation import load_dataset, settle
 from maskcon.training.run_folder import as_begun, is_finished, read_result
 from maskcon.training.runner import refuse_other_data
+from maskcon.training.setup import load_dataset, settle
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.api import fit
 from maskcon.config.settings import Machine
 from maskcon.paper.runs import PlannedRun
+from maskcon.training.budget import Pace, run_seconds
 from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import newest_step
 from maskcon.training.comparison import POLL_SECONDS
 from maskcon.training.journal import read_ends
-from maskcon.training.pace import Pace, run_seconds
 from maskcon.training.run_folder import CHECKPOINTS, JOURNAL
 from maskcon.training.signals import Interrupted, StopRequest
 

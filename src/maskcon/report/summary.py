@@ -24,8 +24,8 @@ from maskcon.report.write import ReportInputs, Sample, write_report
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import usable_device
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import load_dataset
 from maskcon.training.run_folder import JOURNAL, check_place, short_name
+from maskcon.training.setup import load_dataset
 
 Progress = Callable[[int, int], None]  # done, in all
 

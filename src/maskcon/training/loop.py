@@ -1,4 +1,4 @@
-"""The training loop: priming, steps, evaluations, checkpoints, and stopping at any moment without loss."""
+"""The training loop: prime the bank, step, evaluate, checkpoint, stop on a signal."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from maskcon.training.batches import epoch_batches, steps_in_epoch
 from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import Progress, save_checkpoint
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.finite_check import FiniteWatch
 from maskcon.training.learner import Learner
 from maskcon.training.randomness import generator
 from maskcon.training.recorder import RunRecorder
 from maskcon.training.schedule import learning_rate, ramped
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.training.step import (
+    READ_AT_ONCE,
     Place,
     StepReport,
     TrainingData,
     encode_keys,
     key_order,
     make_views,
+    not_finite,
     train_step,
 )
 
 COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
 STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
 PATIENCE_EPOCHS, PATIENCE_STEPS = 2, 40  # both must have passed before a run is called collapsed
+LONGEST_WAIT_STEPS = 100  # at most so many steps go unread
 
 
 @dataclass
@@ -307,3 +309,33 @@ class Training:
         work(*arguments)
         self.progress.seconds += time.perf_counter() - wall
         self.progress.cpu_seconds += time.process_time() - cpu
+
+
+class FiniteWatch:
+    """Finds NaN and Inf on GPUs without waiting for the device at every step.
+
+    On a CPU `train_step` raises before the update. On other devices bad weights persist until `check`, so it must
+    run before anything is saved or scored.
+    """
+
+    def __init__(self, config: RunConfig, device: torch.device) -> None:
+        self._config = config
+        self._needed = device.type not in READ_AT_ONCE
+        self._unread: list[tuple[Place, StepReport]] = []
+
+    def see(self, place: Place, report: StepReport) -> None:
+        """Queue a step; waits for the device only when many are unread."""
+        if self._needed:
+            self._unread.append((place, report))
+            if len(self._unread) >= LONGEST_WAIT_STEPS:
+                self.check()
+
+    def check(self) -> None:
+        """Raise the error of the first bad step since the last check, if there was one."""
+        if not self._unread:
+            return
+        finite = torch.stack([report.finite for _, report in self._unread]).tolist()
+        for (place, report), good in zip(self._unread, finite, strict=True):
+            if not good:
+                raise not_finite(self._config, place, report.loss.item())
+        self._unread.clear()

@@ -23,9 +23,9 @@ from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.training.callbacks import Callback
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import settle
 from maskcon.training.run_folder import ENCODER, JOURNAL
 from maskcon.training.runner import train
+from maskcon.training.setup import settle
 from maskcon.training.signals import Interrupted
 from maskcon.training.threads import threads_of_torch
 
@@ -99,7 +99,7 @@ def train_in_passing(
     """Train as `maskcon.fit` does, to the same weights, in a folder that is gone afterwards.
 
     Args:
-        config: settled on the data, see `maskcon.training.preparation.settle`.
+        config: settled on the data, see `maskcon.training.setup.settle`.
         device: cpu, cuda or mps.
         threads: of torch, while it trains; None leaves them as they are.
         download: whether pretrained weights may be fetched.
