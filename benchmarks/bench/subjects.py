@@ -45,7 +45,7 @@ class Subject:
         """Random views in the encoder's memory format, for work measured without view making."""
         channels, size = self.images.shape[1], self.data.image_size
         views = torch.randn(len(self.rows), channels, size, size, generator=torch.Generator().manual_seed(1))
-        return views.contiguous(memory_format=torch.channels_last) if self.config.channels_last else views
+        return views.contiguous(memory_format=torch.channels_last)
 
     def with_views(self, query: Tensor, key: Tensor) -> Subject:
         """The same learner, given these views ``[B, C, S, S]`` instead of making its own."""

@@ -50,7 +50,7 @@ def typed(command: str) -> dict[str, Any]:
     [
         {},
         {"tau": math.inf, "w": 0.25, "seed": 7},
-        {"method": "coins", "nesterov": True, "weight_decay": 1e-5, "drop_last": True},
+        {"method": "coins", "momentum": 0.8, "weight_decay": 1e-5, "drop_last": True},
         {"source": "embedded", "query_view": "photos-weak", "view_engine": "compiled", "epochs": 9},
         {"freeze": True, "backbone": "mobilenet_v2", "weights": "imagenet", "head_features": 77},
     ],

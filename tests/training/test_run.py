@@ -162,7 +162,7 @@ def test_data_that_cannot_be_learnt_from_is_refused(tmp_path):
 
 
 def test_validation_part_is_held_out_of_the_training_images(tmp_path):
-    run = fit(tmp_path / "run", epochs=1, evaluate_on="validation", validation_fraction=0.25)
+    run = fit(tmp_path / "run", epochs=1, evaluate_on="validation")
     assert (run.result["train_images"], run.result["test_images"]) == (56, 16)
     assert run.result["evaluated_on"] == "validation"
 
@@ -212,8 +212,6 @@ def test_the_gradient_norm_is_reported_without_the_scale_of_the_loss(tmp_path, m
         {"relation_space": "hog"},
         {"prime_bank": False},
         {"drop_last": True},
-        {"channels_last": False},
-        {"nesterov": True},
         {"schedule": "constant"},
         {"schedule": "linear"},
         {"optimizer": "muon"},

@@ -60,10 +60,10 @@ def test_folders_get_a_canvas_too(tmp_path: Path, machine: Machine) -> None:
 def test_data_are_held_out_of_the_training_part_and_then_limited(
     part: str, limits: dict[str, int], machine: Machine
 ) -> None:
-    changes = {"evaluate_on": part, "validation_fraction": 0.25, **limits}
+    changes = {"evaluate_on": part, **limits}
     config = resolve("embedded", method="maskcon", preset="cpu", overrides=changes).config
     whole = load("embedded")
-    expected = whole.hold_out(0.25) if part == "validation" else whole
+    expected = whole.hold_out(0.2) if part == "validation" else whole
     expected = expected.limited(limits.get("train_limit"), limits.get("test_limit"))
     assert load_dataset("embedded", config, machine, Callback()).fingerprint() == expected.fingerprint()
 

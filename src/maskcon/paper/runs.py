@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from maskcon.config.resolution import resolve
-from maskcon.config.settings import Machine, RunConfig
+from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.paper.plans import Trial
 from maskcon.paper.scales import Ground
@@ -147,5 +147,5 @@ def mean_recall(results: Sequence[Mapping[str, Any]], k: int = 1) -> float:
 
 
 def _training_images(config: RunConfig, whole: int) -> int:
-    kept = round(whole * (1 - config.validation_fraction)) if config.evaluate_on == "validation" else whole
+    kept = round(whole * (1 - VALIDATION_FRACTION)) if config.evaluate_on == "validation" else whole
     return min(kept, config.train_limit or kept)

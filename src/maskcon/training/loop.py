@@ -110,9 +110,7 @@ class Training:
             "epoch_steps": self.epoch_steps,
             **self.identity,
         }
-        save_checkpoint(
-            self.checkpoints, self.progress.step, tensors, values, keep=self.machine.keep_checkpoints
-        )
+        save_checkpoint(self.checkpoints, self.progress.step, tensors, values)
 
     def _batches(self, epoch: int) -> list[Tensor]:
         config = self.config

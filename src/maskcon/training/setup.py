@@ -17,7 +17,7 @@ from maskcon import transforms
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
 from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN
-from maskcon.config.settings import Machine, RunConfig
+from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, load, takes_image_size
 from maskcon.data.decoding import canvas_for
 from maskcon.data.statistics import channel_statistics
@@ -58,7 +58,7 @@ def load_dataset(
         )
     if config.evaluate_on == "validation":
         # at once: a large set that is memory-mapped is never copied whole for the sake of a few images
-        return data.hold_out(config.validation_fraction, train=config.train_limit, test=config.test_limit)
+        return data.hold_out(VALIDATION_FRACTION, train=config.train_limit, test=config.test_limit)
     return data.limited(config.train_limit, config.test_limit)
 
 
@@ -272,9 +272,7 @@ def _views(
     """
     query, key = str(config.query_view), str(config.key_view)
     if config.view_engine == "compiled" and device.type == "cpu":
-        compiled = partial(
-            transforms.compiled_policy, mean=facts.mean, std=facts.std, channels_last=config.channels_last
-        )
+        compiled = partial(transforms.compiled_policy, mean=facts.mean, std=facts.std, channels_last=True)
         return compiled(query), compiled(key), _as_they_are
     return transforms.policy(query), transforms.policy(key), facts.normalise
 

@@ -38,7 +38,6 @@ def test_runs_of_other_seeds_methods_and_labels_share_the_cache(tmp_path, weight
     ("change", "new"),
     [
         ({"freeze_views": 1}, 1),
-        ({"freeze_seed": 1}, 1),
         ({"key_view": "identity"}, 1),
         ({"image_size": 20}, 2),
         ({"normalise": "dataset"}, 2),
