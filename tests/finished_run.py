@@ -14,8 +14,8 @@ from maskcon.config.resolution import resolve
 from maskcon.data import Dataset
 from maskcon.models import Axes, FeatureHead, FrozenEncoder, build_backbone, shape_of
 from maskcon.models.encoder_file import encoder_bytes
-from maskcon.training.preparation import encoder_facts, settle
 from maskcon.training.run_folder import CONFIG, ENCODER, RESULT, json_bytes
+from maskcon.training.setup import encoder_facts, settle
 from tests.miniature import TINY, miniature
 
 

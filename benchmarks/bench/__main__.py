@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskcon._utils.errors import MaskconError, UsageError, unknown
-from maskcon.training.checkpoint import write_atomically
+from maskcon._utils.files import write_atomically
 
 from . import figures
 from .figures import Figures, Row

@@ -13,11 +13,10 @@ from torch import Tensor
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, load
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
 from maskcon.training.learner import Learner
-from maskcon.training.preparation import settle
-from maskcon.training.setup import assemble
+from maskcon.training.setup import assemble, settle
 from maskcon.training.step import Place, StepReport, TrainingData, train_step
 
 LEARNING_RATE = 1e-4  # small: repeated steps on one batch must stay in range
@@ -46,7 +45,7 @@ class Subject:
         """Random views in the encoder's memory format, for work measured without view making."""
         channels, size = self.images.shape[1], self.data.image_size
         views = torch.randn(len(self.rows), channels, size, size, generator=torch.Generator().manual_seed(1))
-        return views.contiguous(memory_format=torch.channels_last) if self.config.channels_last else views
+        return views.contiguous(memory_format=torch.channels_last)
 
     def with_views(self, query: Tensor, key: Tensor) -> Subject:
         """The same learner, given these views ``[B, C, S, S]`` instead of making its own."""
@@ -116,7 +115,7 @@ def subject(data: Dataset, source: str, preset: str, *, devices: int = 1, **chan
     config = settle(resolve(source, method="maskcon", preset=preset, overrides=changes).config, data)
     processes = start(device="cpu", devices=devices, precision=config.precision, threads=1)
     assembly = assemble(config, data, processes, download=False)
-    learner, training = assembly.learner, assembly.training_data(None, Announcer().loading)
+    learner, training = assembly.learner, assembly.training_data(None, Callback().on_load)
     _fill_bank(learner, training)
     return Subject(config, learner, training, torch.arange(config.batch_size))
 

@@ -24,12 +24,13 @@ from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.retrieval.encode import embed, raw_pixels
 from maskcon.retrieval.recall import recall_at_k
-from maskcon.training.automatic import Decided, announce_choices, base_config, decide, within_budget
-from maskcon.training.callbacks import FLOOR_SIZE, KS, Announcer, by_name
+from maskcon.training.automatic import Decided, announce_choices, base_config, decide
+from maskcon.training.budget import within_budget
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import usable_device
+from maskcon.training.evaluation import FLOOR_SIZE, KS, by_name
 from maskcon.training.feed import Feed
 from maskcon.training.frozen import chosen_size, require_weights
-from maskcon.training.preparation import load_dataset, settle
 from maskcon.training.run_folder import (
     CONFIG,
     ENCODER,
@@ -42,6 +43,7 @@ from maskcon.training.run_folder import (
     source_of,
 )
 from maskcon.training.runner import train
+from maskcon.training.setup import load_dataset, settle
 from maskcon.training.threads import threads_of_torch, with_threads
 
 
@@ -116,7 +118,7 @@ def fit(
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     machine: Machine | None = None,
-    announce: Announcer | None = None,
+    announce: Callback | None = None,
 ) -> Run:
     """Train one method on one source, or go on where an earlier call with the same settings stopped.
 
@@ -145,7 +147,7 @@ def fit(
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides.update({key: value for key, value in given.items() if value is not None})
     machine = machine or Machine()
-    announce = announce or Announcer()
+    announce = announce or Callback()
     name = source.name if isinstance(source, Dataset) else str(source)
     method = (method or default_method(preset)).lower()
     begun = time.monotonic() if begun is None else begun
@@ -166,7 +168,7 @@ def fit(
             machine=machine,
             choose=choose,
             budget=budget,
-            looking=announce.loading,
+            looking=announce.on_load,
             message=announce.on_message,
         )
         announce_choices(decided, announce)
@@ -182,7 +184,7 @@ def fit(
                 decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
             train(config, data, folder, machine, announce, decided.record())
         finally:
-            announce.end()  # also where reading or embedding was broken off
+            announce.on_end()  # also where reading or embedding was broken off
     return Run.open(folder)
 
 
@@ -232,7 +234,7 @@ def features_of(
 
 def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset:
     """The very data a run was trained and scored on; other data under the same name are refused."""
-    data = load_dataset(given or run.source, run.config, machine, Announcer())
+    data = load_dataset(given or run.source, run.config, machine, Callback())
     if data.fingerprint() != run.result["data"]:
         raise UsageError(
             f"{run.config.source!r} is not the data that the run in {run.folder} was trained on; "

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from maskcon._utils.files import reserve, sync_folder, write_all, write_synced
+from maskcon._utils import files
+from maskcon._utils.errors import MaskconError
+from maskcon._utils.files import reserve, sync_folder, write_all, write_atomically, write_synced
 
 
 def test_file_is_complete_when_the_disk_is_waited_for(
@@ -56,3 +59,18 @@ def test_room_is_claimed_and_a_file_system_that_cannot_do_that_is_no_error(
                     reserve(file, 8192)
             else:
                 reserve(file, 8192)
+
+
+def test_replacing_a_file_never_shows_half_of_it(tmp_path, monkeypatch):
+    target = tmp_path / "result.json"
+    write_atomically(target, b'{"old": 1}')
+
+    def full(path, data):
+        path.write_bytes(data[:3])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "write_synced", full)
+    with pytest.raises(MaskconError, match="could not write"):
+        write_atomically(target, b'{"new": 2}')
+    assert json.loads(target.read_bytes()) == {"old": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.locks import FolderLock
 from maskcon.api import Run
 from maskcon.cli import app
 from maskcon.data import load

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.locks import FolderLock
 from maskcon.training.checkpoint import newest_step
 from maskcon.training.journal import read_journal
 from tests.cli.commands import LIMITED, SMALL, maskcon, start
@@ -54,7 +54,7 @@ def test_a_run_killed_in_mid_epoch_and_started_again_ends_with_identical_bytes(t
     assert not (tmp_path / "killed" / "result.json").exists()
     ended = maskcon(*train("killed"), cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert "going on from step" in ended.stderr
+    assert "resuming from step" in ended.stderr
     one, other = ((tmp_path / name / "encoder.safetensors").read_bytes() for name in ("whole", "killed"))
     assert one == other
 
@@ -70,7 +70,7 @@ def test_a_stop_request_saves_and_exits_as_shells_expect(tmp_path, number, code)
     assert "Traceback" not in error
     ended = maskcon(*train("run"), cwd=tmp_path)
     assert ended.returncode == 0
-    assert "going on from step" in ended.stderr
+    assert "resuming from step" in ended.stderr
 
 
 def test_a_stopped_comparison_leaves_no_process_behind_and_saves_its_runs(tmp_path):

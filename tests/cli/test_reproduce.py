@@ -15,7 +15,7 @@ import maskcon.paper.timing
 from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
 from maskcon.cli.side_by_side import sharing
-from maskcon.training.pace import Pace
+from maskcon.training.budget import Pace
 from tests.cli.commands import maskcon as command
 from tests.miniature import TINY
 

@@ -23,42 +23,42 @@ def terminal(screen: StringIO, *, real: bool) -> Terminal:
     return made
 
 
-@pytest.mark.parametrize("what", ["loading", "extracting"])
+@pytest.mark.parametrize("what", ["on_load", "on_extract"])
 def test_a_bar_that_is_broken_off_gives_the_cursor_back(screen: StringIO, what: str) -> None:
     seen = terminal(screen, real=True)
-    if what == "loading":
-        seen.loading(3, 10)
+    if what == "on_load":
+        seen.on_load(3, 10)
     else:
-        seen.extracting(0, 10, 0.0)
+        seen.on_extract(0, 10, 0.0)
     assert HIDDEN in screen.getvalue()
     assert SHOWN not in screen.getvalue()
-    seen.end()
+    seen.on_end()
     assert screen.getvalue().rindex(SHOWN) > screen.getvalue().rindex(HIDDEN)
-    seen.end()  # nothing is left to stop
+    seen.on_end()  # nothing is left to stop
 
 
 def test_embedding_is_seen_before_its_first_part_is_done(screen: StringIO) -> None:
     seen = terminal(screen, real=True)
-    seen.extracting(0, 2_000, 0.0)
+    seen.on_extract(0, 2_000, 0.0)
     assert "embedding once" in screen.getvalue()
     assert "views/s" not in screen.getvalue()  # not known yet
-    seen.extracting(384, 2_000, 120.0)
-    seen.end()
+    seen.on_extract(384, 2_000, 120.0)
+    seen.on_end()
     assert "120 views/s" in screen.getvalue()
 
 
 def test_without_a_terminal_embedding_is_a_line_and_no_bar(screen: StringIO) -> None:
     seen = terminal(screen, real=False)
     for done in (500, 1_000, 2_500):
-        seen.extracting(done, 2_500, 0.0)
-    seen.end()
+        seen.on_extract(done, 2_500, 0.0)
+    seen.on_end()
     assert screen.getvalue() == "embedding 2,000 views once\n"
 
 
 def test_what_the_bar_is_about_while_the_last_statistics_are_measured(screen: StringIO) -> None:
     seen = terminal(screen, real=True)
     config = resolve("embedded", method="maskcon", preset="fast", overrides={"image_size": 32}).config
-    seen.begin(config, miniature(), 0, 10)
-    seen.measuring(1_280, 2_560)
-    seen.end()
+    seen.on_begin(config, miniature(), 0, 10)
+    seen.on_statistics(1_280, 2_560)
+    seen.on_end()
     assert "last statistics, 1,280 of 2,560 images" in screen.getvalue()

@@ -25,7 +25,7 @@ from maskcon.config.choices import (
     size_choice,
 )
 from maskcon.config.resolution import resolve
-from maskcon.training.pace import Pace, run_seconds
+from maskcon.training.budget import Pace, run_seconds
 
 RAMPS = {"warmup_epochs": 1.0, "relation_warmup_epochs": 4.0}
 BOTH = frozenset({"mobilenet_v2", "resnet18"})

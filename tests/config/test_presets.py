@@ -9,7 +9,7 @@ import yaml
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.config.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, default_method
 from maskcon.config.resolution import resolve
-from maskcon.config.settings import RunConfig, parse_override
+from maskcon.config.settings import REMOVED, RunConfig, parse_override
 from maskcon.methods.registry import all_methods
 
 
@@ -220,6 +220,19 @@ def test_a_hostile_or_broken_config_file_is_refused_and_nothing_runs(tmp_path, m
     with pytest.raises(CorruptFileError, match=r"config\.yaml"):
         RunConfig.from_yaml(path)
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(("key", "fixed"), REMOVED.items())
+def test_a_removed_setting_is_ignored_at_its_fixed_value_only(tmp_path, key, fixed):
+    config = resolve("embedded", method="maskcon", preset="paper", overrides={}).config
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml() + yaml.safe_dump({key: fixed}), encoding="utf-8")
+    assert RunConfig.from_yaml(path) == config
+    path.write_text(config.to_yaml() + yaml.safe_dump({key: "other"}), encoding="utf-8")
+    with pytest.raises(UsageError, match=rf"config\.yaml sets {key}, which is always {fixed} now"):
+        RunConfig.from_yaml(path)
+    with pytest.raises(UsageError, match=f"unknown setting '{key}'"):
+        resolve("embedded", method="maskcon", preset="paper", overrides={key: fixed})
 
 
 def test_an_unknown_key_in_a_config_file_names_the_nearest(tmp_path):

@@ -21,7 +21,7 @@ from maskcon.export.embedder import Preprocessing
 from maskcon.export.plain import model_source
 from maskcon.export.sample import random_images
 from maskcon.models.encoder_file import read_encoder
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.run_folder import ENCODER
 from tests.export.pictures_for_export import photo_data
 from tests.finished_run import finished_run
@@ -114,7 +114,7 @@ def test_an_export_that_somebody_went_on_working_on_is_not_replaced(photos, tmp_
     assert (folder / "README.md").is_file()
 
 
-class Listener(Announcer):
+class Listener(Callback):
     def __init__(self) -> None:
         self.heard: list[str] = []
 

@@ -16,10 +16,10 @@ from maskcon.config.settings import Machine
 from maskcon.paper.plans import Trial, ground_for
 from maskcon.paper.runs import PlannedRun, runs_for, unfinished
 from maskcon.paper.timing import expected_seconds, makespan, measure
-from maskcon.training.callbacks import Announcer
+from maskcon.training.budget import Pace, run_seconds
+from maskcon.training.callbacks import Callback
 from maskcon.training.journal import Journal
-from maskcon.training.pace import Pace, run_seconds
-from maskcon.training.preparation import load_dataset, settle
+from maskcon.training.setup import load_dataset, settle
 from maskcon.training.signals import Interrupted
 from tests.miniature import TINY
 
@@ -163,7 +163,7 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
 def test_a_finished_run_on_other_data_is_refused_and_one_on_these_is_used(tmp_path):
     ground = ground_for("embedded")
     run = next(iter(runs_for([Trial("supce")], ground, out=tmp_path).values()))
-    data = load_dataset("embedded", run.config, Machine(), Announcer())
+    data = load_dataset("embedded", run.config, Machine(), Callback())
     run.folder.mkdir(parents=True)
     (run.folder / "config.yaml").write_text(settle(run.config, data).to_yaml())
     (run.folder / "encoder.safetensors").write_bytes(b"")

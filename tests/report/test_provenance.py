@@ -19,8 +19,8 @@ from maskcon.config.settings import Machine
 from maskcon.data import load
 from maskcon.data.decoding import canvas_for
 from maskcon.report.provenance import about, fit_call, provenance, train_command
-from maskcon.training.preparation import settle
 from maskcon.training.run_folder import CHOICES, CONFIG, ENCODER, ENVIRONMENT, RESULT, json_bytes
+from maskcon.training.setup import settle
 from tests.finished_run import finished_run, write_photo
 from tests.miniature import TINY, miniature
 
@@ -50,7 +50,7 @@ def typed(command: str) -> dict[str, Any]:
     [
         {},
         {"tau": math.inf, "w": 0.25, "seed": 7},
-        {"method": "coins", "nesterov": True, "weight_decay": 1e-5, "drop_last": True},
+        {"method": "coins", "momentum": 0.8, "weight_decay": 1e-5, "drop_last": True},
         {"source": "embedded", "query_view": "photos-weak", "view_engine": "compiled", "epochs": 9},
         {"freeze": True, "backbone": "mobilenet_v2", "weights": "imagenet", "head_features": 77},
     ],

@@ -15,7 +15,7 @@ import torch
 
 from maskcon import api
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.locks import FolderLock
 from maskcon.api import Run
 from maskcon.retrieval.embeddings_file import EmbeddingsWriter, read_embeddings
 from tests.finished_run import finished_run, write_photo

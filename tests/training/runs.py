@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import maskcon
 from maskcon.config.settings import Machine
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from tests.miniature import TINY, miniature
 
 OFTEN = Machine(checkpoint_every_seconds=0, journal_every_steps=1, device="cpu")
 
 
-class Told(Announcer):
+class Told(Callback):
     """Keeps what was said."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ def fit(folder, *, data=None, machine=OFTEN, announce=None, method="maskcon", pr
     )
 
 
-class Stopping(Announcer):
+class Stopping(Callback):
     """Stops a run right after its first evaluation."""
 
     def on_evaluation(self, values) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -13,7 +12,7 @@ import torch
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon.training import checkpoint as module
-from maskcon.training.checkpoint import load_checkpoint, load_latest, save_checkpoint, write_atomically
+from maskcon.training.checkpoint import load_checkpoint, load_latest, save_checkpoint
 
 FAILPOINTS = [
     "before-state.safetensors",
@@ -161,18 +160,3 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_says_what_to_do(tmp_path, mon
             save_checkpoint(tmp_path, 2, tensors(2), {})
         assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
         assert load_latest(tmp_path)[0].values["step"] == 1
-
-
-def test_replacing_a_file_never_shows_half_of_it(tmp_path, monkeypatch):
-    target = tmp_path / "result.json"
-    write_atomically(target, b'{"old": 1}')
-
-    def full(path, data):
-        path.write_bytes(data[:3])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module, "write_synced", full)
-    with pytest.raises(MaskconError, match="could not write"):
-        write_atomically(target, b'{"new": 2}')
-    assert json.loads(target.read_bytes()) == {"old": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]

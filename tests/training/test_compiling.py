@@ -16,8 +16,8 @@ from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
 from maskcon.training import compilation, runner
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import settle
 from maskcon.training.run_folder import read_result
+from maskcon.training.setup import settle
 from tests.miniature import TINY, miniature
 from tests.training.runs import Told, fit, weights
 
@@ -130,7 +130,7 @@ def test_a_run_begun_without_goes_on_compiled_and_ends_as_a_plain_one(tmp_path, 
             fit(tmp_path / "run", batch_size=24, epochs=2)
     told = Told()
     gone_on = fit(tmp_path / "run", batch_size=24, epochs=2, machine=COMPILE, announce=told)
-    assert any("going on from step" in message for message in told.messages)
+    assert any("resuming from step" in message for message in told.messages)
     assert counting.graphs == 2
     assert losses(gone_on.folder) == pytest.approx(losses(whole.folder), rel=1e-2)
     assert len(weights(gone_on.folder)) == len(weights(whole.folder))

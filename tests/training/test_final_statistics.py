@@ -10,7 +10,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.api import Run
 from maskcon.models.batchnorm import FrozenBatchNorm1d, freeze_batchnorm, measure_statistics
 from maskcon.training import loop
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from tests.miniature import miniature
 from tests.training.runs import ends_as_if_never_stopped, fit, weights
 
@@ -87,11 +87,11 @@ def test_one_image_is_refused(tmp_path):
         fit(tmp_path / "run", final_statistics=1)
 
 
-class Counting(Announcer):
+class Counting(Callback):
     def __init__(self) -> None:
         self.measured: list[tuple[int, int]] = []
 
-    def measuring(self, done: int, total: int) -> None:
+    def on_statistics(self, done: int, total: int) -> None:
         self.measured.append((done, total))
 
 

@@ -13,7 +13,7 @@ from maskcon.api import Run
 from maskcon.methods import registry
 from maskcon.models.hog import AXES, Axes
 from maskcon.paper.bound import bank_of_run
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from tests.miniature import TINY, miniature
 from tests.training.runs import fit, weights
 
@@ -91,7 +91,7 @@ def test_methods_that_compare_learn_otherwise(tmp_path, method):
     assert all(one != other for one, other in combinations(learnt, 2))
 
 
-class Stopping(Announcer):
+class Stopping(Callback):
     def on_evaluation(self, values) -> None:
         raise KeyboardInterrupt
 

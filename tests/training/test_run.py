@@ -16,7 +16,7 @@ from maskcon.data import Dataset, ImageSet
 from maskcon.methods.registry import all_methods
 from maskcon.training import runner
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import settle
+from maskcon.training.setup import settle
 from tests.miniature import miniature
 from tests.training.runs import OFTEN, Told, fit, weights
 
@@ -162,7 +162,7 @@ def test_data_that_cannot_be_learnt_from_is_refused(tmp_path):
 
 
 def test_validation_part_is_held_out_of_the_training_images(tmp_path):
-    run = fit(tmp_path / "run", epochs=1, evaluate_on="validation", validation_fraction=0.25)
+    run = fit(tmp_path / "run", epochs=1, evaluate_on="validation")
     assert (run.result["train_images"], run.result["test_images"]) == (56, 16)
     assert run.result["evaluated_on"] == "validation"
 
@@ -212,8 +212,6 @@ def test_the_gradient_norm_is_reported_without_the_scale_of_the_loss(tmp_path, m
         {"relation_space": "hog"},
         {"prime_bank": False},
         {"drop_last": True},
-        {"channels_last": False},
-        {"nesterov": True},
         {"schedule": "constant"},
         {"schedule": "linear"},
         {"optimizer": "muon"},
@@ -229,9 +227,9 @@ def test_each_setting_can_be_changed(tmp_path, change):
 
 
 def test_tensorboard_without_its_extra_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    from maskcon.training import callbacks
+    from maskcon.training import recorder
 
-    monkeypatch.setattr(callbacks, "find_spec", lambda name: None)
+    monkeypatch.setattr(recorder, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"maskcon\[tensorboard\]"):
         fit(tmp_path / "run", machine=OFTEN.model_copy(update={"tensorboard": True}))
     assert not any(tmp_path.iterdir())

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from maskcon._utils.errors import MaskconError, TrainingError, UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine
-from maskcon.training import finite_check, loop, runner, step
+from maskcon.training import loop, runner, step
 from maskcon.training.journal import Journal, read_journal
 from maskcon.training.signals import Interrupted
 from tests.miniature import miniature
@@ -106,11 +106,11 @@ def test_a_checkpoint_of_another_version_or_another_number_of_steps_is_refused(t
     break_off(tmp_path / "run", monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(runner, "CHECKPOINT_FORMAT", 0)
-        with pytest.raises(UsageError, match="another version"):
+        with pytest.raises(UsageError, match="incompatible version"):
             fit(tmp_path / "run")
     with monkeypatch.context() as patch:  # as another number of processes can make it
         patch.setattr(loop, "steps_in_epoch", lambda *_, **__: 4)
-        with pytest.raises(UsageError, match=r"5 steps an epoch.* 4; .*--devices"):
+        with pytest.raises(UsageError, match=r"5 steps per epoch.* 4; .*--devices"):
             fit(tmp_path / "run")
     fit(tmp_path / "run")
 
@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_locked_is_not_called_busy(tmp_path, monkeypatch
     def unsupported(*_):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("maskcon._utils.run_lock.fcntl.flock", unsupported)
+    monkeypatch.setattr("maskcon._utils.locks.fcntl.flock", unsupported)
     with pytest.raises(UsageError, match=r"cannot be locked \(Operation not supported\)"):
         fit(tmp_path / "run")
 
@@ -233,7 +233,7 @@ def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
 def test_where_looking_would_wait_nan_stops_before_anything_is_read_saved_or_scored(
     tmp_path, monkeypatch, machine, noticed
 ):
-    for module in (step, finite_check):  # as if the CPU were a device that works ahead
+    for module in (step, loop):  # as if the CPU were a device that works ahead
         monkeypatch.setattr(module, "READ_AT_ONCE", ())
     calls = poison(monkeypatch, at=3)
     with pytest.raises(TrainingError, match=r"NaN or Inf at step 3, .*\(loss nan.*learning_rate"):
@@ -248,9 +248,9 @@ def test_where_looking_would_wait_nan_stops_before_anything_is_read_saved_or_sco
 
 
 def test_a_device_that_works_ahead_is_asked_after_a_hundred_steps_at_the_latest(tmp_path, monkeypatch):
-    for module in (step, finite_check):
+    for module in (step, loop):
         monkeypatch.setattr(module, "READ_AT_ONCE", ())
-    monkeypatch.setattr(finite_check, "LONGEST_WAIT_STEPS", 3)
+    monkeypatch.setattr(loop, "LONGEST_WAIT_STEPS", 3)
     seldom = Machine(checkpoint_every_seconds=1e9, journal_every_steps=1000, device="cpu")
     calls = poison(monkeypatch, at=2)
     with pytest.raises(TrainingError, match="at step 2,"):

@@ -12,8 +12,8 @@ from maskcon.api import data_of
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
 from maskcon.data import load, prepare
-from maskcon.training.callbacks import Announcer
-from maskcon.training.preparation import load_dataset, settle
+from maskcon.training.callbacks import Callback
+from maskcon.training.setup import load_dataset, settle
 from tests.data.miniature_photos import SIZES, write_cars_folders, write_sop
 from tests.data.miniatures import write_cifar10, write_picture
 from tests.miniature import TINY
@@ -28,7 +28,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def canvas(source: str, machine: Machine, *, preset: str = "paper", **changes: object) -> tuple[int, int]:
     """Side of the stored images, and of the views."""
     config = resolve(source, method="maskcon", preset=preset, overrides=changes).config
-    data = load_dataset(source, config, machine, Announcer())
+    data = load_dataset(source, config, machine, Callback())
     return max(data.train.images.shape[2:]), int(settle(config, data).image_size or 0)
 
 
@@ -60,12 +60,12 @@ def test_folders_get_a_canvas_too(tmp_path: Path, machine: Machine) -> None:
 def test_data_are_held_out_of_the_training_part_and_then_limited(
     part: str, limits: dict[str, int], machine: Machine
 ) -> None:
-    changes = {"evaluate_on": part, "validation_fraction": 0.25, **limits}
+    changes = {"evaluate_on": part, **limits}
     config = resolve("embedded", method="maskcon", preset="cpu", overrides=changes).config
     whole = load("embedded")
-    expected = whole.hold_out(0.25) if part == "validation" else whole
+    expected = whole.hold_out(0.2) if part == "validation" else whole
     expected = expected.limited(limits.get("train_limit"), limits.get("test_limit"))
-    assert load_dataset("embedded", config, machine, Announcer()).fingerprint() == expected.fingerprint()
+    assert load_dataset("embedded", config, machine, Callback()).fingerprint() == expected.fingerprint()
 
 
 def test_a_run_reads_from_the_pack_and_gives_the_same_result(tmp_path: Path, machine: Machine) -> None:

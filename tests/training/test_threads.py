@@ -85,5 +85,7 @@ def test_a_run_goes_on_with_the_threads_that_it_was_begun_with_unless_told(tmp_p
     free(1)
     told = StoppingTold()
     assert threads_of(told) == 2
-    assert "going on with 2 threads as before, for the same bits; a new run would have 1 now" in told.messages
+    assert (
+        "resuming with 2 threads as before, for identical results; a new run would use 1 now" in told.messages
+    )
     assert threads_of(None, threads=3) == 3

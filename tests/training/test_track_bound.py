@@ -12,7 +12,7 @@ from maskcon._utils.errors import DataError
 from maskcon.config.settings import Machine
 from maskcon.methods.bound import bound_distance
 from maskcon.methods.memory_bank import MemoryBank
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import load_latest
 from maskcon.training.journal import read_journal
 from tests.miniature import TINY, miniature
@@ -21,7 +21,7 @@ from tests.training.test_distributed import FROZEN, launch
 NAMES = {"run", "selfcon", "supcon", "grafit", "maskcon"}
 
 
-class Told(Announcer):
+class Told(Callback):
     def __init__(self) -> None:
         self.messages: list[str] = []
 

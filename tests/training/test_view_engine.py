@@ -13,7 +13,7 @@ from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
 from maskcon.training import setup
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import encoder_facts, settle
+from maskcon.training.setup import encoder_facts, settle
 from maskcon.transforms import ViewPolicy
 from maskcon.transforms import compiled as engines
 from tests.miniature import TINY, miniature

@@ -12,9 +12,9 @@ import maskcon.training.runner as training
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
 from maskcon.retrieval.recall import recall_at_k
-from maskcon.training import callbacks, loop
-from maskcon.training.callbacks import Announcer
-from maskcon.training.preparation import settle
+from maskcon.training import evaluation, loop
+from maskcon.training.callbacks import Callback
+from maskcon.training.setup import settle
 from tests.miniature import TINY, miniature
 
 
@@ -36,14 +36,14 @@ def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) ->
         torch.save(features, folder / f"scored-{len(list(folder.glob('scored-*')))}.pt")
         return recall_at_k(features, labels, ks)
 
-    callbacks.recall_at_k = keep_features
+    evaluation.recall_at_k = keep_features
     loop.train_step = stop_after
     method = str(settings.pop("method", "maskcon"))
     config = resolve("miniature", method=method, preset="cpu", overrides={**TINY, **settings}).config
     data = miniature(70, 21)
     config = settle(config, data)
     machine = Machine(device="cpu", devices=devices, threads=1, checkpoint_every_seconds=0)
-    training.train(config, data, folder / f"run-{devices}", machine, Announcer())
+    training.train(config, data, folder / f"run-{devices}", machine, Callback())
     assert not torch.distributed.is_initialized(), "the processes did not part"
 
 

@@ -1,7 +1,4 @@
-"""Files that are still there after a power cut: contents and names waited for until the disk has them.
-
-Also writing without a buffer, where a full disk must be noticed while it is known which file it concerns.
-"""
+"""Atomic and durable file writes: sync, rename, and full disks noticed early."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ import os
 from pathlib import Path
 from typing import IO
 
+from maskcon._utils.errors import MaskconError
+
 _NO_RESERVING = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # of file systems that cannot set room aside
 
 
@@ -20,6 +19,18 @@ def write_synced(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)
         sync_file(file)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file; a reader, or a kill, finds the old content or the new."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        write_synced(temporary, data)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise MaskconError(f"could not write {path}: {error.strerror or error}") from error
+    sync_folder(path.parent)
 
 
 def sync_file(file: IO[bytes]) -> None:

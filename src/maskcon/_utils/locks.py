@@ -1,4 +1,7 @@
-"""One process at a time in a folder that several may fill: the others wait, and then find the work done."""
+"""Advisory locks on folders; the kernel releases them when their process dies.
+
+`one_at_a_time` waits for other processes, `FolderLock` refuses to start beside another run.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,28 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from maskcon._utils.errors import UsageError
 
 try:
     import fcntl
-except ImportError:  # Windows: nobody waits there
+except ImportError:  # Windows: folders are not locked there
     fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
 def one_at_a_time(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Wait for the turn in this folder and keep it while inside; the kernel ends the turn of a process that dies.
+    """Wait for the lock of this folder and hold it inside the block.
 
-    waiting: called once where another process has the turn, before the wait for it.
+    The lock is not reentrant: asking for the same folder again inside the block waits forever.
 
-    Yields whether the turn is certain: some network file systems cannot lock a folder, and then nobody waits.
-    Turns do not nest: asking for the same folder again inside would wait for ever.
+    Args:
+        waiting: called once, before waiting for another process.
+
+    Yields:
+        Whether the lock is held; some network file systems cannot lock a folder.
     """
     if fcntl is None:
         yield False
@@ -33,10 +43,40 @@ def one_at_a_time(folder: Path, waiting: Callable[[], None] | None = None) -> It
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     waiting()
-            fcntl.flock(handle, fcntl.LOCK_EX)  # one that is held already is held on
+            fcntl.flock(handle, fcntl.LOCK_EX)  # returns at once where the lock is held already
             certain = True
         except OSError:
             certain = False
         yield certain
     finally:
-        os.close(handle)  # ends the turn
+        os.close(handle)  # releases the lock
+
+
+class FolderLock:
+    """Lock of a run folder; a second run there is refused."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._handle: int | None = None
+
+    def __enter__(self) -> Self:
+        handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(handle)
+                if isinstance(error, BlockingIOError):
+                    reason = f"another run is writing to {self.folder}; wait for it, or"
+                else:
+                    reason = f"{self.folder} cannot be locked ({error.strerror});"
+                raise UsageError(f"{reason} choose another --out") from None
+        self._handle = handle
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            os.close(self._handle)  # releases the lock
+            self._handle = None

@@ -71,7 +71,7 @@ def compare(
         configs = _configs(source, names, start, overrides, facts, terminal)
         names = _possible(source, configs, place, terminal, leave_out=every)
     finally:
-        terminal.end()  # also where reading was broken off
+        terminal.on_end()  # also where reading was broken off
     chosen_by: list[str] = []
     if facts is not None:
         _keep(facts, target, source)
@@ -119,11 +119,11 @@ def _facts(
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
         terminal.on_message("resuming with the settings chosen when this comparison was started")
         return read_facts(kept)
-    return find_out(source, method, preset, overrides, machine, terminal.loading, terminal.on_message)
+    return find_out(source, method, preset, overrides, machine, terminal.on_load, terminal.on_message)
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:
-    from maskcon.training.checkpoint import write_atomically
+    from maskcon._utils.files import write_atomically
     from maskcon.training.facts import facts_bytes
     from maskcon.training.run_folder import check_place, make_writable
 
@@ -166,7 +166,7 @@ def _possible(
 ) -> list[str]:
     """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
     from maskcon.methods.registry import method_named
-    from maskcon.training.preparation import load_dataset, settle
+    from maskcon.training.setup import load_dataset, settle
 
     data = load_dataset(source, configs[0], machine, terminal)
     possible = []

@@ -36,7 +36,7 @@ def export(
     try:
         exported = export_run(Run.open(run), out, onnx=onnx, machine=place, announce=terminal)
     finally:
-        terminal.end()
+        terminal.on_end()
     for difference in exported.differences:
         typer.echo(str(difference))
     typer.echo(f"export: {exported.folder} ({', '.join(exported.files)})")

@@ -73,8 +73,8 @@ def inspect(
 
 
 def _write(folder: Path, found: Inspection, read: Read) -> None:
+    from maskcon._utils.files import write_atomically
     from maskcon.report.inspection import class_strips, contact_sheet, page
-    from maskcon.training.checkpoint import write_atomically
     from maskcon.training.run_folder import make_writable
 
     strips = class_strips(read)

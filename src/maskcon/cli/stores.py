@@ -75,7 +75,7 @@ def gather_images(
 
 def lock_folder(folder: Path, stack: ExitStack) -> None:
     """Create a folder and keep other writers out until the stack ends."""
-    from maskcon._utils.run_lock import FolderLock
+    from maskcon._utils.locks import FolderLock
     from maskcon.training.run_folder import make_writable
 
     make_writable(folder)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from maskcon._utils.text import counted
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.text_progress import begin_line, embedding_line
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from maskcon.data import Dataset
 
 
-class Terminal(Announcer):
+class Terminal(Callback):
     """Announces a run on stderr; without a terminal it prints lines only, no bar."""
 
     def __init__(self) -> None:
@@ -36,11 +36,11 @@ class Terminal(Announcer):
         """Something that was chosen for these pictures, and why."""
         self._say(f"chosen  {line}")
 
-    def loading(self, done: int, total: int) -> None:
+    def on_load(self, done: int, total: int) -> None:
         """Images read so far, for sources that take a while."""
         self._count_images("reading images", done, total)
 
-    def outlining(self, done: int, total: int) -> None:
+    def on_hog(self, done: int, total: int) -> None:
         """Images whose outlines were found so far."""
         self._count_images("finding outlines", done, total)
 
@@ -57,7 +57,7 @@ class Terminal(Announcer):
             self._reading.stop()
             self._reading = None
 
-    def extracting(self, done: int, total: int, views_per_second: float) -> None:
+    def on_extract(self, done: int, total: int, views_per_second: float) -> None:
         """Views embedded so far by a frozen backbone."""
         if self._reading is None:
             if not self.console.is_terminal:
@@ -75,7 +75,7 @@ class Terminal(Announcer):
             self._reading.stop()
             self._reading = None
 
-    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
+    def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
         self._say(begin_line(config, data))
         self._start, self._images, self._first_seconds = done, 0, None
         if self.console.is_terminal:
@@ -100,7 +100,7 @@ class Terminal(Announcer):
         if math.isfinite(loss):
             self._bar.update(self._task, description=f"loss {loss:.3f}")
 
-    def measuring(self, done: int, total: int) -> None:
+    def on_statistics(self, done: int, total: int) -> None:
         """Images that the encoder's statistics at the end of the run were measured from so far."""
         if self._bar is not None:
             self._bar.update(self._task, description=f"last statistics, {done:,} of {total:,} images")
@@ -116,7 +116,7 @@ class Terminal(Announcer):
         # Names may hold square brackets, which are no markup, and a line stays a line where no terminal wraps it.
         self.console.print(text, style=style, markup=False, soft_wrap=True)
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         for bar in (self._bar, self._reading):  # one left alone would keep the cursor hidden
             if bar is not None:
                 bar.stop()

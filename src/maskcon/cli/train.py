@@ -131,7 +131,7 @@ def train(
         return
     from maskcon.api import fit
     from maskcon.cli.terminal import Terminal, print_result
-    from maskcon.training.callbacks import Announcer
+    from maskcon.training.callbacks import Callback
     from maskcon.training.distributed import is_first_process
 
     speaks = not quiet and is_first_process()
@@ -145,7 +145,7 @@ def train(
         settings=overrides,
         out=out,
         machine=place,
-        announce=Terminal() if speaks else Announcer(),
+        announce=Terminal() if speaks else Callback(),
     )
     if speaks:
         print_result(run.result, run.folder)

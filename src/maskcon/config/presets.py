@@ -34,7 +34,6 @@ PAPER: Settings = {
     "optimizer": ("sgd", _TEXT),
     "learning_rate": (0.02, _TEXT),
     "momentum": (0.9, _TEXT),
-    "nesterov": (False, _SILENT),
     "weight_decay": (5e-4, _TEXT),
     "schedule": ("cosine", _TEXT),
     "warmup_epochs": (0.0, _TEXT),
@@ -42,7 +41,6 @@ PAPER: Settings = {
     "bank_size": (8192, _TEXT),
     "freeze": (False, "paper, section 4: the whole encoder learns"),
     "freeze_views": (3, FROZEN),
-    "freeze_seed": (0, FROZEN),
     "earlier_weight": (0.5, FROZEN),
     "head_features": (256, FROZEN),
     "projector_hidden": (512, _TEXT),
@@ -53,7 +51,6 @@ PAPER: Settings = {
     "exclude_own_keys": (True, "paper, eq. 11: i != j"),
     "relation_space": ("projection", "paper, eq. 11: between projections of keys"),
     "keys": ("encoder", "paper, section 3: a momentum encoder"),
-    "means_kept": (0.5, "ours, for keys=means"),
     "key_momentum": (0.99, _SILENT),
     "key_update": ("before", _SILENT),
     "key_buffers": ("own", _SILENT),
@@ -67,7 +64,6 @@ PAPER: Settings = {
     "train_limit": (None, _WHOLE),
     "test_limit": (None, _WHOLE),
     "evaluate_on": ("test", "paper, section 4"),
-    "validation_fraction": (0.2, "ours: the paper holds nothing out"),
     "query_view": (None, "paper, appendix A: the strong view of the data's kind"),
     "key_view": (None, "paper, appendix A: the weak view of the data's kind"),
     "weak_queries": (0.0, "paper, appendix A: every query is a strong view"),
@@ -80,7 +76,6 @@ PAPER: Settings = {
     "eval_when": ("after", "ours: the last model is evaluated"),
     "track_bound": (False, "ours: theorem 1 is looked at on demand"),
     "precision": ("32-true", "ours: the paper does not say"),
-    "channels_last": (True, "ours: the layout that is fastest; no change of the result is meant"),
 }
 
 REFERENCE: Settings = {

@@ -19,6 +19,18 @@ from maskcon._utils.errors import CorruptFileError, UsageError, unknown
 HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugging Face hub
 
 
+VALIDATION_FRACTION = 0.2  # of the training images, with evaluate_on=validation
+
+# Settings of earlier versions that are constants now: a config.yaml may hold them with this value only.
+REMOVED: Mapping[str, Any] = {
+    "channels_last": True,
+    "freeze_seed": 0,
+    "means_kept": 0.5,
+    "nesterov": False,
+    "validation_fraction": VALIDATION_FRACTION,
+}
+
+
 class RunConfig(BaseModel):
     """Everything that decides the result of a run. Symbols of the paper stand in the comments."""
 
@@ -44,7 +56,6 @@ class RunConfig(BaseModel):
     evaluate_on: Literal["test", "validation"] = Field(
         "test", description="validation: score on a held-out part of the training images"
     )
-    validation_fraction: float = Field(0.2, gt=0, lt=1, description="size of that part")
 
     # Views
     query_view: str | None = Field(
@@ -96,9 +107,6 @@ class RunConfig(BaseModel):
         le=64,
         description="cached views an image, for query and key each; one of a view that draws nothing",
     )
-    freeze_seed: int = Field(
-        0, ge=0, lt=2**31, description="seed of the cached views: runs of any seed share them"
-    )
     earlier_weight: float = Field(
         0.5,
         ge=0,
@@ -128,9 +136,6 @@ class RunConfig(BaseModel):
         description="encoder: of a second view, by the slowly following net; means: of an image's queries so far, "
         "which needs no such net after the first epoch",
     )
-    means_kept: float = Field(
-        0.5, ge=0, lt=1, description="share of such a mean that is kept when a new query comes in"
-    )
     key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept a step")
     key_update: Literal["before", "after"] = Field(
         "before", description="move the key encoder before the pass"
@@ -154,7 +159,6 @@ class RunConfig(BaseModel):
     )
     learning_rate: float = Field(0.02, gt=0, description="peak rate of the optimiser")
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the optimiser")
-    nesterov: bool = Field(False, description="Nesterov momentum of SGD; muon always has it")
     weight_decay: float = Field(5e-4, ge=0, description="weight decay")
     schedule: Literal["cosine", "linear", "constant"] = Field(
         "cosine",
@@ -174,7 +178,6 @@ class RunConfig(BaseModel):
 
     # Machine
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field("32-true", description="arithmetic")
-    channels_last: bool = Field(True, description="memory format of the encoder")
 
     # Evaluation
     eval_every_epochs: int = Field(10, ge=0, description="0: only at the end")
@@ -200,8 +203,6 @@ class RunConfig(BaseModel):
             )
         if self.final_statistics == 1:
             raise ValueError("final_statistics=1: one image has no variance; use 0, or a few thousand")
-        if self.nesterov and self.momentum == 0:
-            raise ValueError("nesterov needs momentum > 0")
         return self
 
     @property
@@ -238,13 +239,22 @@ class RunConfig(BaseModel):
 
     @classmethod
     def from_yaml(cls, path: Path) -> RunConfig:
-        """Read a saved config; tags, aliases and unknown keys are refused."""
+        """Read a saved config; tags, aliases and unknown keys are refused.
+
+        Keys of `REMOVED` are ignored where they hold the value that is now fixed.
+        """
         try:
             values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bad UTF-8, 2024-99-99
             raise CorruptFileError(f"{path} is not a settings file: {str(error).splitlines()[0]}") from None
         if not isinstance(values, dict):
             raise CorruptFileError(f"{path} is not a settings file: expected `key: value` lines")
+        for key in sorted(REMOVED.keys() & values.keys()):
+            if values.pop(key) != REMOVED[key]:
+                raise UsageError(
+                    f"{path} sets {key}, which is always {REMOVED[key]} now; open it with the version that trained it, "
+                    "or train again in another --out"
+                )
         return cls.build(values)
 
 
@@ -265,7 +275,6 @@ class Machine(BaseModel):
     devices: int = Field(1, ge=1)
     threads: int | None = Field(None, ge=1)
     checkpoint_every_seconds: float = Field(60.0, ge=0)
-    keep_checkpoints: int = Field(2, ge=1)
     journal_every_steps: int = Field(10, ge=1)
     tensorboard: bool = False
     compile: bool = False  # the nets' passes, by torch.compile

@@ -32,9 +32,9 @@ from maskcon.export.plain import model_source
 from maskcon.export.sample import Sample, random_images, sample_of
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
-from maskcon.training.callbacks import Announcer
-from maskcon.training.preparation import load_dataset
+from maskcon.training.callbacks import Callback
 from maskcon.training.run_folder import ENCODER, make_writable
+from maskcon.training.setup import load_dataset
 
 CARD, CONFIG, MODEL, WEIGHTS = "README.md", "config.json", "model.py", "model.safetensors"
 WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, huggingface.CODE_NAME, *ONNX_FILES, "__pycache__"))
@@ -86,7 +86,7 @@ def export_run(
     machine: Machine | None = None,
     data: Dataset | None = None,
     tolerance: float = TOLERANCE,
-    announce: Announcer | None = None,
+    announce: Callback | None = None,
 ) -> Exported:
     """Write the encoder of a finished run for plain PyTorch, Hugging Face and, on request, ONNX.
 
@@ -111,7 +111,7 @@ def export_run(
     backbone, facts = read_encoder(run.folder / ENCODER)
     source = model_source(backbone)  # before data are read: refuses other nets
     make_writable(target.parent)
-    announce = announce or Announcer()
+    announce = announce or Callback()
     found = _available_data(run, data, machine or Machine(), announce)
     names = None
     if found is None:
@@ -138,7 +138,7 @@ def export_run(
     return Exported(target, files, differences)
 
 
-def _available_data(run: Run, given: Dataset | None, machine: Machine, announce: Announcer) -> Dataset | None:
+def _available_data(run: Run, given: Dataset | None, machine: Machine, announce: Callback) -> Dataset | None:
     """Load the run's data; None, with a message, if they are not on this machine."""
     try:
         return load_dataset(given or run.source, run.config, machine, announce)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from maskcon.config.resolution import resolve
-from maskcon.config.settings import Machine, RunConfig
+from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.paper.plans import Ground, Trial
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.comparison import Job, run_jobs
-from maskcon.training.preparation import load_dataset, settle
 from maskcon.training.run_folder import as_begun, is_finished, read_result
 from maskcon.training.runner import refuse_other_data
+from maskcon.training.setup import load_dataset, settle
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Tria
 
 
 def unfinished(
-    runs: Iterable[PlannedRun], machine: Machine, announce: Announcer | None = None
+    runs: Iterable[PlannedRun], machine: Machine, announce: Callback | None = None
 ) -> tuple[list[PlannedRun], dict[Path, int]]:
     """List the runs still to be trained, once each, and how many images each trains on.
 
@@ -100,7 +100,7 @@ def unfinished(
             continue
         if run.ground.source not in data:
             whole = run.config.changed(train_limit=None, test_limit=None, evaluate_on="test")
-            data[run.ground.source] = load_dataset(run.ground.source, whole, machine, announce or Announcer())
+            data[run.ground.source] = load_dataset(run.ground.source, whole, machine, announce or Callback())
         here = data[run.ground.source]
         images[run.folder] = _training_images(run.config, len(here.train))
         if not is_finished(run.folder, settle(as_begun(run.config, run.folder), here)):
@@ -109,7 +109,7 @@ def unfinished(
         config = run.config
         cut = (run.ground.source, config.train_limit, config.test_limit, config.evaluate_on)
         if cut not in fingerprints:  # a finished run must be of these same images
-            fingerprints[cut] = load_dataset(here, config, machine, Announcer()).fingerprint()
+            fingerprints[cut] = load_dataset(here, config, machine, Callback()).fingerprint()
         refuse_other_data(run.folder, run.result().get("data"), fingerprints[cut])
     return list(waiting.values()), images
 
@@ -146,5 +146,5 @@ def mean_recall(results: Sequence[Mapping[str, Any]], k: int = 1) -> float:
 
 
 def _training_images(config: RunConfig, whole: int) -> int:
-    kept = round(whole * (1 - config.validation_fraction)) if config.evaluate_on == "validation" else whole
+    kept = round(whole * (1 - VALIDATION_FRACTION)) if config.evaluate_on == "validation" else whole
     return min(kept, config.train_limit or kept)

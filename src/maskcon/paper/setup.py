@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
+from maskcon._utils.files import write_atomically
 from maskcon.api import Run, data_of
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset
@@ -20,7 +21,6 @@ from maskcon.paper.plans import Ground, Trial, paper_trial
 from maskcon.paper.runs import PlannedRun
 from maskcon.report.figures import save
 from maskcon.report.tables import METHOD_NAMES
-from maskcon.training.checkpoint import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

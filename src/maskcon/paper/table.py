@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maskcon.config.settings import RunConfig
+from maskcon._utils.files import write_atomically
+from maskcon.config.settings import VALIDATION_FRACTION, RunConfig
 from maskcon.paper.plans import (
     CHOICE_SEED,
     IMAGENET_GRID,
@@ -29,7 +30,6 @@ from maskcon.report.published import (
     main_rows,
 )
 from maskcon.report.tables import METHOD_NAMES, MISSING, recall_cell
-from maskcon.training.checkpoint import write_atomically
 from maskcon.training.run_folder import make_writable
 
 Result = Mapping[str, Any]
@@ -40,7 +40,7 @@ def notes_for(table: PaperTable, ground: Ground, config: RunConfig, result: Resu
     notes = [ground.warning] if ground.warning else []
     notes += [_size(ground, config, result), _seeds(seeds, ground)]
     if table.kind == "main":
-        share = f"{config.validation_fraction:g}"
+        share = f"{VALIDATION_FRACTION:g}"
         notes.append(
             "Chosen by test (oracle): the w and tau with the best recall@1 on the test images, as the paper reports "
             "them, which is impossible without test labels. Chosen by validation: the best recall@1 on a share "

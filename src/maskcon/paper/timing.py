@@ -23,11 +23,11 @@ from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.api import fit
 from maskcon.config.settings import Machine
 from maskcon.paper.runs import PlannedRun
-from maskcon.training.callbacks import Announcer
+from maskcon.training.budget import Pace, run_seconds
+from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import newest_step
 from maskcon.training.comparison import POLL_SECONDS
 from maskcon.training.journal import read_ends
-from maskcon.training.pace import Pace, run_seconds
 from maskcon.training.run_folder import CHECKPOINTS, JOURNAL
 from maskcon.training.signals import Interrupted, StopRequest
 
@@ -41,7 +41,7 @@ LOOK_SECONDS = 0.05  # between two looks at whether a measurement has ended
 WARM_STEPS = 2  # left out: caches fill, memory is taken
 
 
-class Clock(Announcer):
+class Clock(Callback):
     """Record when events happen."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Clock(Announcer):
         self.scored_at = 0.0
         self.primed_images = 0
 
-    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
+    def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
         self.ready_at = time.time()
         self.primed_images = min(config.bank_size, len(data.train)) if config.prime_bank else 0
 

@@ -22,8 +22,8 @@ from maskcon.methods.registry import method_named
 from maskcon.models.backbones import has_own_shape
 from maskcon.report.run_settings import setting_text
 from maskcon.report.tables import shown_name
-from maskcon.training.preparation import settle
 from maskcon.training.run_folder import CHOICES, ENVIRONMENT, short_name
+from maskcon.training.setup import settle
 
 if TYPE_CHECKING:
     from maskcon.api import Run

@@ -20,11 +20,11 @@ from maskcon.report.provenance import about, fit_call, provenance, train_command
 from maskcon.report.run_settings import curve_names
 from maskcon.report.tables import shown_name
 from maskcon.report.write import ReportInputs, Sample, write_report
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import usable_device
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import load_dataset
 from maskcon.training.run_folder import JOURNAL, check_place, short_name
+from maskcon.training.setup import load_dataset
 
 Progress = Callable[[int, int], None]  # done, in all
 
@@ -37,13 +37,13 @@ CHANGED = (
 )
 
 
-class _Reader(Announcer):
+class _Reader(Callback):
     """Forward the progress of reading images."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
-    def loading(self, done: int, total: int) -> None:
+    def on_load(self, done: int, total: int) -> None:
         self.progress(done, total)
 
 

@@ -1,13 +1,12 @@
-"""Choices for a person's own pictures: by the facts about them and the machine, made once and remembered.
+"""Automatic settings for a user's own images, chosen once from the data and the machine.
 
-The values lie in the run's config.yaml like any others; choices.json beside it says which were chosen and why. When
-the same command is given again they are read from there: nothing is looked at, measured or chosen anew.
+config.yaml holds the values, choices.json which of them were chosen and why. A resumed run reads its choices from there
+instead of choosing again.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,9 +20,7 @@ from maskcon.config.choices import (
     Facts,
     bank_choice,
     batch_choice,
-    budget_choice,
     encoder_choice,
-    epoch_settings,
     epochs_choice,
     size_choice,
 )
@@ -34,7 +31,7 @@ from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.packing import Progress
 from maskcon.methods.registry import method_named
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import several_processes
 from maskcon.training.facts import look, with_fetched_weights
 from maskcon.training.run_folder import CHOICES, CONFIG, json_bytes
@@ -43,10 +40,6 @@ Message = Callable[[str], None]
 
 FORMAT = 1
 RAMPS = ("warmup_epochs", "relation_warmup_epochs")
-# When it is said that embedding does not fit a budget. The first seconds are slow beside other programs, and what is
-# embedded is kept, so a near miss is watched for some time; what would take several budgets is refused at once.
-HOPELESS_AFTER, HOPELESS_BUDGETS = 5.0, 4.0
-JUDGED_AFTER_SHARE = 0.1  # of the budget
 
 
 @dataclass(frozen=True)
@@ -181,65 +174,10 @@ def choose_all(
     return choices
 
 
-def within_budget(
-    decided: Decided,
-    config: RunConfig,
-    data: Dataset,
-    machine: Machine,
-    given: Mapping[str, Any],
-    announce: Announcer,
-    begun: float,
-) -> tuple[Decided, RunConfig]:
-    """Measure this machine on the settled run and give it the epochs that fit; begun: `time.monotonic` of the start."""
-    from maskcon.training.pace import measure_pace, run_seconds
-
-    budget = decided.budget
-    assert budget is not None  # else there is nothing to fit
-    ends = begun + budget
-    started = time.monotonic()
-    if started >= ends:
-        raise UsageError(
-            f"--budget {duration(budget)} is too short: reading the pictures alone took "
-            f"{duration(started - begun)}; give more, or read them once beforehand with `maskcon pack`"
-        )
-
-    def extracting(done: int, total: int, views_per_second: float) -> None:
-        announce.extracting(done, total, views_per_second)
-        now = time.monotonic()
-        watched = now - started
-        if watched > HOPELESS_AFTER and views_per_second > 0:
-            needed = (total - done) / views_per_second
-            allowed = 1.0 if watched > JUDGED_AFTER_SHARE * budget else HOPELESS_BUDGETS
-            if now + needed > begun + allowed * budget:
-                raise UsageError(
-                    f"--budget {duration(budget)} is too short: embedding the pictures once takes about "
-                    f"{duration(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
-                )
-
-    pace = measure_pace(config, data, machine, announce, extracting)
-    ramps = {key: float(getattr(config, key)) for key in RAMPS}
-
-    def seconds_of(epochs: int) -> float:
-        return run_seconds(
-            pace, config.model_copy(update=epoch_settings(epochs, given, ramps)), len(data.train)
-        )
-
-    choice = budget_choice(
-        budget,
-        ends - time.monotonic(),
-        seconds_of,
-        given,
-        ramps,
-        frozen_usual=config.epochs if config.freeze else None,
-    )
-    announce.on_choice(choice.line)
-    return replace(decided, choices=(*decided.choices, choice)), config.changed(**choice.settings)
-
-
-def announce_choices(decided: Decided, announce: Announcer) -> None:
+def announce_choices(decided: Decided, announce: Callback) -> None:
     """Say each choice and its reason."""
     if decided.recalled and decided.choices:
-        announce.on_message("going on with what was chosen at the first start of this run")
+        announce.on_message("resuming with the settings chosen when this run started")
     for choice in decided.choices:
         announce.on_choice(choice.line)
 

@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,21 @@ from maskcon._utils.files import sync_folder, write_synced
 
 TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
+
+
+@dataclass
+class Progress:
+    """Counters of a run; saved with every checkpoint."""
+
+    step: int = 0  # steps done
+    evaluated_step: int = -1
+    seconds: float = 0.0  # of training: priming and steps
+    cpu_seconds: float = 0.0
+    images: int = 0
+    warned: bool = False
+    contrast_sum: float = 0.0  # sum of the contrastive losses of this epoch's steps so far
+    contrast_steps: int = 0  # how many those are
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -73,7 +88,7 @@ def save_checkpoint(
         shutil.rmtree(temporary, ignore_errors=True)
         raise MaskconError(
             f"could not save the checkpoint of step {step} in {root}: {error.strerror or error}; "
-            "the one before it is intact. Make room and run the same command again"
+            "the one before it is intact. Free some space and rerun the same command to resume"
         ) from error
     for old in _steps(root)[:-keep]:
         failpoint("before-removing-old")
@@ -114,18 +129,6 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     except (safetensors.SafetensorError, ValueError) as error:
         raise CorruptFileError(f"checkpoint {folder.name} cannot be read ({error})") from None
     return Checkpoint(tensors, values, folder)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file: a reader, or a kill, meets the old content or the new."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        write_synced(temporary, data)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise MaskconError(f"could not write {path}: {error.strerror or error}") from error
-    sync_folder(path.parent)
 
 
 def _steps(root: Path) -> list[Path]:

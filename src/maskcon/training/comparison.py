@@ -109,7 +109,7 @@ def run_jobs(
                 watch(jobs)
                 if stop.signal_number is not None:
                     raise Interrupted(
-                        "stopped, every run saved; the same command again goes on", stop.signal_number
+                        "stopped, every run saved; rerun the same command to resume", stop.signal_number
                     )
                 active = [job for job in active if not _ended(job, may_fail)]
         finally:
@@ -122,7 +122,7 @@ def _ended(job: Job, may_fail: Callable[[Job], bool]) -> bool:
     if code is None:
         return False
     job.close()
-    if code == UsageError.exit_code:  # the same command again would be refused again
+    if code == UsageError.exit_code:  # rerunning the command would be refused again
         raise UsageError(f"{job.label} failed: {job.reason()}")
     if code not in (0, UsageError.exit_code) and may_fail(job):
         job.share = 1.0
@@ -130,7 +130,7 @@ def _ended(job: Job, may_fail: Callable[[Job], bool]) -> bool:
     if code != 0 or not job.finished:
         raise MaskconError(
             f"{job.label} failed (exit code {code}): {job.reason()}. All it said is in {job.log_path}; "
-            "the same command again goes on where it stopped"
+            "rerun the same command to resume"
         )
     job.share = 1.0
     return True

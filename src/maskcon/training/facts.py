@@ -12,7 +12,7 @@ from typing import Any, cast
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon._utils.paths import has_file
 from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Facts, pretrained_backbone
-from maskcon.config.settings import Machine, RunConfig
+from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset, picture_plan
 from maskcon.data.headers import labels_only, usual_side
 from maskcon.data.packing import Progress
@@ -48,7 +48,7 @@ def look(
         side = usual_side(plan) or float(plan.job.side)
     train = len(data.train)
     if config.evaluate_on == "validation":
-        train = max(1, round(train * (1 - config.validation_fraction)))
+        train = max(1, round(train * (1 - VALIDATION_FRACTION)))
     if config.train_limit is not None:
         train = min(train, config.train_limit)
     accelerator = cast(Accelerator, usable_device(machine.device).partition(":")[0])

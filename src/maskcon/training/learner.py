@@ -32,6 +32,8 @@ from maskcon.training.distributed import Processes
 from maskcon.training.muon import Muon
 from maskcon.training.randomness import generator
 
+MEANS_KEPT = 0.5  # keys=means: share of a mean that is kept when a new query comes in
+
 
 @dataclass
 class Learner:
@@ -163,8 +165,7 @@ def build_learner(
     elif config.batchnorm == "sync":
         model = cast(Model, synchronize_batchnorm(model))
     model.train()
-    if config.channels_last:
-        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pair = bank = means = None
     if method.contrasts:
         pair = MomentumPair(model, buffers=config.key_buffers, key_batchnorm=config.key_batchnorm)
@@ -176,7 +177,7 @@ def build_learner(
             device=processes.device,
         )
         if config.keys == "means":
-            means = KeyMeans(images, config.projection_dim, kept=config.means_kept, device=processes.device)
+            means = KeyMeans(images, config.projection_dim, kept=MEANS_KEPT, device=processes.device)
     query, optimizer = processes.fabric.setup(model, build_optimizer(model, config))
     return Learner(method, model, query, pair, bank, means, optimizer, processes, notes)
 
@@ -188,7 +189,6 @@ def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
             model.parameters(),
             lr=config.learning_rate,
             momentum=config.momentum,
-            nesterov=config.nesterov,
             weight_decay=config.weight_decay,
             foreach=True,
         )

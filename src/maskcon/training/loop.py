@@ -1,4 +1,4 @@
-"""The training loop: priming, steps, evaluations, checkpoints, and stopping at any moment without loss."""
+"""The training loop: prime the bank, step, evaluate, checkpoint, stop on a signal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,56 +16,30 @@ from maskcon.config.settings import Machine, RunConfig
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.models.batchnorm import measure_statistics
 from maskcon.training.batches import epoch_batches, steps_in_epoch
-from maskcon.training.checkpoint import save_checkpoint
-from maskcon.training.finite_check import FiniteWatch
+from maskcon.training.callbacks import Callback
+from maskcon.training.checkpoint import Progress, save_checkpoint
+from maskcon.training.evaluation import Evaluator
 from maskcon.training.learner import Learner
 from maskcon.training.randomness import generator
+from maskcon.training.recorder import RunRecorder
 from maskcon.training.schedule import learning_rate, ramped
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.training.step import (
+    READ_AT_ONCE,
     Place,
     StepReport,
     TrainingData,
     encode_keys,
     key_order,
     make_views,
+    not_finite,
     train_step,
 )
 
 COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
 STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
 PATIENCE_EPOCHS, PATIENCE_STEPS = 2, 40  # both must have passed before a run is called collapsed
-
-
-class Hooks(Protocol):
-    """What the loop tells the outside, and asks of it. Called in the first process, `evaluate` in all."""
-
-    def record(self, kind: str, values: Mapping[str, Any]) -> None: ...
-
-    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None: ...
-
-    def measuring(self, done: int, total: int) -> None: ...
-
-    def on_message(self, text: str) -> None: ...
-
-    def evaluate(self, should_stop: Callable[[], bool]) -> Mapping[str, Any] | None: ...
-
-    def position(self) -> int: ...
-
-
-@dataclass
-class Progress:
-    """Counters of a run; saved with every checkpoint."""
-
-    step: int = 0  # steps done
-    evaluated_step: int = -1
-    seconds: float = 0.0  # of training: priming and steps
-    cpu_seconds: float = 0.0
-    images: int = 0
-    warned: bool = False
-    contrast_sum: float = 0.0  # sum of the contrastive losses of this epoch's steps so far
-    contrast_steps: int = 0  # how many those are
-    evaluations: list[dict[str, Any]] = field(default_factory=list)
+LONGEST_WAIT_STEPS = 100  # at most so many steps go unread
 
 
 @dataclass
@@ -76,7 +50,9 @@ class Training:
     data: TrainingData
     config: RunConfig
     machine: Machine
-    hooks: Hooks
+    callback: Callback
+    recorder: RunRecorder
+    evaluator: Evaluator
     checkpoints: Path
     identity: Mapping[str, Any]  # goes into each checkpoint: what it belongs to
     progress: Progress = field(default_factory=Progress)
@@ -130,13 +106,11 @@ class Training:
         values = {
             "progress": asdict(self.progress),
             "learner": plain,
-            "journal_position": self.hooks.position(),
+            "journal_position": self.recorder.position(),
             "epoch_steps": self.epoch_steps,
             **self.identity,
         }
-        save_checkpoint(
-            self.checkpoints, self.progress.step, tensors, values, keep=self.machine.keep_checkpoints
-        )
+        save_checkpoint(self.checkpoints, self.progress.step, tensors, values)
 
     def _batches(self, epoch: int) -> list[Tensor]:
         config = self.config
@@ -188,7 +162,7 @@ class Training:
             done = 0
             for number, part in enumerate(batches):
                 if self.learner.processes.is_first:
-                    self.hooks.measuring(done, len(rows))
+                    self.callback.on_statistics(done, len(rows))
                 done += len(part)
                 place = Place(epoch=-2, step=number, w=0.0, learning_rate=0.0)
                 yield make_views(self.data, self.config, place, part, "key", slice(None))
@@ -237,7 +211,7 @@ class Training:
         if not self.learner.processes.is_first:
             return
         if not journaled:
-            self.hooks.on_step(done, self.total_steps, images, math.nan, self.progress.seconds)
+            self.callback.on_step(done, self.total_steps, images, math.nan, self.progress.seconds)
             return
         loss = report.loss.item()
         values = {
@@ -251,8 +225,8 @@ class Training:
             "w": place.w,
             "seconds": round(self.progress.seconds, 3),
         }
-        self.hooks.record("step", values)
-        self.hooks.on_step(done, self.total_steps, images, loss, self.progress.seconds)
+        self.recorder.record("step", values)
+        self.callback.on_step(done, self.total_steps, images, loss, self.progress.seconds)
 
     def _evaluation_due(self, epoch: int, offset: int) -> bool:
         if self.progress.evaluated_step == self.progress.step or offset != 0:
@@ -268,7 +242,7 @@ class Training:
         self._watch.check()
         alone = self.learner.processes.count == 1  # several processes must all finish what they started
         self.learner.share_statistics()  # one encoder is scored, and saved, not one a process
-        values = self.hooks.evaluate(lambda: alone and stop.made)
+        values = self.evaluator.evaluate(lambda: alone and stop.made)
         if values is None:
             self._stop_if_asked(stop)
             return
@@ -282,7 +256,8 @@ class Training:
         }
         self.progress.evaluations.append(entry)
         if self.learner.processes.is_first:
-            self.hooks.record("evaluation", entry)
+            self.recorder.record("evaluation", entry)
+            self.callback.on_evaluation(entry)
 
     def _watch_for_collapse(self, epoch: int) -> None:
         """Warn once when the keys are nearly one vector and the loss has not left log(1+K)."""
@@ -307,8 +282,8 @@ class Training:
             f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
             f"(w rises over {self.config.relation_rise:g} now), start from pretrained --set weights, or lower --w"
         )
-        self.hooks.record("warning", {"step": self.progress.step, "message": text})
-        self.hooks.on_message(text)
+        self.recorder.record("warning", {"step": self.progress.step, "message": text})
+        self.callback.on_message(text)
 
     def _checkpoint_if_due(self) -> None:
         due = time.monotonic() - self._saved_at >= self.machine.checkpoint_every_seconds
@@ -323,7 +298,7 @@ class Training:
             number = stop.signal_number or 15
             raise Interrupted(
                 f"stopped at step {self.progress.step} of {self.total_steps}, everything saved; "
-                "the same command again goes on from here",
+                "rerun the same command to resume",
                 number,
             )
 
@@ -332,3 +307,33 @@ class Training:
         work(*arguments)
         self.progress.seconds += time.perf_counter() - wall
         self.progress.cpu_seconds += time.process_time() - cpu
+
+
+class FiniteWatch:
+    """Finds NaN and Inf on GPUs without waiting for the device at every step.
+
+    On a CPU `train_step` raises before the update. On other devices bad weights persist until `check`, so it must
+    run before anything is saved or scored.
+    """
+
+    def __init__(self, config: RunConfig, device: torch.device) -> None:
+        self._config = config
+        self._needed = device.type not in READ_AT_ONCE
+        self._unread: list[tuple[Place, StepReport]] = []
+
+    def see(self, place: Place, report: StepReport) -> None:
+        """Queue a step; waits for the device only when many are unread."""
+        if self._needed:
+            self._unread.append((place, report))
+            if len(self._unread) >= LONGEST_WAIT_STEPS:
+                self.check()
+
+    def check(self) -> None:
+        """Raise the error of the first bad step since the last check, if there was one."""
+        if not self._unread:
+            return
+        finite = torch.stack([report.finite for _, report in self._unread]).tolist()
+        for (place, report), good in zip(self._unread, finite, strict=True):
+            if not good:
+                raise not_finite(self._config, place, report.loss.item())
+        self._unread.clear()

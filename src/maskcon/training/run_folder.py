@@ -4,7 +4,7 @@ runs/<name>/config.yaml           settings, complete
             choices.json          what was chosen for these pictures and why, where anything was
             environment.json      versions, device, threads
             journal.jsonl         what happened, a line an event
-            checkpoints/          to go on from
+            checkpoints/          to resume from
             encoder.safetensors   the query encoder, under the usual parameter names
             result.json           recall@K, the raw-pixel floor, times; its presence means finished
 """
@@ -145,15 +145,15 @@ def read_result(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
     if not _has_result(folder):
-        raise UsageError(f"the run in {folder} is not finished; give its command again, it goes on by itself")
+        raise UsageError(f"the run in {folder} is not finished; rerun the same command to resume")
     try:
         result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     except ValueError as error:
         raise CorruptFileError(
-            f"{folder / RESULT} is damaged ({error}); delete it and give the command again"
+            f"{folder / RESULT} is damaged ({error}); delete it and rerun the same command"
         ) from None
     if not isinstance(result, dict) or not isinstance(result.get("recall"), dict):
-        raise CorruptFileError(f"{folder / RESULT} is not a result; delete it and give the command again")
+        raise CorruptFileError(f"{folder / RESULT} is not a result; delete it and rerun the same command")
     return result
 
 

@@ -1,4 +1,4 @@
-"""Puts the parts together for one run: data, views, learner, loop, observer."""
+"""Run one training: build the learner, resume from a checkpoint, train, write results."""
 
 from __future__ import annotations
 
@@ -16,24 +16,29 @@ from typing import Any
 import torch
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.run_lock import FolderLock
+from maskcon._utils.files import write_atomically
+from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.methods.bound import Recipe, SampleLabels, bank_distances
 from maskcon.methods.registry import method_named
 from maskcon.training.batches import SMALLEST_SHARE
-from maskcon.training.callbacks import Announcer, Observer, check_tensorboard
-from maskcon.training.checkpoint import load_latest, write_atomically
+from maskcon.training.callbacks import Callback
+from maskcon.training.checkpoint import Progress, load_latest
 from maskcon.training.compilation import compiled_passes
 from maskcon.training.distributed import Processes, start
+from maskcon.training.evaluation import Evaluator
 from maskcon.training.frozen import FrozenFeatures
 from maskcon.training.learner import Learner
-from maskcon.training.loop import Progress, Training
+from maskcon.training.loop import Training
+from maskcon.training.recorder import RunRecorder, check_tensorboard
 from maskcon.training.run_folder import (
     CHECKPOINTS,
     CHOICES,
     CONFIG,
+    ENCODER,
     ENVIRONMENT,
+    RESULT,
     is_finished,
     json_bytes,
     make_writable,
@@ -49,7 +54,7 @@ def train(
     data: Dataset,
     folder: Path,
     machine: Machine,
-    announce: Announcer,
+    callback: Callback,
     choices: bytes | None = None,
 ) -> None:
     """Train to the end of the config, from the newest checkpoint in the folder if there is one.
@@ -58,7 +63,7 @@ def train(
     """
     if is_finished(folder, config):
         refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
-        announce.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
+        callback.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
     if machine.tensorboard:
         check_tensorboard()
@@ -68,13 +73,11 @@ def train(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
     # refuses what it cannot build before anything is written
-    load_views(
-        config, processes.device, announce.on_message if processes.is_first else Announcer().on_message
-    )
+    load_views(config, processes.device, callback.on_message if processes.is_first else Callback().on_message)
     assembly = assemble(config, data, processes, download=machine.download)
     failure: MaskconError | None = None
     try:
-        _train_together(assembly, folder, machine, announce, choices)
+        _train_together(assembly, folder, machine, callback, choices)
     except MaskconError as error:
         clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
         failure = error
@@ -89,7 +92,7 @@ def train(
 
 
 def _train_together(
-    assembly: Assembly, folder: Path, machine: Machine, announce: Announcer, choices: bytes | None
+    assembly: Assembly, folder: Path, machine: Machine, callback: Callback, choices: bytes | None
 ) -> None:
     config, processes = assembly.config, assembly.learner.processes
     with ExitStack() as held:
@@ -104,9 +107,9 @@ def _train_together(
             write_atomically(folder / CONFIG, config.to_yaml().encode())
             write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
 
-        heard = announce if processes.is_first else Announcer()
+        heard = callback if processes.is_first else Callback()
         processes.in_first(begin)
-        cached = assembly.embedded(heard.extracting, heard.on_message)
+        cached = assembly.embedded(heard.on_extract, heard.on_message)
         _carry_out(assembly, cached, folder, machine, heard)
 
 
@@ -125,44 +128,55 @@ def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
 
 
 def _carry_out(
-    assembly: Assembly, cached: FrozenFeatures | None, folder: Path, machine: Machine, announce: Announcer
+    assembly: Assembly, cached: FrozenFeatures | None, folder: Path, machine: Machine, callback: Callback
 ) -> None:
     learner, config, data = assembly.learner, assembly.config, assembly.data
     begun = time.perf_counter(), time.process_time()
-    training_data = assembly.training_data(cached, announce.outlining)
+    training_data = assembly.training_data(cached, callback.on_hog)
     made = time.perf_counter() - begun[0], time.process_time() - begun[1]
     processes = learner.processes
     features = None if cached is None else cached.key
     identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint(), "features": features}
-    observer = Observer(
+    recorder = RunRecorder(folder if processes.is_first else None, tensorboard=machine.tensorboard)
+    evaluator = Evaluator(learner, data.test, assembly.facts, _bound(config, learner, data), cached)
+    training = Training(
         learner,
-        data.test,
-        assembly.facts,
-        announce,
-        folder if processes.is_first else None,
+        training_data,
+        config,
         machine,
-        _bound(config, learner, data),
-        cached,
+        callback,
+        recorder,
+        evaluator,
+        folder / CHECKPOINTS,
+        identity,
     )
-    training = Training(learner, training_data, config, machine, observer, folder / CHECKPOINTS, identity)
     try:
-        _resume(training, observer)
+        _resume(training)
         if training_data.outlines is not None:
             _compare_by_outlines(training, *made)
         for note in (*data.notes, *learner.notes):
-            announce.on_message(note)
+            callback.on_message(note)
         if config.track_bound and learner.bank is None:
-            announce.on_message(
+            callback.on_message(
                 f"{learner.method.title} has no relations, so its journal holds no d_z (track_bound)"
             )
-        with _compiled(training, observer):
-            announce.begin(config, data, training.progress.step, training.total_steps)
+        with _compiled(training):
+            callback.on_begin(config, data, training.progress.step, training.total_steps)
             progress = training.run()
-        processes.in_first(lambda: observer.finish(config, data, progress))
+        processes.in_first(lambda: _finish(training, data, folder, progress))
     finally:
-        announce.end()
-        observer.close()
+        callback.on_end()
+        recorder.close()
+        evaluator.close()
         training_data.feed.close()
+
+
+def _finish(training: Training, data: Dataset, folder: Path, progress: Progress) -> None:
+    """Write the encoder, then the result: a folder with a result is a finished run."""
+    write_atomically(folder / ENCODER, training.evaluator.encoder_bytes())
+    result = training.evaluator.result(training.config, data, progress)
+    training.recorder.record("end", {"step": progress.step, "recall": result["recall"]})
+    write_atomically(folder / RESULT, json_bytes(result))
 
 
 def _compare_by_outlines(training: Training, seconds: float, cpu_seconds: float) -> None:
@@ -178,18 +192,20 @@ def _compare_by_outlines(training: Training, seconds: float, cpu_seconds: float)
 
 
 @contextmanager
-def _compiled(training: Training, observer: Observer) -> Iterator[None]:
+def _compiled(training: Training) -> Iterator[None]:
     """Compile the nets where that was asked for and steps are left to be made; its time counts as training's."""
     if not training.machine.compile or training.progress.step >= training.total_steps:
         yield
         return
     learner, processes = training.learner, training.learner.processes
     cpu = time.process_time()
-    with compiled_passes(learner, training.data, training.config, observer.on_message) as seconds:
+    with compiled_passes(learner, training.data, training.config, training.callback.on_message) as seconds:
         training.progress.seconds += seconds
         training.progress.cpu_seconds += time.process_time() - cpu
         if processes.is_first:
-            observer.record("compiled", {"step": training.progress.step, "seconds": round(seconds, 3)})
+            training.recorder.record(
+                "compiled", {"step": training.progress.step, "seconds": round(seconds, 3)}
+            )
         yield
 
 
@@ -225,12 +241,12 @@ def _bound(
     return distances
 
 
-def _resume(training: Training, observer: Observer) -> None:
+def _resume(training: Training) -> None:
     """Take up the newest whole checkpoint, if any; the same one in every process."""
     folder, processes = training.checkpoints.parent, training.learner.processes
     checkpoint, notes = load_latest(training.checkpoints)
     for note in notes:
-        observer.on_message(note)
+        training.callback.on_message(note)
     step = -1 if checkpoint is None else checkpoint.values["step"]
     # Here all wait for each other: nobody goes on, and writes, before all have read.
     found = processes.gather(torch.tensor([step], device=processes.device), processes.count).tolist()
@@ -239,30 +255,30 @@ def _resume(training: Training, observer: Observer) -> None:
             f"the processes do not share {folder}: they find checkpoints of steps {found} there"
         )
     if checkpoint is None:
-        observer.rewind(0)
-        observer.record(
+        training.recorder.rewind(0)
+        training.recorder.record(
             "start",
             {"step": 0, "total_steps": training.total_steps, "settings": training.config.model_dump()},
         )
         return
     values = checkpoint.values
     if values.get("format") != training.identity["format"]:
-        raise UsageError(f"{folder} was begun by another version of maskcon; choose another --out")
+        raise UsageError(f"{folder} was created by an incompatible version of maskcon; choose another --out")
     refuse_other_data(folder, values.get("data"), training.identity["data"])
     if values.get("features") != training.identity["features"]:
         raise UsageError(
-            f"{folder} was begun on other features of the same pictures: the weights of the frozen backbone or its "
+            f"{folder} was started on other features of the same images: the weights of the frozen backbone or its "
             "views have changed since; put them back, or choose another --out"
         )
     if values["epoch_steps"] != training.epoch_steps:
         raise UsageError(
-            f"{folder} was begun with {values['epoch_steps']} steps an epoch, and {processes.count} processes make it "
+            f"{folder} was begun with {values['epoch_steps']} steps per epoch, and {processes.count} processes make it "
             f"{training.epoch_steps}; use as many --devices as before, or choose another --out"
         )
     training.learner.load(checkpoint)
     training.progress = Progress(**values["progress"])
-    observer.rewind(values["journal_position"])
-    observer.on_message(f"going on from step {training.progress.step} of {training.total_steps}")
+    training.recorder.rewind(values["journal_position"])
+    training.callback.on_message(f"resuming from step {training.progress.step} of {training.total_steps}")
 
 
 def environment(processes: Processes) -> dict[str, Any]:

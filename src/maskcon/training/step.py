@@ -201,7 +201,7 @@ def make_views(
         weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
         both = torch.cat([seen(data.key_view, WEAK_QUERY, weak), seen(data.query_view, purpose, strong)])
         views = both[torch.cat([weak, strong]).argsort().to(both.device)]
-    return views.contiguous(memory_format=torch.channels_last) if config.channels_last else views
+    return views.contiguous(memory_format=torch.channels_last)
 
 
 def _weak_places(places: Tensor, share: float) -> Tensor:

@@ -21,11 +21,11 @@ from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.journal import read_journal
-from maskcon.training.preparation import settle
 from maskcon.training.run_folder import ENCODER, JOURNAL
 from maskcon.training.runner import train
+from maskcon.training.setup import settle
 from maskcon.training.signals import Interrupted
 from maskcon.training.threads import threads_of_torch
 
@@ -94,12 +94,12 @@ def train_in_passing(
     device: str,
     threads: int | None = None,
     download: bool = False,
-    announce: Announcer | None = None,
+    announce: Callback | None = None,
 ) -> Trained:
     """Train as `maskcon.fit` does, to the same weights, in a folder that is gone afterwards.
 
     Args:
-        config: settled on the data, see `maskcon.training.preparation.settle`.
+        config: settled on the data, see `maskcon.training.setup.settle`.
         device: cpu, cuda or mps.
         threads: of torch, while it trains; None leaves them as they are.
         download: whether pretrained weights may be fetched.
@@ -118,7 +118,7 @@ def train_in_passing(
         _interrupts_as_usual(),
     ):
         folder = Path(parent) / "run"
-        train(config, data, folder, machine, announce or Announcer())
+        train(config, data, folder, machine, announce or Callback())
         encoder, facts = read_encoder(folder / ENCODER)
         journal = read_journal(folder / JOURNAL)
     losses: dict[int, list[float]] = {}

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from maskcon._utils.text import counted, full_title
 from maskcon.methods.registry import method_named
 from maskcon.models import has_own_shape
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from maskcon.config.settings import RunConfig
     from maskcon.data import Dataset
 
 
-class Lines(Announcer):
+class Lines(Callback):
     """Prints what is trained on what, then the mean loss of every epoch; for runs that nothing is scored in."""
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class Lines(Announcer):
         self._losses: list[float] = []
         self._embedding = False
 
-    def begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
+    def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
         self._epochs, self._epoch_steps = config.epochs, total // config.epochs
         self.on_message(begin_line(config, data))
 
-    def extracting(self, done: int, total: int, views_per_second: float) -> None:  # noqa: ARG002
+    def on_extract(self, done: int, total: int, views_per_second: float) -> None:  # noqa: ARG002
         if not self._embedding and done < total:
             self.on_message(embedding_line(total - done))
         self._embedding = done < total

@@ -31,7 +31,8 @@ def with_threads(machine: Machine, folder: Path, message: Callable[[str], None])
     threads, begun = _threads_now(), _recorded(folder)
     if begun is not None and begun != threads:
         message(
-            f"going on with {counted(begun, 'thread')} as before, for the same bits; a new run would have {threads} now"
+            f"resuming with {counted(begun, 'thread')} as before, for identical results; "
+            f"a new run would use {threads} now"
         )
     elif begun is None and threads < torch.get_num_threads():
         message(

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from maskcon.config.settings import Machine
 from maskcon.training.automatic import Decided, decide
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from tests.miniature import TINY
 
 SMALL_NET = {key: TINY[key] for key in ("backbone", "width", "stem", "projector_hidden", "projection_dim")}
 
 
-class Heard(Announcer):
+class Heard(Callback):
     def __init__(self) -> None:
         self.choices: list[str] = []
         self.messages: list[str] = []

@@ -15,9 +15,9 @@ from maskcon.config.presets import RISES
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.training import automatic
-from maskcon.training.automatic import Decided, within_budget
-from maskcon.training.callbacks import Announcer
-from maskcon.training.pace import Pace
+from maskcon.training.automatic import Decided
+from maskcon.training.budget import Pace, within_budget
+from maskcon.training.callbacks import Callback
 from maskcon.training.run_folder import CHOICES, CONFIG
 from tests.miniature import TINY, miniature
 from tests.training.automatic.deciding import SMALL_NET, Heard, decided
@@ -57,7 +57,7 @@ def test_a_stopped_run_goes_on_with_its_choices_whatever_has_changed_since(photo
     heard = Heard()
     run = fitted(photos, machine, heard, settings=few)
     assert run.folder == folder
-    assert any("chosen at the first start" in message for message in heard.messages)
+    assert any("settings chosen when this run started" in message for message in heard.messages)
     assert len(heard.choices) == 2
     for name in (CONFIG, CHOICES, "encoder.safetensors"):
         assert (folder / name).read_bytes() == (undisturbed.folder / name).read_bytes()
@@ -109,7 +109,7 @@ def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(
         calls.append(config)
         return Pace(start=0, key=0, contrast=1.0, classify=1.0, evaluation=0, end=0)  # a second an image
 
-    monkeypatch.setattr("maskcon.training.pace.measure_pace", pace)
+    monkeypatch.setattr("maskcon.training.budget.measure_pace", pace)
     heard = Heard()
     run = fitted(photos, machine, heard, budget=120.0, out="budget")
     images = run.result["train_images"]
@@ -131,7 +131,7 @@ def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(
 
 def test_a_budget_gives_a_head_on_a_frozen_backbone_a_hundred_epochs_at_most(machine, monkeypatch):
     quick = Pace(start=0, key=0, contrast=1e-6, classify=1e-6, evaluation=0, end=0)
-    monkeypatch.setattr("maskcon.training.pace.measure_pace", lambda *_: quick)
+    monkeypatch.setattr("maskcon.training.budget.measure_pace", lambda *_: quick)
     for freeze, most in ((True, 100), (False, 1000)):
         config = resolve("photos", method="maskcon", preset="cpu", overrides={"freeze": freeze}).config
         heard = Heard()
@@ -188,7 +188,7 @@ def test_embedding_that_cannot_end_in_time_is_stopped_early_and_a_near_miss_watc
     seconds, views, refused, machine, monkeypatch
 ):
     clock = iter([0.0, seconds])
-    monkeypatch.setattr("maskcon.training.automatic.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("maskcon.training.budget.time.monotonic", lambda: next(clock))
 
     class WentOnError(Exception):
         pass
@@ -197,20 +197,20 @@ def test_embedding_that_cannot_end_in_time_is_stopped_early_and_a_near_miss_watc
         extracting(100, views, 10.0)
         raise WentOnError
 
-    monkeypatch.setattr("maskcon.training.pace.measure_pace", pace)
+    monkeypatch.setattr("maskcon.training.budget.measure_pace", pace)
     data = miniature()
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
     told = rf"--budget 5m is too short: embedding .* takes about {refused}"
     with pytest.raises(WentOnError) if refused is None else pytest.raises(UsageError, match=told):
-        within_budget(Decided(budget=300.0), config, data, machine, {}, Announcer(), 0.0)
+        within_budget(Decided(budget=300.0), config, data, machine, {}, Callback(), 0.0)
 
 
 def test_a_budget_that_reading_has_used_up_is_refused_before_anything_is_measured(machine, monkeypatch):
-    monkeypatch.setattr("maskcon.training.automatic.time.monotonic", lambda: 90.0)
-    monkeypatch.setattr("maskcon.training.pace.measure_pace", None)
+    monkeypatch.setattr("maskcon.training.budget.time.monotonic", lambda: 90.0)
+    monkeypatch.setattr("maskcon.training.budget.measure_pace", None)
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
     with pytest.raises(UsageError, match=r"reading the pictures alone took 1m30s"):
-        within_budget(Decided(budget=60.0), config, miniature(), machine, {}, Announcer(), 0.0)
+        within_budget(Decided(budget=60.0), config, miniature(), machine, {}, Callback(), 0.0)
 
 
 def test_a_budget_counts_from_the_command_not_from_the_end_of_imports(photos, machine):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import maskcon
 from maskcon.config.settings import Machine
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.frozen.cache import FEATURES, features_folder
 from tests.miniature import TINY, miniature
 
@@ -35,17 +35,17 @@ def cached() -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in features_folder().rglob(FEATURES)}
 
 
-class Told(Announcer):
+class Told(Callback):
     def __init__(self) -> None:
         self.messages: list[str] = []
         self.extracted: list[tuple[int, int, float]] = []
         self.ended = False
 
-    def end(self) -> None:
+    def on_end(self) -> None:
         self.ended = True
 
     def on_message(self, text: str) -> None:
         self.messages.append(text)
 
-    def extracting(self, done: int, total: int, views_per_second: float) -> None:
+    def on_extract(self, done: int, total: int, views_per_second: float) -> None:
         self.extracted.append((done, total, views_per_second))

@@ -78,7 +78,7 @@ def test_a_disk_that_is_full_says_so_before_the_work(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full, raising=False)
-    with pytest.raises(MaskconError, match=r"No space left on device; make room"):
+    with pytest.raises(MaskconError, match=r"No space left on device; free some space"):
         opened(tmp_path)
     monkeypatch.undo()
     assert not list(tmp_path.glob(".*"))  # nothing half made is left to take up room

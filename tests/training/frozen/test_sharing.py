@@ -14,7 +14,7 @@ from maskcon.config.resolution import resolve
 from maskcon.models import build_backbone
 from maskcon.training.frozen.cache import DONE, FEATURES, features_folder
 from maskcon.training.frozen.prepared import describe, weights_hash
-from maskcon.training.preparation import encoder_facts
+from maskcon.training.setup import encoder_facts
 from tests.miniature import miniature
 from tests.training.frozen.runs import SMALL, Told, cached, fit
 
@@ -38,7 +38,6 @@ def test_runs_of_other_seeds_methods_and_labels_share_the_cache(tmp_path, weight
     ("change", "new"),
     [
         ({"freeze_views": 1}, 1),
-        ({"freeze_seed": 1}, 1),
         ({"key_view": "identity"}, 1),
         ({"image_size": 20}, 2),
         ({"normalise": "dataset"}, 2),

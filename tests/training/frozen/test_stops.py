@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from maskcon._utils.errors import UsageError
 from maskcon.models import MobileNetV2
-from maskcon.training.callbacks import Announcer
+from maskcon.training.callbacks import Callback
 from maskcon.training.frozen import extract, prepare
 from maskcon.training.signals import Interrupted
 from tests.cli.commands import maskcon as command
@@ -45,8 +45,8 @@ def test_extraction_stopped_anywhere_goes_on_and_ends_with_the_same_bytes(tmp_pa
 
 def test_a_stop_request_during_extraction_keeps_what_is_done(tmp_path, weights):
     class Stopping(Told):
-        def extracting(self, done: int, total: int, views_per_second: float) -> None:
-            super().extracting(done, total, views_per_second)
+        def on_extract(self, done: int, total: int, views_per_second: float) -> None:
+            super().on_extract(done, total, views_per_second)
             if done == 256:
                 signal.raise_signal(signal.SIGTERM)
 
@@ -78,7 +78,7 @@ def test_a_process_that_waits_for_the_first_one_stops_with_it_and_does_not_die_a
 
 
 def test_training_stopped_in_mid_epoch_resumes_to_the_same_bytes(tmp_path, weights):
-    class Stopping(Announcer):
+    class Stopping(Callback):
         def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:
             if done == 3:
                 signal.raise_signal(signal.SIGINT)
@@ -116,7 +116,7 @@ def test_a_process_killed_while_embedding_goes_on_by_the_same_command(tmp_path, 
 
 
 def test_a_run_goes_on_with_no_other_weights_than_it_was_begun_with(tmp_path, weights):
-    class Stopping(Announcer):
+    class Stopping(Callback):
         def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:
             if done == 2:
                 signal.raise_signal(signal.SIGINT)
@@ -125,7 +125,7 @@ def test_a_run_goes_on_with_no_other_weights_than_it_was_begun_with(tmp_path, we
         fit(tmp_path / "run", weights, announce=Stopping())
     before = load_file(weights)
     save_file({name: value * 2 for name, value in before.items()}, weights)  # the same path, another file
-    with pytest.raises(UsageError, match="begun on other features of the same pictures: the weights"):
+    with pytest.raises(UsageError, match="started on other features of the same images: the weights"):
         fit(tmp_path / "run", weights)
     save_file(before, weights)
     assert fit(tmp_path / "run", weights).recall

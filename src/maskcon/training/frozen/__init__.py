@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from maskcon.config.choices import size_for
 from maskcon.training.frozen.axes import axes_kept
-from maskcon.training.frozen.prepared import FrozenFeatures, frozen_backbone, prepare, require_weights
-from maskcon.training.frozen.size import chosen_size
+from maskcon.training.frozen.prepared import (
+    FrozenFeatures,
+    chosen_size,
+    frozen_backbone,
+    prepare,
+    require_weights,
+)
 
 __all__ = [
     "FrozenFeatures",

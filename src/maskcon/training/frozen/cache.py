@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import reserve, sync_file, sync_folder
+from maskcon._utils.files import reserve, sync_file, sync_folder, write_atomically
 from maskcon._utils.paths import cache_root
-from maskcon.training.checkpoint import write_atomically
 
 FORMAT_VERSION = 1
 CHUNK_IMAGES = 64
@@ -158,6 +157,6 @@ def cannot_keep(folder: Path, error: OSError) -> MaskconError:
     what = f"cannot keep features in {folder}: {error.strerror or error}"
     if error.errno in FULL:
         return MaskconError(
-            f"{what}; make room and run the same command again, or set XDG_CACHE_HOME to a larger disk"
+            f"{what}; free some space and rerun the same command, or set XDG_CACHE_HOME to a larger disk"
         )
     return UsageError(f"{what}; set XDG_CACHE_HOME to a folder that can be written")

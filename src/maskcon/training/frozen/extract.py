@@ -100,7 +100,7 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
             if stop.signal_number is not None:
                 raise Interrupted(
                     f"stopped with {done + made} of {total} views embedded and kept; "
-                    "the same command again goes on from here",
+                    "rerun the same command to resume",
                     stop.signal_number,
                 )
     return made, time.perf_counter() - begun

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,11 @@ from maskcon import transforms
 from maskcon._utils.errors import UsageError
 from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.text import counted
+from maskcon.config.choices import FROZEN_SIZES, size_for
 from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
-from maskcon.data import Dataset, ImageSet
+from maskcon.data import Dataset, ImageSet, picture_plan
+from maskcon.data.dataset import Variant
+from maskcon.data.headers import usual_side
 from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.weights import load_weights, locate
@@ -35,6 +39,7 @@ from maskcon.training.step import TrainingData
 EMBED_ROWS = 4096
 
 Message = Callable[[str], None]
+VIEWS_SEED = 0  # of the cached views: runs of any seed share them
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,7 @@ def prepare(
         processes.in_first(read)
     if processes.any(stop.made):
         raise Interrupted(
-            "stopped before training; what is embedded is kept, and the same command again goes on from here",
+            "stopped before training; embedded views are kept; rerun the same command to resume",
             stop.signal_number or signal.SIGTERM,
         )
     if not made:
@@ -202,11 +207,11 @@ def _read(
         (data.test, [None], "float32"),
     ]
     for part, seen, dtype in parts:
-        description = describe(part, facts, weights, seen, config.freeze_seed)
+        description = describe(part, facts, weights, seen, VIEWS_SEED)
         keys.append(key_of(description))
         shape = (len(part), len(seen), backbone.level_features(facts.earlier_weight))
         feed = Feed(part.images, part.sizes, device)
-        work = Extraction(net, feed, facts, seen, config.freeze_seed)
+        work = Extraction(net, feed, facts, seen, VIEWS_SEED)
         try:
             kept.append(_filled(work, shape, dtype, description, progress, message))
         finally:
@@ -283,3 +288,15 @@ def weights_hash(backbone: Backbone) -> str:
         digest.update(f"{name};{array.dtype.str}{array.shape};".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def chosen_size(
+    source: str, *, root: Path | None = None, variant: Variant = "paper", download: bool = False
+) -> int:
+    """Choose the image size for a frozen backbone from the headers of some images.
+
+    Arguments as for `maskcon.data.load`.
+    """
+    plan = picture_plan(source, root=root, variant=variant, download=download)
+    side = None if plan is None else usual_side(plan)
+    return FROZEN_SIZES[0] if side is None else size_for(side)

@@ -1,23 +1,29 @@
-"""How fast this machine trains on these very pictures: a few steps of the run to come, timed and thrown away."""
+"""`--budget`: time a few steps of the run on this machine, and choose the epochs that fit."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
 
+from maskcon._utils.errors import UsageError
+from maskcon._utils.text import duration
+from maskcon.config.choices import budget_choice, epoch_settings
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
 from maskcon.methods.registry import method_named
 from maskcon.models.encoder_file import EncoderFacts
+from maskcon.training.automatic import RAMPS, Decided
 from maskcon.training.batches import epoch_batches
-from maskcon.training.callbacks import Announcer, Observer
+from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
+from maskcon.training.evaluation import Evaluator
 from maskcon.training.frozen import FrozenFeatures
 from maskcon.training.learner import Learner
 from maskcon.training.setup import assemble, load_views
@@ -29,6 +35,10 @@ MOST_SECONDS = 4.0  # of steps, and of keys; a slow machine does fewer
 KEY_BATCHES = 3
 SCORED_IMAGES = 128
 END_SECONDS = 1.0  # checkpoints, files, exit; the raw-pixel floor costs about a scoring
+# When it is said that embedding does not fit a budget. The first seconds are slow beside other programs, and what is
+# embedded is kept, so a near miss is watched for some time; what would take several budgets is refused at once.
+HOPELESS_AFTER, HOPELESS_BUDGETS = 5.0, 4.0
+JUDGED_AFTER_SHARE = 0.1  # of the budget
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,63 @@ class Pace:
     classify: float  # a training step without, an image
     evaluation: float  # one scoring of the test images
     end: float  # after the last scoring: the raw-pixel floor, files, exit
+
+
+def within_budget(
+    decided: Decided,
+    config: RunConfig,
+    data: Dataset,
+    machine: Machine,
+    given: Mapping[str, Any],
+    announce: Callback,
+    begun: float,
+) -> tuple[Decided, RunConfig]:
+    """Measure the pace of this run and choose the number of epochs that fits the budget.
+
+    Args:
+        begun: `time.monotonic` at the start of the command.
+    """
+    budget = decided.budget
+    assert budget is not None  # else there is nothing to fit
+    ends = begun + budget
+    started = time.monotonic()
+    if started >= ends:
+        raise UsageError(
+            f"--budget {duration(budget)} is too short: reading the pictures alone took "
+            f"{duration(started - begun)}; give more, or read them once beforehand with `maskcon pack`"
+        )
+
+    def extracting(done: int, total: int, views_per_second: float) -> None:
+        announce.on_extract(done, total, views_per_second)
+        now = time.monotonic()
+        watched = now - started
+        if watched > HOPELESS_AFTER and views_per_second > 0:
+            needed = (total - done) / views_per_second
+            allowed = 1.0 if watched > JUDGED_AFTER_SHARE * budget else HOPELESS_BUDGETS
+            if now + needed > begun + allowed * budget:
+                raise UsageError(
+                    f"--budget {duration(budget)} is too short: embedding the pictures once takes about "
+                    f"{duration(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
+                )
+
+    pace = measure_pace(config, data, machine, announce, extracting)
+    ramps = {key: float(getattr(config, key)) for key in RAMPS}
+
+    def seconds_of(epochs: int) -> float:
+        return run_seconds(
+            pace, config.model_copy(update=epoch_settings(epochs, given, ramps)), len(data.train)
+        )
+
+    choice = budget_choice(
+        budget,
+        ends - time.monotonic(),
+        seconds_of,
+        given,
+        ramps,
+        frozen_usual=config.epochs if config.freeze else None,
+    )
+    announce.on_choice(choice.line)
+    return replace(decided, choices=(*decided.choices, choice)), config.changed(**choice.settings)
 
 
 def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -> float:
@@ -67,7 +134,7 @@ def measure_pace(
     config: RunConfig,
     data: Dataset,
     machine: Machine,
-    announce: Announcer,
+    announce: Callback,
     extracting: Callable[[int, int, float], None],
 ) -> Pace:
     """Seconds of the parts of this run, by doing a little of each; nothing of it is kept.
@@ -82,7 +149,7 @@ def measure_pace(
     before = time.perf_counter()
     cached = assembly.embedded(extracting, announce.on_message)
     embedding = time.perf_counter() - before
-    learner, training_data = assembly.learner, assembly.training_data(cached, announce.outlining)
+    learner, training_data = assembly.learner, assembly.training_data(cached, announce.on_hog)
     ready = time.perf_counter() - begun - embedding  # the run does all this once more
     announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
     try:
@@ -90,7 +157,7 @@ def measure_pace(
         step = _step_seconds(learner, training_data, config)
     finally:
         training_data.feed.close()
-    scoring = _scoring_seconds(learner, data.test, assembly.facts, machine, cached)
+    scoring = _scoring_seconds(learner, data.test, assembly.facts, cached)
     measured = min(config.final_statistics, len(training_data))  # images; each is a forward pass, as a key is
     end = END_SECONDS + scoring + key * measured
     return Pace(start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
@@ -148,16 +215,15 @@ def _typical(spent: list[float], warm: int) -> float:
 
 
 def _scoring_seconds(
-    learner: Learner, test: ImageSet, facts: EncoderFacts, machine: Machine, cached: FrozenFeatures | None
+    learner: Learner, test: ImageSet, facts: EncoderFacts, cached: FrozenFeatures | None
 ) -> float:
     """One scoring of the test images; of many images that are to be embedded, by a part of them."""
     part = test
     if cached is None and len(test) > SCORED_IMAGES:
         part = test.subset(np.linspace(0, len(test) - 1, SCORED_IMAGES).astype(np.int64))
-    silent = machine.model_copy(update={"tensorboard": False})
-    observer = Observer(learner, part, facts, Announcer(), None, silent, None, cached)
+    evaluator = Evaluator(learner, part, facts, frozen=cached)
     begun = time.perf_counter()
-    observer.evaluate(lambda: False)
+    evaluator.evaluate(lambda: False)
     spent = time.perf_counter() - begun
-    observer.close()
+    evaluator.close()
     return spent * len(test) / max(1, len(part))
