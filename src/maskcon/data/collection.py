@@ -29,6 +29,7 @@ from maskcon.data.image_readers import (
     none_readable,
     with_channels,
 )
+from maskcon.data.loading import with_known_total
 from maskcon.data.manifest import folder_of, is_manifest, listed_images
 from maskcon.data.packing import Progress
 from maskcon.data.source import PictureSource
@@ -81,7 +82,7 @@ def gather(
     name = str(source)
     known = SOURCES.get(name)
     if isinstance(known, PictureSource):
-        fetching = None if progress is None else lambda done, total: progress(done, total or done)
+        fetching = with_known_total(progress)
         listing = known.listing(data_root(root), variant=variant, download=download, progress=fetching)
         labels = [listing.coarse_names[coarse] for coarse in listing.coarse_of_fine]
         named = [(found.path, labels[found.fine]) for found in (*listing.train, *listing.test)]

@@ -239,9 +239,13 @@ class Dataset:
 
     def limited(self, train: int | None, test: int | None, seed: int = 0) -> Dataset:
         """At most `train` and `test` images, with class counts as equal as they can be; None keeps all."""
-        return replace(
-            self, train=_limited_part(self.train, train, seed), test=_limited_part(self.test, test, seed)
-        )
+
+        def part(whole: ImageSet, count: int | None) -> ImageSet:
+            if count is None or count >= len(whole):
+                return whole
+            return whole.subset(_balanced(np.arange(len(whole)), whole.finest, count, seed))
+
+        return replace(self, train=part(self.train, train), test=part(self.test, test))
 
 
 def _check_range(what: str, labels: NDArray[np.int64], count: int) -> None:
@@ -272,12 +276,6 @@ def _shuffled_rank(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     rank = np.empty(len(labels), dtype=np.int64)
     rank[by_class] = np.arange(len(labels)) - class_start
     return rank
-
-
-def _limited_part(part: ImageSet, count: int | None, seed: int) -> ImageSet:
-    if count is None or count >= len(part):
-        return part
-    return part.subset(_balanced(np.arange(len(part)), part.finest, count, seed))
 
 
 def _balanced(

@@ -218,7 +218,7 @@ def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[
         except OSError as error:  # a link to itself, or into a folder that may not be entered
             layout.unreadable.append((_join(folder, entry.name), error.strerror or str(error)))
             continue
-        if not _is_hidden(entry.name):
+        if not entry.name.startswith(".") and entry.name != "__MACOSX":
             visible.append((entry, identity))
         elif identity is None:
             layout.ignored_files += 1
@@ -232,10 +232,6 @@ def _unreadable(root: Path, error: OSError) -> DataError:
 def _identity(folder: Path) -> Identity:
     status = folder.stat()  # that of an os.DirEntry is zero on Windows
     return status.st_dev, status.st_ino
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
 
 
 def _join(*parts: str) -> str:

@@ -83,9 +83,9 @@ def from_arrays(
     ]
     notes: tuple[str, ...] = ()
     if test is None:
-        is_held = np.array(
-            held_out([path_hash(key) for key in keys], *parts[0].as_text, fraction), dtype=bool
-        )
+        coarse_text = [str(label) for label in parts[0].coarse]
+        fine_text = None if parts[0].fine is None else [str(label) for label in parts[0].fine]
+        is_held = np.array(held_out([path_hash(key) for key in keys], coarse_text, fine_text, fraction))
         whole = sets[0]
         sets = [whole.subset(np.flatnonzero(~is_held)), whole.subset(np.flatnonzero(is_held))]
         notes = (f"{int(is_held.sum()):,} of {counted(len(whole), 'image')} held out to score on",)
@@ -108,10 +108,6 @@ class _Labelled:
     images: Images
     coarse: list[Label]
     fine: list[Label] | None
-
-    @property
-    def as_text(self) -> tuple[list[str], list[str] | None]:
-        return [str(x) for x in self.coarse], None if self.fine is None else [str(x) for x in self.fine]
 
 
 def _labelled(what: str, images: Images, coarse: Labels, fine: Labels | None) -> _Labelled:

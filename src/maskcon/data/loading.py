@@ -48,7 +48,7 @@ def load(
     if variant not in get_args(Variant):
         raise unknown("variant", variant, get_args(Variant))
     source = SOURCES.get(name_or_path)
-    fetching = _with_known_total(progress)
+    fetching = with_known_total(progress)
     if isinstance(source, ArraySource):
         _refuse_size(source, image_size)
         return source.load(data_root(root), variant=variant, download=download, progress=fetching)
@@ -73,7 +73,7 @@ def picture_plan(
     """
     if isinstance(SOURCES.get(name_or_path), ArraySource):
         return None
-    fetching = _with_known_total(progress)
+    fetching = with_known_total(progress)
     return _plan(name_or_path, root, variant, image_size, download, strict, fetching, looking)
 
 
@@ -195,7 +195,7 @@ def _refuse_size(source: ArraySource, image_size: int | None) -> None:
         )
 
 
-def _with_known_total(progress: Progress | None) -> DownloadProgress | None:
+def with_known_total(progress: Progress | None) -> DownloadProgress | None:
     """A server may not say how much is to come; then what came so far counts as all."""
     if progress is None:
         return None

@@ -161,15 +161,11 @@ def _parquet_rows(place: Place, needed: Sequence[str]) -> Iterator[Row]:
                 by_name = {name: batch.column(name).to_pylist() for name in wanted}
                 for offset in range(batch.num_rows):
                     number = start + offset + 1
-                    yield _row(
-                        number,
-                        [
-                            ""
-                            if column is None
-                            else _text(place, number, name, by_name[header[column]][offset])
-                            for name, column in zip(COLUMNS, columns, strict=True)
-                        ],
-                    )
+                    given = [
+                        None if column is None else by_name[header[column]][offset] for column in columns
+                    ]
+                    texts = [_text(place, number, *pair) for pair in zip(COLUMNS, given, strict=True)]
+                    yield _row(number, texts)
                 start += batch.num_rows
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"{show(str(place.path))} cannot be read as Parquet: {_on_one_line(error)}") from None

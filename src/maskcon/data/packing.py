@@ -39,7 +39,7 @@ BLOCK_FILES = 32  # files between two calls of `progress`
 BLOCKS_AHEAD = 8  # lined up for the threads, so that none of them waits for the slowest file of a block
 MAX_THREADS = 32  # what an image takes of Python's lock leaves room for about so many
 FORMAT_VERSION = 4
-SCRATCH = "packing-"
+PACKS, SCRATCH = "packed", "packing-"
 IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
 
 
@@ -128,7 +128,7 @@ def find_pack(job: PackJob) -> Packed | None:
 
 def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
     """Decode the images into a pack, whatever its size. An older pack of the same name and folder goes."""
-    cache = job.cache or _packs_folder()
+    cache = job.cache or cache_root() / PACKS
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(cache) as alone:
@@ -148,13 +148,9 @@ def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
 def usual_cache() -> Path | None:
     """The folder of packs in the user's cache; None where no home is known."""
     try:
-        return _packs_folder()
+        return cache_root() / PACKS
     except UsageError:
         return None
-
-
-def _packs_folder() -> Path:
-    return cache_root() / "packed"
 
 
 def map_files(work: Callable[[int], Result], count: int, progress: Progress | None = None) -> list[Result]:

@@ -61,8 +61,12 @@ def read_annotations(path: Path, *, path_field: str, depth: int, has_test: bool)
     content = read_mat(path, ("annotations", "class_names"))
     if "class_names" in content:
         _check_class_names(path, content["class_names"])
+    table = content.get("annotations")
+    structs = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
+    if not structs or len(structs) != len(table or ()):
+        raise CorruptFileError(f"{path}: 'annotations' should be a struct array with one row per image")
     rows = []
-    for number, row in enumerate(_structs(path, content.get("annotations")), start=1):
+    for number, row in enumerate(structs, start=1):
         where = f"{path}: annotation {number}"
         file = row.get(path_field)
         if not isinstance(file, str) or not plain_path(file, depth):
@@ -89,14 +93,6 @@ def check_meta(path: Path) -> None:
     if "class_names" not in content:
         raise CorruptFileError(f"{path}: 'class_names' is missing")
     _check_class_names(path, content["class_names"])
-
-
-def _structs(path: Path, table: Value | None) -> list[dict[str, Value]]:
-    rows = table if isinstance(table, list) else []
-    structs = [row for row in rows if isinstance(row, dict)]
-    if not structs or len(structs) != len(rows):
-        raise CorruptFileError(f"{path}: 'annotations' should be a struct array with one row per image")
-    return structs
 
 
 def _check_class_names(path: Path, names: Value) -> None:

@@ -130,9 +130,9 @@ def _places(root: Path) -> Iterator[_Place]:
 
 def _seen_as(kind: Kind, base: Path, files: tuple[str, ...], folders: tuple[str, ...]) -> _Place:
     candidates = {name: (base / name, base / "devkit" / name) for name in files}
-    # copies unpacked into a folder of their own name leave cars_train/cars_train/
-    candidates |= {name: (base / name / name, base / name) for name in folders if kind != "folders"}
-    candidates |= {name: (base / name, base / name) for name in folders if kind == "folders"}
+    for name in folders:
+        # copies unpacked into a folder of their own name leave cars_train/cars_train/
+        candidates[name] = (base / name if kind == "folders" else base / name / name, base / name)
     found: dict[str, Path] = {}
     for name, paths in candidates.items():
         for path in paths:
