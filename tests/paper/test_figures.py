@@ -27,8 +27,7 @@ from maskcon.paper.heatmap import paper_grid
 from maskcon.paper.plans import TABLES, Trial, ground_for, trials_for
 from maskcon.paper.relations import as_square, small_batch
 from maskcon.paper.retrieval import queries_from
-from maskcon.paper.runs import runs_for
-from maskcon.paper.setup import Setup
+from maskcon.paper.runs import Setup, runs_for
 from tests.data.miniature_photos import SIZES, colour_of, write_cars_pair, write_sop
 from tests.paper.test_table import finish
 

@@ -155,7 +155,7 @@ def figure(
     )
     if machine is None:
         return
-    from maskcon.paper.setup import Setup
+    from maskcon.paper.runs import Setup
 
     _say(f"drawing {wanted.title}, about {drawing} ...")
     started = time.monotonic()

@@ -29,7 +29,7 @@ from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import method_named
 from maskcon.paper.heatmap import TAU_AXIS
 from maskcon.paper.plans import Trial, with_seeds
-from maskcon.paper.setup import Drawn, Setup, as_csv, shown_tau
+from maskcon.paper.runs import Drawn, Setup, as_csv, shown_tau
 from maskcon.report.style import (
     FONT_POINTS,
     HEIGHT_INCHES,

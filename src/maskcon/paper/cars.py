@@ -17,7 +17,7 @@ from maskcon.data.builtin import cars196
 from maskcon.data.builtin.cars196 import FINE_NAMES
 from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
 from maskcon.data.image_list import Listing
-from maskcon.paper.setup import Drawn, as_csv, write_figure
+from maskcon.paper.runs import Drawn, as_csv, write_figure
 from maskcon.report.style import (
     COLOURS,
     INK,

@@ -10,7 +10,7 @@ from maskcon.data.builtin import cars196, sop
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.paper import bound, cars, heatmap, relations, retrieval, sop_sizes, tsne
 from maskcon.paper.plans import Ground, Trial, paper_trial, with_seeds
-from maskcon.paper.setup import Drawn, PaperFigure
+from maskcon.paper.runs import Drawn, PaperFigure
 
 FIGURES: dict[str, PaperFigure] = {
     figure.name: figure

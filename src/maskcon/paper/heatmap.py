@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
 from maskcon.paper.plans import Trial, with_seeds
-from maskcon.paper.setup import Drawn, Setup, as_csv, shown_tau
+from maskcon.paper.runs import Drawn, Setup, as_csv, shown_tau
 from maskcon.report.published import appendix_rows
 from maskcon.report.style import COLUMN_INCHES, INK, PALE, SMALL_POINTS, SMALLEST_POINTS, Plate
 from maskcon.report.tables import MISSING

@@ -18,7 +18,7 @@ from maskcon.methods.registry import RelationInputs, method_named
 from maskcon.methods.relations import OWN_KEY
 from maskcon.paper.bound import bank_of_run
 from maskcon.paper.plans import paper_trial
-from maskcon.paper.setup import Drawn, Setup
+from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.style import (
     INK,
     PAGE_INCHES,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError, UsageError
-from maskcon.paper.setup import Drawn, Setup
+from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.gallery import thumbnail, tile
 from maskcon.report.style import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, shorten
 from maskcon.retrieval.nearest import nearest_others, unit_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import UsageError
 from maskcon.data.builtin import sop
-from maskcon.paper.setup import Drawn, as_csv, write_figure
+from maskcon.paper.runs import Drawn, as_csv, write_figure
 from maskcon.report.style import COLOURS, COLUMN_INCHES, INK, SMALL_POINTS, SMALLEST_POINTS, Plate, style_axes
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from maskcon.paper.plans import (
     on_validation,
     with_seeds,
 )
-from maskcon.paper.runs import PlannedRun, mean_recall
+from maskcon.paper.runs import PlannedRun, mean_recall, start_of
 from maskcon.report.formats import Cell, Table
 from maskcon.report.published import (
     CORRECTIONS,
@@ -55,17 +55,13 @@ def _size(ground: Ground, config: RunConfig, result: Result) -> str:
     lines = [
         f"Ours: scale {ground.scale}, preset {config.preset}, {result['source']} with {result['train_images']:,} "
         f"training and {result['test_images']:,} test images",
-        f"{config.backbone} of width {config.width} from {_start(config)}",
+        f"{config.backbone} of width {config.width} from {start_of(config)}",
         f"{config.epochs} epochs in batches of {config.batch_size}",
         f"a bank of {config.bank_size:,}",
     ]
     ramp = config.relation_rise
     rise = f" w of Grafit (so of SupCon too) and MaskCon rises from 0 over {ramp:g} epoch{'' if ramp == 1 else 's'}."
     return ", ".join(lines) + "." + (rise if ramp else "")
-
-
-def _start(config: RunConfig) -> str:
-    return "random weights" if config.weights is None else f"weights {config.weights!r}"
 
 
 def _seeds(seeds: int, ground: Ground) -> str:

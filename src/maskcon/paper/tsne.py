@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.paper.setup import Drawn, Setup, as_csv
+from maskcon.paper.runs import Drawn, Setup, as_csv
 from maskcon.report.maps import map_2d
 from maskcon.report.style import COLOURS, INK, MARKERS, PAGE_INCHES, PALE, SMALL_POINTS, Plate, shorten
 
