@@ -37,7 +37,7 @@ from maskcon.data.decoding import canvas_for
 from maskcon.data.photos import family_of
 from maskcon.methods.registry import Method, method_named
 from maskcon.training.distributed import usable_device
-from maskcon.training.temporary_run import dataset_of, fitted_config, train_in_passing
+from maskcon.training.temporary_run import dataset_of, fitted_config, train_temporarily
 from maskcon.training.text_progress import Lines
 from maskcon.training.threads import threads_of_torch
 
@@ -167,7 +167,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             preset=str(self.preset),
             seed=_seed(self.random_state),
         )
-        trained = train_in_passing(
+        trained = train_temporarily(
             config,
             data,
             device=self._place(),

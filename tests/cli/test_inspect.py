@@ -90,10 +90,10 @@ def test_inspect_refuses_what_training_would_in_one_line(photos):
 def test_nothing_is_written_among_the_pictures(photos, monkeypatch, command):
     """A contact sheet there would be a class of its own the next time."""
     monkeypatch.setattr("maskcon.data.photos.read_headers", None)  # refused before anything is looked at
-    assert "would lie among the pictures of photos" in refused(command, "photos", "--out", "photos/new")
+    assert "would lie among the images of photos" in refused(command, "photos", "--out", "photos/new")
     assert "choose an" in refused(command, "photos", "--out", "photos")
     monkeypatch.chdir(photos)
-    assert "among the pictures of .; choose an --out outside" in refused(command, ".")
+    assert "among the images of .; choose an --out outside" in refused(command, ".")
     assert not list(photos.glob("*/inspection*"))
     assert not (photos / "runs").exists()
 

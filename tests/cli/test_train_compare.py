@@ -87,7 +87,7 @@ def test_compare_leaves_out_what_the_data_do_not_allow_and_takes_each_method_onc
     monkeypatch.chdir(tmp_path / "photos")
     CliRunner().invoke(app, ["compare", ".", "--preset", "cpu"])
     assert plans.call_args.args[1] == Path("runs/compare-photos")
-    assert "would lie among the pictures" in refused("compare", ".")
+    assert "would lie among the images" in refused("compare", ".")
     assert not Path("runs").exists()
 
 

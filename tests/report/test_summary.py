@@ -143,7 +143,7 @@ def test_a_place_where_no_report_can_be_is_refused_before_anything_is_read(tmp_p
     read: list[tuple[int, int]] = []
     for target, words in (
         (tmp_path / "file", "cannot write to"),
-        (folder / "report", "among the pictures"),  # its figures would be training images next time
+        (folder / "report", "among the images"),  # its figures would be training images next time
     ):
         with pytest.raises(UsageError, match=words):
             write_summary([run.folder], target, reading=lambda done, total: read.append((done, total)))

@@ -1,4 +1,4 @@
-"""Where data sets, weights and caches live on this machine."""
+"""Folders of datasets, weights and caches on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DATA_VARIABLE = "MASKCON_DATA"
 
 
 def data_root(root: Path | None = None) -> Path:
-    """The folder of downloaded data sets: the one given, else $MASKCON_DATA, else the user's cache."""
+    """Return the dataset folder: the one given, else $MASKCON_DATA, else the user's cache."""
     named = os.environ.get(DATA_VARIABLE) if root is None else root
     if not named:
         return cache_root() / "data"

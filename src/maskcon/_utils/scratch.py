@@ -1,4 +1,4 @@
-"""Scratch folders that no killed process leaves behind for good."""
+"""Scratch folders, cleaned up also after killed processes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ YOUNG_SECONDS = 60.0  # a folder may be that young and not locked yet by the pro
 
 @contextmanager
 def scratch_beside(target: Path) -> Iterator[Path]:
-    """A private folder on the file system of `target`, removed in the end; what killed processes left goes first.
+    """Create a private folder beside `target`, and remove those of killed processes.
 
-    Its name is hidden and begins with that of `target`. Whoever works in one holds its lock, which the kernel lets go
-    with the process; so one that can be locked belongs to nobody.
+    Its name is hidden and begins with that of `target`. A process holds the lock of its folder until it ends, so a
+    folder that can be locked is abandoned.
     """
     prefix = f".{target.name}-scratch-"
     for left in target.parent.glob(f"{glob.escape(prefix)}*"):

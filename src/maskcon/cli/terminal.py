@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a progress bar with speed and time left, and lines that matter."""
+"""Terminal: the callback of the command line, with a progress bar and messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Terminal(Callback):
-    """Announces a run on stderr; without a terminal it prints lines only, no bar."""
+    """Shows a run on stderr; prints lines without a bar where stderr is no terminal."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
@@ -33,15 +33,12 @@ class Terminal(Callback):
         self._first_seconds: float | None = None
 
     def on_choice(self, line: str) -> None:
-        """Something that was chosen for these pictures, and why."""
         self._say(f"chosen  {line}")
 
     def on_load(self, done: int, total: int) -> None:
-        """Images read so far, for sources that take a while."""
         self._count_images("reading images", done, total)
 
     def on_hog(self, done: int, total: int) -> None:
-        """Images whose outlines were found so far."""
         self._count_images("finding outlines", done, total)
 
     def _count_images(self, what: str, done: int, total: int) -> None:
@@ -58,7 +55,6 @@ class Terminal(Callback):
             self._reading = None
 
     def on_extract(self, done: int, total: int, views_per_second: float) -> None:
-        """Views embedded so far by a frozen backbone."""
         if self._reading is None:
             if not self.console.is_terminal:
                 self._say(embedding_line(total - done))
@@ -101,7 +97,6 @@ class Terminal(Callback):
             self._bar.update(self._task, description=f"loss {loss:.3f}")
 
     def on_statistics(self, done: int, total: int) -> None:
-        """Images that the encoder's statistics at the end of the run were measured from so far."""
         if self._bar is not None:
             self._bar.update(self._task, description=f"last statistics, {done:,} of {total:,} images")
 

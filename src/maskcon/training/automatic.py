@@ -44,7 +44,7 @@ RAMPS = ("warmup_epochs", "relation_warmup_epochs")
 
 @dataclass(frozen=True)
 class Decided:
-    """What was chosen for a run; recalled: at an earlier start of it."""
+    """Choices of a run; recalled: read from its folder."""
 
     choices: tuple[Choice, ...] = ()
     budget: float | None = None
@@ -84,10 +84,14 @@ def decide(
     looking: Progress | None = None,
     message: Message | None = None,
 ) -> Decided:
-    """All that can be chosen before a picture is decoded, or what was chosen when this run was begun.
+    """Choose settings before any image is decoded, or read the choices of a resumed run.
 
-    choose: for pictures of one's own; data sets known by name keep their settings. `Facts`: by these, without a look.
-    budget: seconds, or None. looking, message: see `find_out`.
+    Args:
+        choose: whether to choose for the user's own images, or the facts to choose by; built-in datasets keep their
+            settings.
+        budget: seconds, or None.
+        looking: see `find_out`.
+        message: see `find_out`.
     """
     if budget is not None and "epochs" in overrides:
         raise UsageError("--budget chooses the number of epochs: give it or --epochs, not both")
@@ -113,7 +117,7 @@ def find_out(
     looking: Progress | None = None,
     message: Message | None = None,
 ) -> Facts:
-    """Look at pictures and machine, and fetch the weights that would be chosen, where that is allowed.
+    """Collect the facts, and download the weights that would be chosen, if allowed.
 
     looking: see `maskcon.training.facts.look`. message: told before something is fetched.
     """
@@ -122,7 +126,7 @@ def find_out(
 
 
 def is_known(source: str | Path | Dataset) -> bool:
-    """Whether this is a data set with settings of its own."""
+    """Whether this is a built-in dataset, which has its own settings."""
     return isinstance(source, str) and source in SOURCES
 
 
@@ -148,7 +152,7 @@ def choose_all(
     *,
     with_epochs: bool,
 ) -> list[Choice]:
-    """Every choice that is open, in the order that they depend on each other."""
+    """Make every open choice, in the order of their dependencies."""
     encoder = encoder_choice(facts, given)
     choices = [] if encoder is None else [_without(encoder, given)]
     base = base_config(source, method, preset, given, choices)
@@ -175,7 +179,7 @@ def choose_all(
 
 
 def announce_choices(decided: Decided, announce: Callback) -> None:
-    """Say each choice and its reason."""
+    """Report each choice with its reason."""
     if decided.recalled and decided.choices:
         announce.on_message("resuming with the settings chosen when this run started")
     for choice in decided.choices:
@@ -201,7 +205,7 @@ def _earlier(folder: Path, budget: float | None) -> Decided:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFileError(
             f"{path} is damaged ({type(error).__name__}); delete it and give the settings of {folder / CONFIG} with "
-            "--set, or delete the folder to begin anew"
+            "--set, or delete the folder to start again"
         ) from None
     if budget is not None and budget != stored:
         before = "without --budget" if stored is None else f"with --budget {duration(stored)}"

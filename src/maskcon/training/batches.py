@@ -1,4 +1,4 @@
-"""Which samples form a step, and which of them a process takes: exact for any size and process count."""
+"""Batches of an epoch, and the share of each process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALLEST_SHARE = 2  # BatchNorm in training mode needs two values a channel
 def epoch_batches(
     count: int, batch_size: int, *, seed: int, epoch: int, drop_last: bool = False, processes: int = 1
 ) -> list[Tensor]:
-    """The global batches of an epoch: row numbers, every row exactly once (unless `drop_last`).
+    """Draw the global batches of an epoch: every row exactly once unless `drop_last`.
 
     A last batch too short for every process to get `SMALLEST_SHARE` rows joins the one before it.
 

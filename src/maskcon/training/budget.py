@@ -73,7 +73,7 @@ def within_budget(
     started = time.monotonic()
     if started >= ends:
         raise UsageError(
-            f"--budget {duration(budget)} is too short: reading the pictures alone took "
+            f"--budget {duration(budget)} is too short: reading the images alone took "
             f"{duration(started - begun)}; give more, or read them once beforehand with `maskcon pack`"
         )
 
@@ -86,7 +86,7 @@ def within_budget(
             allowed = 1.0 if watched > JUDGED_AFTER_SHARE * budget else HOPELESS_BUDGETS
             if now + needed > begun + allowed * budget:
                 raise UsageError(
-                    f"--budget {duration(budget)} is too short: embedding the pictures once takes about "
+                    f"--budget {duration(budget)} is too short: embedding the images once takes about "
                     f"{duration(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
                 )
 

@@ -91,7 +91,7 @@ def run_jobs(
 ) -> None:
     """Run all, `at_once` at a time. A failure or a request to stop ends all of them, resumably.
 
-    may_fail: asked of a run that failed; True lets the others go on without it.
+    may_fail: asked of a run that failed; True lets the others continue.
     Finished ones are started too: only `maskcon train` knows whether a folder holds the run asked for, or another.
     """
     waiting = list(jobs)

@@ -1,10 +1,8 @@
-"""`--compile`: the nets' passes by torch.compile, where somebody asks for it.
+"""`--compile`: torch.compile for the query and key backbones.
 
-Compiling takes up to minutes, at every start of a run, and pays where many steps follow that gain by
-it; docs/performance.md tells what was measured. So it is never done unasked, and what it took is told.
-
-Compiled are the passes over whole batches: forward and backward of the query's backbone, forward of the key's. What has
-another shape or mode (the last, shorter batch of an epoch, evaluation) stays as it is instead of being compiled again.
+Compiling takes up to minutes at every start of a run and pays off only over many steps (docs/performance.md), so it is
+off by default. Batches of another shape or mode (the last batch of an epoch, evaluation) run eagerly instead of
+being compiled again.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from maskcon.config.settings import RunConfig
 from maskcon.training.learner import Learner
 from maskcon.training.step import Place, TrainingData, make_views
 
-# Draws of the views that it is compiled with: no epoch of training has this number, nor has priming.
+# Seeds the views used for compiling; no training epoch has this number.
 NOWHERE = Place(epoch=-2, step=0, w=0.0, learning_rate=0.0)
 
 
@@ -34,9 +32,9 @@ def compiled_passes(
     *,
     backend: str | Callable[..., object] = "inductor",
 ) -> Iterator[float]:
-    """Compile, then train inside; gives the seconds that compiling took. Nothing is learnt by it.
+    """Compile the backbones for the block; yields the seconds that it took.
 
-    The nets are compiled in place, so that their parameters keep their names and checkpoints fit either way.
+    They are compiled in place: parameters keep their names, so checkpoints load with and without --compile.
     """
     tell("compiling the nets (--compile): up to minutes, and again at every start of this run")
     begun = time.perf_counter()
@@ -64,7 +62,7 @@ def compiled_passes(
 
 
 def _pass_once(learner: Learner, data: TrainingData, config: RunConfig) -> None:
-    """Each pass of a step once, on a whole batch as steps have it; statistics are put back, no gradient is left."""
+    """Run each pass once on a full batch; BatchNorm statistics and gradients stay unchanged."""
     processes = learner.processes
     rows = torch.arange(min(config.batch_size, len(data)))
     share = processes.share(len(rows))
@@ -82,7 +80,7 @@ def _pass_once(learner: Learner, data: TrainingData, config: RunConfig) -> None:
 
 @contextmanager
 def _statistics_kept(module: nn.Module) -> Iterator[None]:
-    """Put the buffers back as they were: a pass in training mode moves BatchNorm's statistics."""
+    """Restore the buffers afterwards: a pass in training mode moves BatchNorm statistics."""
     kept = [buffer.clone() for buffer in module.buffers()]
     try:
         yield

@@ -1,4 +1,4 @@
-"""What choices depend on, found out: the pictures' number and size, the machine, the pretrained weights it has."""
+"""Facts behind automatic settings: number and size of images, device, available weights."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ PRETRAINED = "imagenet"
 def look(
     source: str | Path | Dataset, config: RunConfig, machine: Machine, looking: Progress | None = None
 ) -> Facts:
-    """What the choices depend on, from labels and headers; nothing is decoded.
+    """Collect the facts from labels and image headers, without decoding images.
 
-    looking: called as looking(pictures looked at, pictures in all), where they are many.
+    Args:
+        looking: called as looking(images done, images in total).
     """
     if isinstance(source, Dataset):
         data, part = source, source.train
@@ -43,7 +44,7 @@ def look(
             download=machine.download,
             looking=looking,
         )
-        assert plan is not None  # only data sets known by name come as arrays
+        assert plan is not None  # only built-in datasets come as arrays
         data = labels_only(plan)
         side = usual_side(plan) or float(plan.job.side)
     train = len(data.train)
@@ -66,9 +67,10 @@ def weights_at_hand() -> frozenset[str]:
 def with_fetched_weights(
     facts: Facts, given: Mapping[str, Any], machine: Machine, message: Callable[[str], None] | None
 ) -> Facts:
-    """Fetch the weights that would be chosen, where that is allowed; if it fails, the facts say why.
+    """Download the weights that would be chosen, if allowed; a failure is kept as a fact.
 
-    given: settings by hand; where they name the encoder, nothing is to be chosen and nothing fetched.
+    Args:
+        given: settings of the user; where they name the encoder, nothing is downloaded.
     """
     backbone = pretrained_backbone(facts.accelerator)
     if not machine.download or ENCODER_SETTINGS & given.keys() or backbone in facts.weights:
@@ -88,12 +90,12 @@ def with_fetched_weights(
 
 
 def facts_bytes(facts: Facts) -> bytes:
-    """Content of a file that `read_facts` reads."""
+    """Return the content of a file for `read_facts`."""
     return json_bytes({**asdict(facts), "weights": sorted(facts.weights)})
 
 
 def read_facts(path: Path) -> Facts:
-    """Facts that were found out before."""
+    """Read facts that were collected before."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         accelerator = values["accelerator"]
@@ -108,5 +110,5 @@ def read_facts(path: Path) -> Facts:
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFileError(
-            f"{path} is damaged ({type(error).__name__}); delete it to look at the pictures anew"
+            f"{path} is damaged ({type(error).__name__}); delete it to inspect the images again"
         ) from None

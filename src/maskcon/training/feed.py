@@ -1,4 +1,4 @@
-"""From rows of the data set to uint8 batches on the device."""
+"""Feed: read batches of images by row number, onto the device."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Feed:
         self._last: tuple[bytes, Tensor] = (b"", torch.empty(0))
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The images of these rows (a CPU tensor of row numbers). Both views of a batch may ask: it is read once."""
+        """Return the images of these rows (a CPU tensor); the last batch is cached for its second view."""
         sizes = None if self._sizes is None else self._sizes[rows.to(self.device)]
         if self._resident is not None:
             return self._resident[rows.to(self.device)], sizes
@@ -55,7 +55,7 @@ class Feed:
         return self._reader is not None
 
     def prefetch(self, *batches: Tensor) -> None:
-        """Start reading these batches, if reading is needed at all; forget others that nobody came for."""
+        """Start reading these batches in the background; drop other pending ones."""
         if self._reader is not None:
             names = {rows.numpy().tobytes(): rows for rows in batches}
             self._ahead = {

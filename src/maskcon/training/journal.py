@@ -1,4 +1,4 @@
-"""The journal of a run: one JSON object a line, appended as things happen.
+"""The journal of a run: one JSON object per line, appended at each event.
 
 A line is handed to the operating system in one write, so a killed process loses nothing that `write` returned
 from; at worst the very last line is torn, which reading ignores and opening repairs.
@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon._utils.files import write_all
 
 TAIL_BYTES = 8_192  # holds the last dozens of lines
 
@@ -54,9 +55,7 @@ class Journal:
         file = self._opened()
         size_before = file.seek(0, os.SEEK_END)
         try:
-            remaining = memoryview(line)
-            while remaining:  # a raw file may take less than it was given
-                remaining = remaining[file.write(remaining) :]
+            write_all(file, line)
         except OSError:
             # Disk full: half a line would spoil the next one, which would be glued to it.
             with contextlib.suppress(OSError):
@@ -70,7 +69,7 @@ class Journal:
         return file.seek(0, os.SEEK_END)
 
     def rewind(self, position: int) -> None:
-        """Forget what was written after `position`, to resume from the checkpoint that keeps it.
+        """Drop what was written after `position`, to resume from its checkpoint.
 
         Kept lines keep their bytes, so the journal of a resumed run continues as an undisturbed one would.
         """
@@ -107,7 +106,7 @@ class Journal:
 
 
 def read_journal(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """All events of a journal, oldest first. A torn last line, left by a killed writer, is passed over."""
+    """Read all events of a journal, oldest first; a torn last line is skipped."""
     return [event for _, event in _parsed_lines(Path(path))]
 
 

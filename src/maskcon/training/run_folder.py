@@ -1,9 +1,9 @@
 """The folder of a run: what may be in it, and who may write to it.
 
 runs/<name>/config.yaml           settings, complete
-            choices.json          what was chosen for these pictures and why, where anything was
+            choices.json          settings chosen automatically, with reasons
             environment.json      versions, device, threads
-            journal.jsonl         what happened, a line an event
+            journal.jsonl         events, one JSON object per line
             checkpoints/          to resume from
             encoder.safetensors   the query encoder, under the usual parameter names
             result.json           recall@K, the raw-pixel floor, times; its presence means finished
@@ -30,7 +30,7 @@ CHOICES = "choices.json"
 
 
 def short_name(source: str) -> str:
-    """A data set's name, or the last part of the path of own pictures, without the ending of a manifest.
+    """Return the name of a dataset, or the last part of its path without a manifest suffix.
 
     >>> short_name("cifar100"), short_name("lists/photos.csv"), short_name("hf:user/birds,coarse=family")
     ('cifar100', 'photos', 'birds')
@@ -51,11 +51,11 @@ def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
             return place
     if recorded != source:
         raise UsageError(
-            f"the pictures of the run in {folder} are no longer at {recorded}; put them back, or give the command "
+            f"the images of the run in {folder} are no longer at {recorded}; put them back, or give the command "
             f"in a directory from which {source} leads to them"
         )
     raise UsageError(
-        f"the run in {folder} was trained on {source!r}, which is no data set by name and not found from here: "
+        f"the run in {folder} was trained on {source!r}, which is neither a built-in dataset nor found from here: "
         "if it is a path, give the command where it was trained; a Dataset from Python has to be passed again"
     )
 
@@ -63,7 +63,7 @@ def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
 def default_folder(config: RunConfig) -> Path:
     """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images.
 
-    Runs of a frozen backbone have ``-frozen`` behind the method: both kinds may be tried on the same pictures.
+    Runs of a frozen backbone have ``-frozen`` behind the method: both kinds may be tried on the same images.
     """
     method = f"{config.method}-frozen" if config.freeze else config.method
     return Path("runs") / f"{short_name(config.source)}-{method}-seed{config.seed}"
@@ -88,15 +88,15 @@ def is_new(folder: Path) -> bool:
 def check_place(folder: Path, source: str | None) -> None:
     """Fail before anything slow where a folder cannot be written. Makes nothing.
 
-    source: pictures that it must not lie among: figures drawn there would be taken for some of them.
+    source: images that it must not lie among: figures drawn there would be read as images.
     """
     try:
-        pictures = Path(absolute(source)) if source is not None and is_path(source) else None
-        if pictures is not None and pictures.is_dir() and folder.resolve().is_relative_to(pictures):
-            inside = folder.resolve().relative_to(pictures)
+        images = Path(absolute(source)) if source is not None and is_path(source) else None
+        if images is not None and images.is_dir() and folder.resolve().is_relative_to(images):
+            inside = folder.resolve().relative_to(images)
             if not any(part.startswith(".") for part in inside.parts):  # hidden ones are never read
                 raise UsageError(
-                    f"{folder} would lie among the pictures of {source}; choose an --out outside of them"
+                    f"{folder} would lie among the images of {source}; choose an --out outside of them"
                 )
         place = folder
         while not place.exists():
@@ -120,7 +120,7 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
 
 
 def as_begun(config: RunConfig, folder: Path) -> RunConfig:
-    """The config with what `auto` was settled to when the run in the folder was begun, to go on bit by bit the same.
+    """Replace `auto` settings by those of the run in the folder, for an exact resume.
 
     What makes the views depends on what is installed, and that may have changed since.
     """

@@ -122,7 +122,7 @@ def _check_shares(batch: int, processes: Processes) -> None:
 
 
 def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
-    """Stop where a folder's run saw other data: both are `Dataset.fingerprint`s."""
+    """Raise where the run in a folder saw other data, by `Dataset.fingerprint`."""
     if trained_on != given:
         raise UsageError(f"{folder} was trained on other data than given now; choose another --out")
 
@@ -242,13 +242,13 @@ def _bound(
 
 
 def _resume(training: Training) -> None:
-    """Take up the newest whole checkpoint, if any; the same one in every process."""
+    """Resume from the newest valid checkpoint, if any; the same one in every process."""
     folder, processes = training.checkpoints.parent, training.learner.processes
     checkpoint, notes = load_latest(training.checkpoints)
     for note in notes:
         training.callback.on_message(note)
     step = -1 if checkpoint is None else checkpoint.values["step"]
-    # Here all wait for each other: nobody goes on, and writes, before all have read.
+    # A barrier: no process continues, and writes, before all have read.
     found = processes.gather(torch.tensor([step], device=processes.device), processes.count).tolist()
     if len(set(found)) > 1:
         raise MaskconError(

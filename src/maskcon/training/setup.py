@@ -34,18 +34,18 @@ from maskcon.training.frozen import FrozenFeatures
 from maskcon.training.learner import Learner, build_learner
 from maskcon.training.step import TrainingData
 
-SILENT_SECONDS = 3.0  # loops compiled before are loaded sooner
+SILENT_SECONDS = 3.0  # loops that are compiled already load faster
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def load_dataset(
     source: str | Path | Dataset, config: RunConfig, machine: Machine, announce: Callback
 ) -> Dataset:
-    """The data a config asks for: loaded, cut to its limits, with the validation part as test if wanted."""
+    """Load the data of a config, limited, with the validation part as test if set."""
     if isinstance(source, Dataset):
         data = source
     else:
-        # Small images come in the size they have; larger pictures are shrunk to what the views need.
+        # Small images keep their size; larger ones are shrunk to what the views need.
         wanted = config.image_size if takes_image_size(str(source)) else None
         data = load(
             str(source),
@@ -63,7 +63,7 @@ def load_dataset(
 
 
 def settle(config: RunConfig, data: Dataset) -> RunConfig:
-    """Fill in what was left open from the data, and refuse what cannot work on it."""
+    """Complete open settings from the data; raise where they do not fit it."""
     method = method_named(config.method)
     if method.labels == "fine" and data.train.fine is None:
         raise DataError(f"{method.title} needs fine labels, and {data.name} has none")
@@ -119,7 +119,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
 
 
 def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:
-    """How images reach the encoder in this run."""
+    """Return how images are resized and normalised for the encoder."""
     channels = train.images.shape[1]
     if config.normalise == "imagenet":
         mean, std = IMAGENET_MEAN, IMAGENET_STD
@@ -220,7 +220,7 @@ class Assembly:
 
 
 def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download: bool) -> Assembly:
-    """Build what a settled config asks for; refuses what cannot be built, and writes nothing."""
+    """Build the learner, frozen backbone and views of a run; writes nothing to disk."""
     method = method_named(config.method)
     facts = encoder_facts(config, data.train)
     labels, names = _training_labels(method, data)
@@ -247,7 +247,7 @@ def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download
 
 
 def load_views(config: RunConfig, device: torch.device, message: Callable[[str], None]) -> None:
-    """Have the compiled loops ready where a run needs them; if they have to be compiled first, that is said."""
+    """Load the compiled view loops if needed, with a message where compiling takes long."""
     if config.view_engine != "compiled" or config.freeze or device.type != "cpu":
         return
     told = threading.Timer(
@@ -255,7 +255,7 @@ def load_views(config: RunConfig, device: torch.device, message: Callable[[str],
         message,
         ["compiling the loops that make views, once on this machine: about half a minute"],
     )
-    told.daemon = True  # nobody waits for it at the end of a process
+    told.daemon = True  # does not keep the process alive
     told.start()
     try:
         transforms.compiled_policy(str(config.query_view))

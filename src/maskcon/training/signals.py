@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a request that the loop honours at its next step, with everything saved."""
+"""SIGTERM and Ctrl-C: stop the loop after the current step, with a checkpoint."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StopRequest:
 def stop_with_parent() -> None:
     """Ask this process to stop once its standard input ends: a pipe whose other end a parent holds until it dies.
 
-    The kernel closes that end also for a parent that was killed, so none of its runs goes on without it.
+    The kernel closes that end also for a parent that was killed, so none of its runs continues without it.
     """
 
     def wait() -> None:

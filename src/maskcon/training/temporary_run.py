@@ -1,4 +1,4 @@
-"""Training that leaves nothing on disk: for estimators, which keep their encoder in memory."""
+"""Train in a temporary folder: for estimators, which keep their encoder in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ONE_RUN = threading.Lock()
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run leaves behind: the query encoder on the CPU, and what was heard of its training."""
+    """A trained query encoder on the CPU, its losses and warnings."""
 
     encoder: Backbone
     facts: EncoderFacts
@@ -57,7 +57,7 @@ def dataset_of(
     return Dataset(
         name="arrays",
         train=part,
-        # nobody reads the score: scikit-learn's users split and score by themselves
+        # the score is not used: scikit-learn splits and scores by itself
         test=part.subset([0, 1]),
         coarse_names=names,
         fine_names=names if fine else None,
@@ -69,8 +69,8 @@ def dataset_of(
 def fitted_config(
     data: Dataset, given: Mapping[str, Any], *, method: str, preset: str, seed: int
 ) -> RunConfig:
-    """The preset with what is given, and where nothing is, sizes that suit few and small images."""
-    # stretched, not cut: what lies at the sides of a wide array is seen when embedded, as it is in training
+    """Complete the preset with the given settings, and with sizes for few and small images."""
+    # stretched, not cut: what lies at the sides of a wide array is seen when embedded, as in training
     usual: dict[str, Any] = {"test_resize": "both", "eval_every_epochs": 0}
     if max(data.train.images.shape[2:]) < SMALLEST_VIEW and not given.get("freeze"):
         usual["image_size"] = SMALLEST_VIEW  # below, the encoder's halvings would leave nothing
@@ -87,7 +87,7 @@ def fitted_config(
     return settle(config.changed(**shorter), data)
 
 
-def train_in_passing(
+def train_temporarily(
     config: RunConfig,
     data: Dataset,
     *,
@@ -96,20 +96,20 @@ def train_in_passing(
     download: bool = False,
     announce: Callback | None = None,
 ) -> Trained:
-    """Train as `maskcon.fit` does, to the same weights, in a folder that is gone afterwards.
+    """Train to the same weights as `maskcon.fit`, in a folder that is deleted afterwards.
 
     Args:
         config: settled on the data, see `maskcon.training.setup.settle`.
         device: cpu, cuda or mps.
         threads: of torch, while it trains; None leaves them as they are.
         download: whether pretrained weights may be fetched.
-        announce: told about progress; silent by default.
+        announce: receives progress; silent by default.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # each would train for itself, in a folder of its own
         raise UsageError(
             "an estimator trains in one process, and a launcher started several here; use maskcon.fit to share the work"
         )
-    # every step is heard; no checkpoint before the last one, for nobody goes on from it
+    # every step is logged; no checkpoint before the last one, since the run cannot be resumed
     machine = Machine(device=device, journal_every_steps=1, checkpoint_every_seconds=1e9, download=download)
     with (
         _ONE_RUN,
@@ -135,7 +135,7 @@ def train_in_passing(
 
 @contextmanager
 def _interrupts_as_usual() -> Iterator[None]:
-    """Ctrl-C and SIGTERM as Python raises them: there is no run to go on with."""
+    """Raise KeyboardInterrupt or SystemExit for signals: there is no run to resume."""
     try:
         yield
     except Interrupted as stop:

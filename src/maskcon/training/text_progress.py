@@ -1,4 +1,4 @@
-"""A run in plain lines: what is said of it when it begins and while it goes on, for people who see no bar."""
+"""Plain-text progress for non-interactive terminals and verbose estimators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Lines(Callback):
-    """Prints what is trained on what, then the mean loss of every epoch; for runs that nothing is scored in."""
+    """Prints the settings, then the mean loss of every epoch."""
 
     def __init__(self) -> None:
         self._epochs = self._epoch_steps = 1
@@ -44,7 +44,7 @@ class Lines(Callback):
 
 
 def begin_line(config: RunConfig, data: Dataset) -> str:
-    """What is trained on what, with which settings."""
+    """Describe method, data and settings of a run in one line."""
     method = method_named(config.method)
     values = f"w={config.w:g} " if method.uses_w else ""
     values += f"tau={config.tau:g} " if method.uses_tau else ""
@@ -58,7 +58,7 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
 
 
 def embedding_line(views: int) -> str:
-    """What a frozen backbone is about to do."""
+    """Announce the extraction of a frozen backbone."""
     return f"embedding {counted(views, 'view')} once"
 
 

@@ -1,4 +1,4 @@
-"""How many threads a run has: as given, as it was begun, or as many as cores are free."""
+"""Number of torch threads of a run: given, recorded at its start, or the free cores."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from maskcon.training.run_folder import ENVIRONMENT, RESULT
 
 
 def with_threads(machine: Machine, folder: Path, message: Callable[[str], None]) -> Machine:
-    """The machine with a number of threads for the run in the folder, where none is given and a CPU trains it.
+    """Fill in the number of threads of a CPU run that does not set it.
 
-    A run goes on with as many as before, since rounding depends on it. A new one has as many as cores are free, but no
-    more than torch has, and as many as torch has where OMP_NUM_THREADS is set. Several processes share the cores by
-    themselves.
+    A resumed run keeps its number, since rounding depends on it. A new run takes the free cores, at most as many as
+    torch would; OMP_NUM_THREADS and runs of several processes are left alone.
     """
     if machine.threads is not None or several_processes(machine.devices) or (folder / RESULT).is_file():
         return machine
@@ -44,7 +43,7 @@ def with_threads(machine: Machine, folder: Path, message: Callable[[str], None])
 
 @contextmanager
 def threads_of_torch(count: int | None) -> Iterator[None]:
-    """So many threads of torch inside, as many as before outside; None changes nothing."""
+    """Set the number of torch threads inside the block; None changes nothing."""
     before = torch.get_num_threads()
     if count is not None:
         torch.set_num_threads(count)

@@ -209,12 +209,12 @@ def test_a_budget_that_reading_has_used_up_is_refused_before_anything_is_measure
     monkeypatch.setattr("maskcon.training.budget.time.monotonic", lambda: 90.0)
     monkeypatch.setattr("maskcon.training.budget.measure_pace", None)
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
-    with pytest.raises(UsageError, match=r"reading the pictures alone took 1m30s"):
+    with pytest.raises(UsageError, match=r"reading the images alone took 1m30s"):
         within_budget(Decided(budget=60.0), config, miniature(), machine, {}, Callback(), 0.0)
 
 
 def test_a_budget_counts_from_the_command_not_from_the_end_of_imports(photos, machine):
-    with pytest.raises(UsageError, match=r"--budget 1m is too short: reading the pictures alone took 2m"):
+    with pytest.raises(UsageError, match=r"--budget 1m is too short: reading the images alone took 2m"):
         fitted(photos, machine, Heard(), budget=60.0, begun=time.monotonic() - 120)
 
 

@@ -72,7 +72,7 @@ def test_a_process_that_waits_for_the_first_one_stops_with_it_and_does_not_die_a
             return flag
 
     nothing: dict[str, None] = dict.fromkeys(("config", "backbone", "data", "facts", "progress", "message"))
-    with pytest.raises(Interrupted, match="stopped before training; what is embedded is kept") as caught:
+    with pytest.raises(Interrupted, match="stopped before training; embedded views are kept") as caught:
         prepare(processes=Second(), **nothing)
     assert caught.value.exit_code == 143
 
