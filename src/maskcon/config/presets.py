@@ -181,7 +181,7 @@ METHOD_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 }
 METHOD_SETTINGS["reference"] = METHOD_SETTINGS["paper"]
 # Muon's rate is the better of 0.1 and 0.2 on validation for supce, supcon, grafit, coins and maskcon
-# (one seed, embedded dataset); the other methods have the preset's, which was not tuned for them. w and tau are those of `cpu`.
+# (one seed, embedded dataset); the others have the preset's, not tuned for them. w and tau are those of `cpu`.
 METHOD_SETTINGS["fast"] = {
     "ascl": {"tau": 0.02},
     "grafit": {"w": 0.5, "learning_rate": 0.2},
