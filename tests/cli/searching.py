@@ -25,7 +25,7 @@ def picture(path: Path, seed: int, size: tuple[int, int] = (16, 16)) -> Path:
 def call(*arguments: object) -> str:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, (result.output, result.exception)
-    return result.stdout
+    return result.stderr + result.stdout if arguments[0] == "index" else result.stdout  # notes go to stderr
 
 
 def refused(kind: type[MaskconError], *arguments: object) -> str:

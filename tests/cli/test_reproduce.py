@@ -14,7 +14,7 @@ import maskcon.paper.runs
 import maskcon.paper.timing
 from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
-from maskcon.cli.side_by_side import sharing
+from maskcon.cli.options import sharing
 from maskcon.training.budget import Pace
 from tests.cli.commands import maskcon as command
 from tests.miniature import TINY

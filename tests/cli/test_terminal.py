@@ -5,6 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from maskcon.cli import progress
 from maskcon.cli.terminal import Terminal
 from maskcon.config.resolution import resolve
 from tests.miniature import miniature
@@ -44,15 +45,22 @@ def test_embedding_is_seen_before_its_first_part_is_done(screen: StringIO) -> No
     assert "views/s" not in screen.getvalue()  # not known yet
     seen.on_extract(384, 2_000, 120.0)
     seen.on_end()
-    assert "120 views/s" in screen.getvalue()
+    assert "views/s" in screen.getvalue()
 
 
-def test_without_a_terminal_embedding_is_a_line_and_no_bar(screen: StringIO) -> None:
+def test_without_a_terminal_embedding_prints_a_line_per_tenth_and_no_bar(
+    screen: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINES_AFTER", 0.0)
     seen = terminal(screen, real=False)
-    for done in (500, 1_000, 2_500):
+    for done in (500, 520, 2_500):
         seen.on_extract(done, 2_500, 0.0)
     seen.on_end()
-    assert screen.getvalue() == "embedding 2,000 views once\n"
+    lines = screen.getvalue().splitlines()
+    assert [line.split(" views")[0] for line in lines] == [
+        "embedding once: 500 of 2,500",
+        "embedding once: 2,500 of 2,500",
+    ]
 
 
 def test_what_the_bar_is_about_while_the_last_statistics_are_measured(screen: StringIO) -> None:

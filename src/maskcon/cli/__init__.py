@@ -14,6 +14,7 @@ import typer
 
 from maskcon._utils.errors import MaskconError
 from maskcon._utils.threads import spin_briefly
+from maskcon.cli import options
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
@@ -41,9 +42,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (*(inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo),)
+COMMANDS = (inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo)
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(options.with_quiet(command))
 app.add_typer(datasets)
 app.add_typer(reproduce)
 

@@ -12,7 +12,7 @@ import typer
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.cli import options
-from maskcon.cli.side_by_side import Bars, sharing
+from maskcon.cli.progress import Bars
 
 if TYPE_CHECKING:
     from maskcon.cli.terminal import Terminal
@@ -32,7 +32,7 @@ def compare(
     preset: options.Preset = None,
     epochs: options.Epochs = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of all runs; by default runs/compare-SOURCE.")
+        Path | None, typer.Option("--out", "-o", help="Folder of all runs; by default runs/compare-SOURCE.")
     ] = None,
     settings: options.Settings = None,
     jobs: options.Jobs = None,
@@ -195,7 +195,7 @@ def run_and_report(
     """Run each (label, folder, arguments of train), then print the table and write the report."""
     from maskcon.training.comparison import Job, run_jobs
 
-    at_once, threads = sharing(jobs, machine.device, len(plans))
+    at_once, threads = options.sharing(jobs, machine.device, len(plans))
     planned = [Job(label, folder, arguments) for label, folder, arguments in plans]
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; choose another --out")

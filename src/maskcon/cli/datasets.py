@@ -25,11 +25,12 @@ LISTED = (
 )
 LABEL_WIDTH = 12
 NAMED_AT_MOST = 100  # fine classes that are still named, not only counted
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @datasets.callback()
-def list_all(context: typer.Context, as_json: AsJson = False, data_root: options.DataRoot = None) -> None:
+def list_all(
+    context: typer.Context, as_json: options.Json = False, data_root: options.DataRoot = None
+) -> None:
     """List the datasets known by name: what they are, whether they are here, how to get them.
 
     `maskcon datasets show NAME` describes one of them.
@@ -63,12 +64,13 @@ def list_all(context: typer.Context, as_json: AsJson = False, data_root: options
 
 
 @datasets.command()
+@options.with_quiet
 def show(
     context: typer.Context,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A dataset by name; `maskcon datasets` lists them.")
     ],
-    as_json: AsJson = False,
+    as_json: options.Json = False,
     data_root: options.DataRoot = None,
     variant: Annotated[
         str, typer.Option(help="Coarse classes of the paper's text (paper) or of its code (reference).")

@@ -14,9 +14,13 @@ DEMO_FOLDER = Path("runs/demo")
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = DEMO_FOLDER,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the runs and the report.")
+    ] = DEMO_FOLDER,
     epochs: Annotated[int | None, typer.Option(help="Fewer for a quicker look.")] = None,
     jobs: options.Jobs = None,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train four methods on the embedded images and write a page that compares them.
 
@@ -36,13 +40,18 @@ def demo(
     place = [] if out == DEMO_FOLDER else ["--out", str(out)]
     typer.echo(
         "Fashion items, labelled only upper body / full length / footwear / bag, are separated by kind "
-        "(shirt, coat, dress, ...).\nNo fine label is used in training.\n"
+        "(shirt, coat, dress, ...).\nNo fine label is used in training.\n",
+        err=as_json,
     )
     run_and_report(
-        [(name, out / name, ["embedded", "--method", name, *more]) for name in DEMO_METHODS],
+        [
+            (name, out / name, ["embedded", "--method", name, "--device", device, *more])
+            for name in DEMO_METHODS
+        ],
         out,
         command=["demo", *more, *place],
         jobs=jobs,
-        machine=options.machine(),
+        machine=options.machine(device=device),
         title="What coarse labels can teach: the embedded images",
+        as_json=as_json,
     )

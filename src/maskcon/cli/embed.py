@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +23,7 @@ SHOWN_AT_MOST = 20  # unreadable files, one per line
 
 
 def embed(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: options.Run,
     source: Annotated[
         list[str],
         typer.Argument(
@@ -41,6 +42,7 @@ def embed(
         bool, typer.Option("--replace", help="Overwrite embeddings of another run or source.")
     ] = False,
     device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Embed images with a run's encoder into a Parquet file: path, coarse label, vector.
 
@@ -50,7 +52,7 @@ def embed(
     """
     from maskcon._utils.text import counted
     from maskcon.api import Run
-    from maskcon.cli.pack import Meter
+    from maskcon.cli.progress import Meter
     from maskcon.data.folder_layout import show
 
     started = time.monotonic()
@@ -73,6 +75,12 @@ def embed(
         typer.echo(f"left out: {show(path)} ({show(why)})", err=True)
     if len(done.failures) > SHOWN_AT_MOST:
         typer.echo(f"left out: {len(done.failures) - SHOWN_AT_MOST} more", err=True)
+    if as_json:
+        record = {"file": str(out), "features": features, "images": done.total, "embedded": done.embedded}
+        typer.echo(
+            json.dumps(record | {"reused": done.reused, "left_out": done.failures, "notes": done.notes})
+        )
+        return
     typer.echo(
         f"embeddings: {out}, {counted(done.total, 'image')} x {features} "
         f"({done.embedded:,} embedded in {time.monotonic() - started:.1f} s, {done.reused:,} reused, "

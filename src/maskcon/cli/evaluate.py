@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,8 +10,8 @@ from maskcon.cli import options
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    run: options.Run,
+    as_json: options.Json = False,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",

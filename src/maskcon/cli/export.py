@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from maskcon.cli import options
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: options.Run,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder to write; by default `export` in the run's folder."),
@@ -19,6 +20,7 @@ def export(
     onnx: Annotated[bool, typer.Option("--onnx", help="Also write model.onnx (extra `onnx`).")] = False,
     data_root: options.DataRoot = None,
     download: options.Download = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write a run's encoder as a folder for plain PyTorch and Hugging Face, with a model card.
 
@@ -37,6 +39,10 @@ def export(
         exported = export_run(Run.open(run), out, onnx=onnx, machine=place, announce=terminal)
     finally:
         terminal.on_end()
+    if as_json:
+        record = {"folder": str(exported.folder), "files": list(exported.files)}
+        typer.echo(json.dumps(record | {"differences": [str(line) for line in exported.differences]}))
+        return
     for difference in exported.differences:
         typer.echo(str(difference))
     typer.echo(f"export: {exported.folder} ({', '.join(exported.files)})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def index(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: options.Run,
     source: Annotated[
         str,
         typer.Argument(
@@ -55,6 +56,7 @@ def index(
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Embed the images of a source for `maskcon search`; rerun it to resume or update.
 
@@ -63,7 +65,7 @@ def index(
     Example: `maskcon index runs/photos-maskcon-seed0 ./photos`
     """
     from maskcon.api import Run
-    from maskcon.cli.pack import Meter
+    from maskcon.cli.progress import Meter
     from maskcon.retrieval.index import FolderStore
     from maskcon.retrieval.pgvector import PostgresStore
     from maskcon.retrieval.store import Header, check_replaces, refresh
@@ -99,29 +101,40 @@ def index(
             where = str(chosen)
         check_replaces(place, where, replace)
         done = refresh(place, images, embed, strict=strict, progress=indexing.show)
-        _print(done, where)
+        _print(done, where, as_json)
         if folder is not None:
             _graph(folder, done.total, hnsw, linking.show)
         elif hnsw:
-            typer.echo("note: --hnsw is for an index in a folder; searches in the store are exact")
+            typer.echo("note: --hnsw is for an index in a folder; searches in the store are exact", err=True)
 
 
-def _print(done: Refreshed, where: str) -> None:
+def _print(done: Refreshed, where: str, as_json: bool) -> None:
     from maskcon._utils.text import counted
     from maskcon.data.folder_layout import some
 
+    counts = {
+        "added": done.added,
+        "changed": done.changed,
+        "removed": done.removed,
+        "unchanged": done.unchanged,
+    }
+    if as_json:
+        record = {"index": where, "images": done.total, **counts, "embedded": done.embedded}
+        typer.echo(json.dumps(record | {"left_out": done.failures, "notes": done.notes}))
+        return
     typer.echo(
-        f"{counted(done.total, 'image')} in {where}: {done.added:,} added, {done.changed:,} changed, "
-        f"{done.removed:,} removed, {done.unchanged:,} unchanged; {done.embedded:,} embedded"
+        f"{counted(done.total, 'image')} in {where}: "
+        f"{', '.join(f'{count:,} {what}' for what, count in counts.items())}; {done.embedded:,} embedded"
     )
     if done.failures:
         named = [f"{path} ({why})" for path, why in done.failures.items()]
         were = "was" if len(named) == 1 else "were"
         typer.echo(
-            f"note: {counted(len(named), 'image')} could not be read and {were} left out: {some(named)}"
+            f"note: {counted(len(named), 'image')} could not be read and {were} left out: {some(named)}",
+            err=True,
         )
     for note in done.notes:
-        typer.echo(f"note: {note}")
+        typer.echo(f"note: {note}", err=True)
 
 
 def _graph(folder: FolderStore, count: int, asked: bool, progress: Progress) -> None:
@@ -132,11 +145,11 @@ def _graph(folder: FolderStore, count: int, asked: bool, progress: Progress) -> 
     if not (asked or count >= LARGE or folder.has_graph()):
         return
     if not asked and not is_available():
-        typer.echo("note: for faster search of so many images: pip install 'maskcon[faiss]'")
+        typer.echo("note: for faster search of so many images: pip install 'maskcon[faiss]'", err=True)
         return
     try:
-        typer.echo(folder.make_graph(progress))
+        typer.echo(folder.make_graph(progress), err=True)
     except MaskconError as error:
         if asked:
             raise
-        typer.echo(f"note: {error}")
+        typer.echo(f"note: {error}", err=True)

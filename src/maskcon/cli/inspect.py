@@ -22,7 +22,9 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the page and the contact sheet; by default inspections/SOURCE, and none with --json."
+            "--out",
+            "-o",
+            help="Folder for the page and the contact sheet; by default inspections/SOURCE, and none with --json.",
         ),
     ] = None,
     as_json: options.Json = False,
@@ -39,7 +41,7 @@ def inspect(
 
     Example: `maskcon inspect ./photos`
     """
-    from maskcon.cli.pack import Meter
+    from maskcon.cli.progress import Meter
     from maskcon.report.inspection import inspect_source, is_loud, lines
     from maskcon.training.run_folder import check_place, short_name
 

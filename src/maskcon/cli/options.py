@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,15 +22,15 @@ Source = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="A folder with one sub-folder per coarse label, a manifest (.csv or .parquet with the columns "
-        "path,coarse[,fine][,split]), a data set by name (see `maskcon datasets`), or hf:NAME[,coarse=COLUMN].",
+        "path,coarse[,fine][,split]), a dataset by name (see `maskcon datasets`), or hf:NAME[,coarse=COLUMN].",
     ),
 ]
 Preset = Annotated[
     str | None,
     typer.Option(
-        help="Where settings start: fast (a laptop, MaskCon with more of ours), cpu (a laptop, the paper's methods), "
-        "paper, or reference (the published code). By default fast to train one method and cpu to compare several; "
-        "for pictures of your own, the rest is then chosen to fit them and this machine."
+        help="Where settings start: fast (a laptop, ours), cpu (a laptop, the paper's optimiser), paper, or reference "
+        "(the published code). By default fast; for your own images, the rest is then chosen to fit them and this "
+        "machine."
     ),
 ]
 Settings = Annotated[
@@ -35,13 +41,17 @@ Settings = Annotated[
         help="Change any setting; may be repeated. `maskcon train SOURCE --dry-run` lists them.",
     ),
 ]
-DataRoot = Annotated[str | None, typer.Option(help="Folder that holds the data sets (also MASKCON_DATA).")]
+DataRoot = Annotated[str | None, typer.Option(help="Folder that holds the datasets (also MASKCON_DATA).")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch data or weights that are missing here.")]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Stop at an unreadable image instead of leaving it out.")
 ]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of text.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only errors, and with --json the JSON object.")
+]
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at once; by default one per core on a CPU, else 1.")
 ]
@@ -50,15 +60,36 @@ Epochs = Annotated[
 ]
 
 
+def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option --quiet: no output but errors, and the JSON object if asked for."""
+
+    @functools.wraps(command)
+    def run(*, quiet: bool = False, **values: Any) -> None:
+        with contextlib.ExitStack() as stack:
+            if quiet:
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
+                stack.enter_context(contextlib.redirect_stderr(nowhere))
+                if not values.get("as_json"):
+                    stack.enter_context(contextlib.redirect_stdout(nowhere))
+            command(**values)
+
+    own = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+    parameters = {**own.parameters, "quiet": option}
+    run.__signature__ = own.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    return run
+
+
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
-    """`--set` pairs as a dictionary."""
+    """Return `--set` pairs as a dictionary."""
     from maskcon.config.settings import parse_override
 
     return dict(parse_override(pair) for pair in pairs or [])
 
 
 def machine(**values: Any) -> Machine:
-    """A `Machine` from options, with its errors in one line."""
+    """Build a `Machine` from options; errors name the option."""
     from pydantic import ValidationError
 
     from maskcon.config.settings import Machine
@@ -69,3 +100,12 @@ def machine(**values: Any) -> Machine:
         problem = error.errors()[0]
         name = str(problem["loc"][0]).replace("_", "-")
         raise UsageError(f"--{name} {problem['input']!r}: {problem['msg'].lower()}") from None
+
+
+def sharing(jobs: int | None, device: str, runs: int) -> tuple[int, int]:
+    """Return runs at once and threads per run: small networks train best on one core each."""
+    from maskcon.training.distributed import usable_device
+
+    cores = os.cpu_count() or 1
+    at_once = max(1, min(runs, jobs or (cores if usable_device(device) == "cpu" else 1)))
+    return at_once, max(1, cores // at_once)

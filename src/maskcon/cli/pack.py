@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +23,7 @@ def pack(
     data_root: options.DataRoot = None,
     download: options.Download = False,
     strict: options.Strict = False,
+    as_json: options.Json = False,
 ) -> None:
     """Decode images once into a memory-mapped array, so that training reads them without decoding.
 
@@ -33,6 +34,7 @@ def pack(
     Example: `maskcon pack cars196 --image-size 224`
     """
     from maskcon._utils.text import counted
+    from maskcon.cli.progress import Meter
     from maskcon.data import prepare, takes_image_size
     from maskcon.data.decoding import canvas_for
 
@@ -52,69 +54,41 @@ def pack(
             looking=looking.show,
             decoding=decoding.show,
         )
-    if prepared.data is None or prepared.place is None:
-        typer.echo(f"{source} is read as arrays of small images; there is nothing to pack")
-        return
     data = prepared.data
+    if data is None or prepared.place is None:
+        typer.echo(
+            json.dumps({"packed": False})
+            if as_json
+            else f"{source} is read as arrays of small images; there is nothing to pack"
+        )
+        return
     count, side = len(data.train) + len(data.test), max(data.train.images.shape[2:])
-    pictures = f"{counted(count, 'image')} at {side} px"
+    for note in data.notes:
+        typer.echo(f"note: {note}", err=True)
+    if as_json:
+        record = {"packed": True, "file": str(prepared.place), "images": count, "side": side}
+        record |= {
+            "bytes": prepared.size_bytes,
+            "left_out": prepared.left_out,
+            "was_there": prepared.was_there,
+        }
+        typer.echo(json.dumps(record))
+        return
+    images = f"{counted(count, 'image')} at {side} px"
     if prepared.was_there:
-        typer.echo(f"{source} is packed already: {pictures}")
+        typer.echo(f"{source} is packed already: {images}")
     else:
         rate = count / max(prepared.seconds, 1e-9)
-        typer.echo(f"{source} is packed: {pictures} in {prepared.seconds:.1f} s, {rate:,.0f} images/s")
+        typer.echo(f"{source} is packed: {images} in {prepared.seconds:.1f} s, {rate:,.0f} images/s")
     typer.echo(
-        f"{prepared.place}: {_spoken_size(prepared.size_bytes)}, {counted(prepared.left_out, 'image')} left out"
+        f"{prepared.place}: {_size(prepared.size_bytes)}, {counted(prepared.left_out, 'image')} left out"
     )
-    for note in data.notes:
-        typer.echo(f"note: {note}")
 
 
-def _spoken_size(size: int) -> str:
-    """
-    >>> _spoken_size(3_182_100_000), _spoken_size(5_400_000)
+def _size(size: int) -> str:
+    """Format a number of bytes.
+
+    >>> _size(3_182_100_000), _size(5_400_000)
     ('3.2 GB', '5.4 MB')
     """
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
-
-
-class Meter:
-    """Progress and rate on stderr: a bar, or without a terminal one line per tenth."""
-
-    def __init__(self, what: str, unit: str, divisor: float = 1.0) -> None:
-        self.what, self.unit, self.divisor = what, unit, divisor
-        self._first: tuple[float, int] | None = None  # time, and what was done by then
-        self._told = 0
-
-    def __enter__(self) -> Meter:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._console = Console(stderr=True, highlight=False)
-        self._bar = Progress(
-            TextColumn(self.what), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
-            console=self._console, disable=not self._console.is_terminal, transient=True,
-        )  # fmt: skip
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, done: int, total: int | None) -> None:
-        """total is None while it is not known."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = now, done
-            self._task = self._bar.add_task("", total=total)
-            self._bar.start()
-        seconds, news = now - self._first[0], (done - self._first[1]) / self.divisor
-        rate = f", {news / seconds:,.0f} {self.unit}/s" if news > 0 and seconds > 0 else ""
-        of = "" if total is None else f" of {total / self.divisor:,.0f}"
-        text = f"{done / self.divisor:,.0f}{of} {self.unit}{rate}"
-        self._bar.update(self._task, completed=done, total=total, description=text)
-        tenth = 0 if total is None else 10 * done // max(total, 1)
-        if not self._console.is_terminal and tenth > self._told:
-            self._told = tenth
-            self._console.print(f"{self.what}: {text}")
-        if total is not None and done >= total:
-            self._bar.stop()  # one bar at a time: the next may be about to start

@@ -16,7 +16,9 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for report.html, its figures and tables; by default that of the first run."
+            "--out",
+            "-o",
+            help="Folder for report.html, its figures and tables; by default that of the first run.",
         ),
     ] = None,
     images: Annotated[
@@ -35,7 +37,7 @@ def report(
 
     Example: `maskcon report runs/embedded-maskcon-seed0`
     """
-    from maskcon.cli.pack import Meter
+    from maskcon.cli.progress import Meter
     from maskcon.report.summary import write_summary
 
     if out is not None and out.suffix.lower() in (".html", ".htm") and not out.is_dir():

@@ -13,8 +13,7 @@ import typer
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.text import counted, duration
 from maskcon.cli import options
-from maskcon.cli.pack import Meter
-from maskcon.cli.side_by_side import Bars, sharing
+from maskcon.cli.progress import Bars, Meter
 
 if TYPE_CHECKING:
     from maskcon.config.settings import Machine
@@ -31,7 +30,7 @@ Scale = Annotated[
     str,
     typer.Option(help="cpu: a stated small part, minutes on two cores; full: the paper's size, on its data."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder of the runs, which tables and figures share, and of both.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs, tables and figures.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Runs of each setting, with seeds 0, 1, ...")]
 FullPreset = Annotated[
     str | None, typer.Option(help="At scale full: paper (if not given), or reference (the published code).")
@@ -43,6 +42,7 @@ DryRun = Annotated[
 
 
 @reproduce.command()
+@options.with_quiet
 def table(
     name: Annotated[
         str,
@@ -100,6 +100,7 @@ def table(
 
 
 @reproduce.command()
+@options.with_quiet
 def figure(
     name: Annotated[
         str,
@@ -118,6 +119,7 @@ def figure(
     download: options.Download = False,
     device: options.Device = "auto",
     dry_run: DryRun = False,
+    as_json: options.Json = False,
 ) -> None:
     """Run what a figure of the paper needs, and draw it as PNG and SVG with its numbers beside.
 
@@ -133,7 +135,7 @@ def figure(
     if wanted is None:
         if settings or preset is not None:
             raise UsageError(f"{name} needs no run, so --set and --preset have nothing to change")
-        _draw_without_runs(name, scale, out, data_root, download=download, dry_run=dry_run)
+        _draw_without_runs(name, scale, out, data_root, download=download, dry_run=dry_run, as_json=as_json)
         return
     changes = options.parse_settings(settings)
     ground = ground_for(
@@ -160,7 +162,7 @@ def figure(
     _say(f"drawing {wanted.title}, about {drawing} ...")
     started = time.monotonic()
     setup = Setup(wanted, ground, runs, seeds, out / ground.folder.parent / "figures", machine)
-    _tell(*wanted.draw(setup), started)
+    _tell(*wanted.draw(setup), started, as_json=as_json)
 
 
 def train_missing(
@@ -190,7 +192,7 @@ def train_missing(
     from maskcon.paper.timing import expected_seconds, measure
     from maskcon.training.run_folder import make_writable
 
-    at_once, threads = sharing(jobs, str(place["device"]), len({run.folder for run in runs}))
+    at_once, threads = options.sharing(jobs, str(place["device"]), len({run.folder for run in runs}))
     machine = options.machine(threads=threads, **place)
     for ground in grounds:
         if ground.warning:
@@ -219,7 +221,7 @@ def train_missing(
 
 
 def _draw_without_runs(
-    name: str, scale: str, out: Path, data_root: str | None, *, download: bool, dry_run: bool
+    name: str, scale: str, out: Path, data_root: str | None, *, download: bool, dry_run: bool, as_json: bool
 ) -> None:
     from maskcon.data import data_root as folder_of
     from maskcon.paper.figures import draw_without_runs
@@ -235,10 +237,13 @@ def _draw_without_runs(
     folder = out / scale / "figures"
     with Meter("fetching", "MB", 1e6) as fetching:
         drawn = draw_without_runs(name, root, folder, scale=scale, download=download, progress=fetching.show)
-    _tell(*drawn, started)
+    _tell(*drawn, started, as_json=as_json)
 
 
-def _tell(files: Sequence[Path], text: str, started: float) -> None:
+def _tell(files: Sequence[Path], text: str, started: float, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"files": [str(path) for path in files], "text": text}))
+        return
     typer.echo(text)
     typer.echo(f"written in {duration(time.monotonic() - started)}: {', '.join(str(path) for path in files)}")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def search(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: options.Run,
     queries: Annotated[list[Path], typer.Argument(metavar="QUERY", help="Images to search for.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest images to print.")] = 10,
     index: Annotated[
@@ -29,7 +29,7 @@ def search(
     grid: Annotated[
         Path | None, typer.Option(help="Also draw the images found: a file to write, .png or .jpg.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: options.Json = False,
     approximate: Annotated[
         bool | None,
         typer.Option(

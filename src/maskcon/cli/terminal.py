@@ -12,8 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from maskcon._utils.text import counted
+from maskcon.cli.progress import Meter
 from maskcon.training.callbacks import Callback
-from maskcon.training.text_progress import begin_line, embedding_line
+from maskcon.training.text_progress import begin_line
 
 if TYPE_CHECKING:
     from maskcon.config.settings import RunConfig
@@ -27,7 +28,7 @@ class Terminal(Callback):
         self.console = Console(stderr=True, highlight=False)
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._reading: Progress | None = None
+        self._meter: Meter | None = None
         self._start = 0
         self._images = 0
         self._first_seconds: float | None = None
@@ -36,40 +37,20 @@ class Terminal(Callback):
         self._say(f"chosen  {line}")
 
     def on_load(self, done: int, total: int) -> None:
-        self._count_images("reading images", done, total)
+        self._count("reading", "images", done, total)
 
     def on_hog(self, done: int, total: int) -> None:
-        self._count_images("finding outlines", done, total)
+        self._count("computing HOG features", "images", done, total)
 
-    def _count_images(self, what: str, done: int, total: int) -> None:
-        if self._reading is None:
-            self._reading = Progress(
-                TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-                console=self.console, transient=True, disable=not self.console.is_terminal,
-            )  # fmt: skip
-            self._reading.add_task("", total=total)
-            self._reading.start()
-        self._reading.update(TaskID(0), completed=done, total=total)
-        if done >= total:
-            self._reading.stop()
-            self._reading = None
+    def on_extract(self, done: int, total: int, views_per_second: float) -> None:  # noqa: ARG002
+        self._count("embedding once", "views", done, total)
 
-    def on_extract(self, done: int, total: int, views_per_second: float) -> None:
-        if self._reading is None:
-            if not self.console.is_terminal:
-                self._say(embedding_line(total - done))
-            self._reading = Progress(
-                TextColumn("embedding once"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"),
-                TimeRemainingColumn(), TextColumn("left"),
-                console=self.console, transient=True, disable=not self.console.is_terminal,
-            )  # fmt: skip
-            self._reading.add_task("", total=total, completed=done)
-            self._reading.start()
-        speed = f"{views_per_second:,.0f} views/s" if views_per_second > 0 else ""
-        self._reading.update(TaskID(0), completed=done, total=total, description=speed)
+    def _count(self, what: str, unit: str, done: int, total: int) -> None:
+        if self._meter is None:
+            self._meter = Meter(what, unit, console=self.console)
+        self._meter.show(done, total)
         if done >= total:
-            self._reading.stop()
-            self._reading = None
+            self._meter = None
 
     def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
         self._say(begin_line(config, data))
@@ -112,10 +93,10 @@ class Terminal(Callback):
         self.console.print(text, style=style, markup=False, soft_wrap=True)
 
     def on_end(self) -> None:
-        for bar in (self._bar, self._reading):  # one left alone would keep the cursor hidden
+        for bar in (self._bar, self._meter):  # a running bar keeps the cursor hidden
             if bar is not None:
                 bar.stop()
-        self._bar = self._reading = None
+        self._bar = self._meter = None
 
 
 def print_result(result: Mapping[str, Any], folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from pathlib import Path
@@ -56,19 +57,17 @@ def train(
         ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder; by default runs/SOURCE-METHOD-seedSEED.")
+        Path | None, typer.Option("--out", "-o", help="Run folder; by default runs/SOURCE-METHOD-seedSEED.")
     ] = None,
     settings: options.Settings = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     strict: options.Strict = False,
     device: options.Device = "auto",
-    devices: Annotated[int, typer.Option(help="Processes to train with, one a device.")] = 1,
+    devices: Annotated[int, typer.Option(help="Processes to train with, one per device.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(
-            help="CPU threads a process; by default as many as cores are free, and on going on as many as before."
-        ),
+        typer.Option(help="CPU threads per process; by default the free cores, in a resumed run as before."),
     ] = None,
     compile_nets: Annotated[
         bool,
@@ -79,7 +78,7 @@ def train(
     ] = False,
     checkpoint_every_seconds: Annotated[float, typer.Option(help="Time between checkpoints.")] = 60.0,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    as_json: options.Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print every setting and where it comes from; train nothing.")
     ] = False,
@@ -134,7 +133,7 @@ def train(
     from maskcon.training.callbacks import Callback
     from maskcon.training.distributed import is_first_process
 
-    speaks = not quiet and is_first_process()
+    first = is_first_process()
     run = fit(
         source,
         method=method,
@@ -145,9 +144,11 @@ def train(
         settings=overrides,
         out=out,
         machine=place,
-        announce=Terminal() if speaks else Callback(),
+        announce=Terminal() if first else Callback(),
     )
-    if speaks:
+    if first and as_json:
+        typer.echo(json.dumps({**run.result, "run": str(run.folder)}))
+    elif first:
         print_result(run.result, run.folder)
 
 
