@@ -7,6 +7,9 @@
     python benchmarks/method_table.py cifartoy-good all --images PATH     # PATH/{train,test}/<class>/*.jpg: CIFAR-10
     python benchmarks/method_table.py cifartoy-bad all --images PATH
 
+    python benchmarks/method_table.py embedded-fast all                       # preset fast: Muon for every method
+    python benchmarks/method_table.py cifartoy-good-fast all --images PATH
+
 Validation is a fifth of the training images, held out of training; test labels are read only by the final scores.
 Results are written below --out: a folder per run, `search.json`, `chosen.json`, `report.html`, `tables/`, `figures/`.
 """
@@ -84,6 +87,10 @@ REGROUPED: Trials = {
     "coins": grid(w=[0.5, 0.8], learning_rate=[0.2]),
     "maskcon": grid(w=[1.0], tau=[0.05, 0.1], learning_rate=[0.2]),
 }
+# Preset `fast`: the same three rates of Muon for every method; w and tau are the preset's.
+MUON_TRIALS: Trials = {
+    method: grid(learning_rate=[0.05, 0.1, 0.2]) for method in (*EMBEDDED_TRIALS, "teachcon")
+}
 TAUS = (0.0, 0.05, 0.1, 0.5)
 
 
@@ -109,6 +116,8 @@ STUDIES = {
     "embedded": Study("embedded", EMBEDDED_TRIALS, epochs=30, search_epochs=15, eval_every=3),
     "cifartoy-good": Study("good", PAPER_TRIALS, epochs=12, search_epochs=6, eval_every=4, taus=TAUS),
     "cifartoy-bad": Study("bad", REGROUPED, epochs=12, search_epochs=6, eval_every=4),
+    "embedded-fast": Study("embedded", MUON_TRIALS, epochs=30, search_epochs=15, eval_every=3, preset="fast"),
+    "cifartoy-good-fast": Study("good", MUON_TRIALS, epochs=12, search_epochs=6, eval_every=4, preset="fast"),
 }
 
 
@@ -154,13 +163,14 @@ def train_arguments(
 ) -> list[str]:
     """Return the arguments of `maskcon train`; "maskcon+ce" adds cross-entropy on the coarse labels.
 
-    The weight of that cross-entropy is always given, so that defaults do not matter.
+    The weight of that cross-entropy is always given, so that defaults do not matter; TeachCon has its own.
 
     Args:
         preset: None leaves batch and bank size to the automatic choice.
     """
     method, _, more = method.partition("+")
-    settings = {"coarse_weight": 1.0 if more == "ce" else 0.0, **settings}
+    if method != "teachcon":
+        settings = {"coarse_weight": 1.0 if more == "ce" else 0.0, **settings}
     pairs = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
     start = [] if preset is None else ["--preset", preset]
     return [source, "--method", method, *start, "--seed", str(seed), *pairs]
