@@ -6,10 +6,12 @@ import contextlib
 import errno
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from maskcon._utils.errors import MaskconError
+from maskcon._utils.failpoints import failpoint
 
 _NO_RESERVING = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # of file systems that cannot set room aside
 
@@ -21,16 +23,30 @@ def write_synced(path: Path, data: bytes) -> None:
         sync_file(file)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file; a reader, or a kill, finds the old content or the new."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that replaces `path` after the block; a kill or an error leaves the old content."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        write_synced(temporary, data)
+        with temporary.open("w+b") as file:
+            yield file
+            sync_file(file)
+        failpoint("file-before-rename")
         temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise MaskconError(f"could not write {path}: {error.strerror or error}") from error
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if not isinstance(error, OSError):
+            raise
+        reason = error.strerror or error
+        raise MaskconError(f"could not write {path}: {reason}; what was there is intact") from error
     sync_folder(path.parent)
+
+
+def write_atomically(path: Path, *pieces: bytes) -> None:
+    """Replace a file; a reader, or a kill, finds the old content or the new."""
+    with replacing(path) as file:
+        file.writelines(pieces)
 
 
 def sync_file(file: IO[bytes]) -> None:
