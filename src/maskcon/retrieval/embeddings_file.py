@@ -72,8 +72,8 @@ def read_embeddings(path: str | Path) -> Embeddings:
         # opened once: pyarrow takes some paths for URLs, and what was checked must be what is read
         with path.open("rb") as handle:
             digest = _checked_digest(handle, path)
-            try:
-                return _read(pq.ParquetFile(handle), path, digest)
+            try:  # without threads and read-ahead: those of pyarrow may abort a process that ends with an error
+                return _read(pq.ParquetFile(handle, pre_buffer=False), path, digest)
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise CorruptFileError(f"{path} cannot be read as Parquet ({_line(error)})") from None
     except FileNotFoundError:
@@ -147,11 +147,11 @@ def _read(file: Any, path: Path, digest: str) -> Embeddings:
         header_format = None
     if header_format != FORMAT or not file.schema_arrow.equals(_schema(features), check_metadata=False):
         raise CorruptFileError(f"{path} comes from another version of maskcon; embed again")
-    columns = file.read(columns=list(TEXTS))
+    columns = file.read(columns=list(TEXTS), use_threads=False)
     vectors = np.empty((len(columns), features), np.float32)
     start = 0
     for number in range(file.num_row_groups):  # one by one: twice the file in memory would be too much
-        block = file.read_row_group(number, columns=["vector"]).column(0).combine_chunks()
+        block = file.read_row_group(number, columns=["vector"], use_threads=False).column(0).combine_chunks()
         if block.null_count or block.flatten().null_count:
             raise CorruptFileError(f"{path} has rows without a vector; embed again")
         vectors[start : start + len(block)] = block.flatten().to_numpy().reshape(-1, features)
