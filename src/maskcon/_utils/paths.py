@@ -22,9 +22,9 @@ def data_root(root: Path | None = None) -> Path:
 
 
 def cache_root() -> Path:
-    """Our folder in the user's cache: $XDG_CACHE_HOME/maskcon, else ~/.cache/maskcon."""
+    """Return maskcon's cache folder: $XDG_CACHE_HOME/maskcon, else ~/.cache/maskcon."""
     named = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG rules say that a relative path there is to be ignored
+    # XDG: relative paths are ignored
     if named and Path(named).is_absolute():
         return Path(named) / "maskcon"
     try:

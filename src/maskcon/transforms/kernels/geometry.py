@@ -19,7 +19,7 @@ ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 def filter_taps(
     start: float, length: float, low: float, high: float, mirrored: bool, firsts: Array, counts: Array, taps: Array
 ) -> None:  # fmt: skip
-    """The triangle filter that resizes [start, start + length) to S values: see `resample.filter_places`.
+    """Compute the triangle filter that resizes [start, start + length) to S values: see `resample.filter_places`.
 
     firsts, counts [S]: the pixels of each value. taps [most taps, S]: their weights, which sum to 1.
     """
@@ -52,9 +52,9 @@ def resize(
     images: Array, number: int, row_firsts: Array, row_counts: Array, row_taps: Array, firsts: Array, counts: Array,
     taps: Array, bounds: Array, some: Array, lines: Array, views: Array, place: int,
 ) -> None:  # fmt: skip
-    """images [B, C, H, W] at `number` -> views [n, C, S, S] at `place`.
+    """Resize images [B, C, H, W] at `number` into views [n, C, S, S] at `place`.
 
-    bounds [4]: rows and columns that may be seen. some [W] and lines [H, S] are scratch.
+    bounds [4]: visible rows and columns. some [W] and lines [H, S] are scratch.
     """
     size = views.shape[2]
     top, bottom, left, right = int(bounds[0]), int(bounds[1]), int(bounds[2]), int(bounds[3])
@@ -79,7 +79,7 @@ def resize(
 
 @inner
 def place_in_image(place: Any, scale: Any, start: Any, low: Any, high: Any) -> Any:
-    """A place in the view -> in the image, from the middle of its first pixel, along one axis."""
+    """Map a place in the view to the image, from the middle of its first pixel, along one axis."""
     place = place * scale + start
     place = place if place < high else high  # so a NaN, a point at infinity, ends inside the image too
     return (place if place > low else low) - HALF
@@ -89,7 +89,7 @@ def place_in_image(place: Any, scale: Any, start: Any, low: Any, high: Any) -> A
 def warp(
     images: Array, number: int, at: Array, mirrored: bool, matrices: Array, projective: bool, fill: float, view: Array
 ) -> None:  # fmt: skip
-    """Bilinear taps of images [B, C, H, W] at `number` for view [C, S, S]: see `resample.warp_view`.
+    """Sample images bilinearly: images [B, C, H, W] at `number` for view [C, S, S]: see `resample.warp_view`.
 
     at [8]: the placement. matrices [T, 3, 3]. fill: a level, or NaN to repeat the edge.
     """
