@@ -2,7 +2,7 @@
 
 python benchmarks/search.py [--images 100000] [--dimension 512] [--hnsw] [--json FILE]
 
-open_seconds      check every byte of an index on disk and map its vectors
+open_seconds      check every byte of an index on disk and read its vectors
 query_ms          one exact query for 10 neighbours: median and slowest of 20 by wall clock, and median CPU time of
                   all threads
 hnsw_*            build time, query time and recall@10 of the graph, on other queries than those timed
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.index import Index, index_store
 from maskcon.retrieval.nearest import nearest, unit_rows
 from maskcon.retrieval.store import Entry, Header
 
@@ -43,13 +43,12 @@ def clustered(count: int, dimension: int, seed: int) -> NDArray[np.float32]:
 
 def filled(folder: Path, vectors: NDArray[np.float32]) -> None:
     digests = [f"{row:064x}" for row in range(len(vectors))]
-    store = FolderStore(folder, Header("0" * 64, "benchmark"))
+    store = index_store(folder, Header("0" * 64, "benchmark"))
     store.stage(digests, vectors)
     store.commit([Entry(f"{row:09d}.jpg", 1, 1, digest) for row, digest in enumerate(digests)])
-    store.tidy()
 
 
-def query_times(store: FolderStore, queries: NDArray[np.float32]) -> dict[str, float]:
+def query_times(store: Index, queries: NDArray[np.float32]) -> dict[str, float]:
     clock, processor = [], []
     for query in queries:
         begun, used = time.perf_counter(), time.process_time()
@@ -68,8 +67,7 @@ def measure(count: int, dimension: int, *, hnsw: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         filled(Path(name), vectors)
         begun = time.perf_counter()
-        store = FolderStore(Path(name))
-        store.index()
+        store = Index(Path(name))
         result: dict[str, Any] = {
             "images": count,
             "dimension": dimension,

@@ -16,6 +16,7 @@ import pytest
 from maskcon._utils import download
 from maskcon._utils.download import fetch
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
+from maskcon._utils.files import write_all
 
 CONTENT = bytes(range(256)) * 4000  # about 1 MB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -298,14 +299,13 @@ def test_redirect_cannot_leave_http(server: Server, tmp_path: Path, location: st
 def test_full_disk_is_named_and_what_arrived_can_be_resumed(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class FullDisk(io.FileIO):
-        def write(self, data: Any, /) -> int:
-            if self.tell() + len(data) > 300_000:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return super().write(data)
+    def full_disk(file: io.FileIO, data: bytes) -> None:
+        if file.tell() + len(data) > 300_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_all(file, data)
 
     with monkeypatch.context() as context:
-        context.setattr(download._Transfer, "_open_part", lambda self, mode: FullDisk(self.part, mode))
+        context.setattr(download, "write_all", full_disk)
         with pytest.raises(CorruptFileError, match=r"file\.bin\.part.*disk is full"):
             fetch(server.url, tmp_path / "file.bin", sha256=SHA256)
     assert only_file(tmp_path) == "file.bin.part"

@@ -22,8 +22,7 @@ from maskcon.data import load
 from maskcon.data.collection import with_channels
 from maskcon.models.encoder_file import read_encoder
 from maskcon.retrieval import faiss_index
-from maskcon.retrieval.index import FolderStore
-from maskcon.retrieval.index_file import read_index
+from maskcon.retrieval.index import INDEX, Index
 from maskcon.retrieval.nearest import unit_rows
 from tests.cli.commands import maskcon, start
 from tests.cli.searching import NAMES, answers, call, picture, refused
@@ -45,7 +44,9 @@ def test_the_same_command_again_takes_in_what_changed(run, photos, tmp_path):
     assert "cannot be read" in refused(DataError, "index", run, photos, *where, "--strict")
 
 
-def test_an_index_of_another_model_source_or_a_damaged_one_is_refused_until_replaced(run, photos, tmp_path):
+def test_an_index_of_another_model_or_source_or_a_damaged_one_is_not_overwritten_unasked(
+    run, photos, tmp_path
+):
     where = tmp_path / "index"
     call("index", run, photos, "--out", where)
     other = finished_run(tmp_path / "other", seed=1).folder
@@ -59,13 +60,14 @@ def test_an_index_of_another_model_source_or_a_damaged_one_is_refused_until_repl
     assert "0 embedded" in call("index", run, elsewhere, "--out", where, "--replace")
     assert answers(run, photos / "a.png", "-k", "1", "--index", where)[0][0][0] == str(elsewhere / "a.png")
     assert "5 embedded" in call("index", other, photos, "--out", where, "--replace")
-    file = where / "index.maskcon"
+    file = where / INDEX
     file.write_bytes(file.read_bytes()[:-5])
-    assert "damaged or cut short" in refused(CorruptFileError, "index", other, photos, "--out", where)
-    assert "damaged or cut short" in refused(
+    assert "delete it" in refused(UsageError, "index", other, photos, "--out", where, "--replace")
+    assert "its end is missing" in refused(
         CorruptFileError, "search", other, photos / "a.png", "--index", where
     )
-    assert "5 embedded" in call("index", other, photos, "--out", where, "--replace")
+    file.unlink()
+    assert "5 embedded" in call("index", other, photos, "--out", where)
 
 
 def test_the_graph_is_made_on_request_refreshed_and_its_recall_told(run, photos, tmp_path):
@@ -114,7 +116,7 @@ def test_two_commands_do_not_write_one_index_at_once_not_even_its_graph(run, pho
         told.append(refused(UsageError, "index", run, photos, "--out", where))
         return "made"
 
-    monkeypatch.setattr(FolderStore, "make_graph", make_graph)
+    monkeypatch.setattr(Index, "make_graph", make_graph)
     call("index", run, photos, "--out", where, "--hnsw")
     assert "another run is writing" in told[0]
 
@@ -173,7 +175,7 @@ def test_colour_pictures_of_a_data_set_serve_an_encoder_of_grey_ones_and_its_not
     noted = replace(data, notes=("1 image could not be read",))
     monkeypatch.setattr("maskcon.data.collection.load", lambda name, **_: noted)
     assert "note: 1 image could not be read" in call("index", run, "cifar10", "--out", tmp_path / "index")
-    index = read_index(tmp_path / "index" / "index.maskcon")
+    index = Index(tmp_path / "index")
     names = [entry.path for entry in index.entries]
     assert len(names) == len(data.train) + len(data.test)
     expected = Run.open(run).encode(with_channels(data.test.images, 1)).numpy()
@@ -198,10 +200,10 @@ def test_kills_at_random_moments_lose_no_index(run, tmp_path):
         process.kill()
         kills += process.wait() == -signal.SIGKILL
         process.communicate()
-        if (where / "index.maskcon").exists():
+        if (where / INDEX).exists():
             answers(run, photos / "0.png", "-k", "1", "--index", where)
             shutil.rmtree(where)
     assert maskcon(*arguments, cwd=tmp_path).returncode == 0
-    one, other = (read_index(folder / "index.maskcon") for folder in (where, tmp_path / "whole"))
+    one, other = (Index(folder) for folder in (where, tmp_path / "whole"))
     assert one.entries == other.entries
     np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-5)  # batches may have been cut elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -154,6 +155,8 @@ def test_the_one_file_builds_every_net_of_ours_with_the_same_weights(
 ) -> None:
     (tmp_path / "model.py").write_text(model_source(encoder), encoding="utf-8")
     assert not re.search(r"(import|from) maskcon", (tmp_path / "model.py").read_text(encoding="utf-8"))
+    names = [node.name for node in ast.parse(model_source(encoder)).body if hasattr(node, "name")]
+    assert len(set(names)) == len(names)  # the files that were joined define no name twice
     module = writing._module(tmp_path / "model.py")
     net = module.build_encoder()
     net.load_state_dict(encoder.state_dict())

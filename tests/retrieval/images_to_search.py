@@ -1,4 +1,4 @@
-"""Small pictures, an embedder that needs no training, and a store in memory's stead: a folder."""
+"""Small images, an embedder that needs no training, and an index of them in a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from maskcon.data.collection import gather
-from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.index import index_store
 from maskcon.retrieval.store import Header, Refreshed, refresh
 
 ENCODER = "e" * 64
@@ -27,7 +27,7 @@ class Embedder:
             raise KeyboardInterrupt
         self.count += len(images)
         blocks = images.reshape(len(images), 3, 4, 4, 4, 4).mean(axis=(3, 5), dtype=np.float64)
-        return blocks.reshape(len(images), -1) - 100.0
+        return (blocks.reshape(len(images), -1) - 100.0).astype(np.float32)
 
 
 def draw(path: Path, seed: int) -> Path:
@@ -47,5 +47,6 @@ def photos(folder: Path, count: int = 6) -> Path:
 def update(folder: Path, where: Path, embedder: Embedder | None = None, **options) -> Refreshed:
     """Bring the index of a folder up to date, as the command does."""
     pictures = gather(str(folder), canvas=SIDE, channels=3)
-    store = FolderStore(where, Header(ENCODER, pictures.source, pictures.root))
+    where.mkdir(parents=True, exist_ok=True)
+    store = index_store(where, Header(ENCODER, pictures.source, pictures.root))
     return refresh(store, pictures, embedder or Embedder(), **options)

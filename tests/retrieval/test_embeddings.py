@@ -5,11 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -17,7 +15,7 @@ from maskcon import api
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.locks import FolderLock
 from maskcon.api import Run
-from maskcon.retrieval.embeddings_file import EmbeddingsWriter, read_embeddings
+from maskcon.retrieval.embeddings_file import read_embeddings
 from tests.finished_run import finished_run, write_photo
 from tests.retrieval.images_to_embed import close_to, photos, write_embeddings
 
@@ -122,7 +120,9 @@ def test_only_what_is_new_or_changed_is_embedded_again(run: Run, tmp_path: Path)
     outcome = write_embeddings(run, folder, out, chunk_images=4)
     assert (outcome.embedded, outcome.reused) == (2, 8)
     found = read_embeddings(out)
-    assert list(found.paths) == sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
+    assert [entry.path for entry in found.entries] == sorted(
+        path.relative_to(folder).as_posix() for path in folder.glob("*/*")
+    )
     close_to(found.vectors, run.encode([found.file(row) for row in range(10)]).numpy())
 
 
@@ -223,24 +223,5 @@ def test_a_changed_label_is_written_without_embedding(run: Run, tmp_path: Path) 
     write_embeddings(run, tmp_path / "list.csv", out)
     (tmp_path / "list.csv").write_text("path,coarse\nphotos/dog/00.png,wolf\nphotos/cat/01.png,cat\n")
     assert write_embeddings(run, tmp_path / "list.csv", out).embedded == 0
-    assert read_embeddings(out).coarse == ("wolf", "cat")
+    assert [entry.coarse for entry in read_embeddings(out).entries] == ["wolf", "cat"]
     assert folder.is_dir()
-
-
-def test_files_of_format_1_are_read_and_updated(run: Run, tmp_path: Path) -> None:
-    """They have no column `digest`: unchanged rows are reused by path and stamp."""
-    folder, out = photos(tmp_path / "photos", 4), tmp_path / "e.parquet"
-    write_embeddings(run, folder, out)
-    now = read_embeddings(out)
-    with EmbeddingsWriter(out, replace(now.facts, format=1)) as writer:
-        writer.add(now.paths, now.coarse, now.stamps, now.digests, now.vectors)
-    assert "digest" not in pq.read_schema(out).names
-    assert read_embeddings(out).digests == (None,) * 4
-    assert write_embeddings(run, folder, out).reused == 4
-    write_photo(folder / "cat" / "new.png", 9)
-    outcome = write_embeddings(run, folder, out)
-    assert (outcome.embedded, outcome.reused) == (1, 4)
-    found = read_embeddings(out)
-    assert [digest is None for digest in found.digests].count(True) == 4
-    close_to(found.vectors, run.encode([found.file(row) for row in range(5)]).numpy())
-    assert write_embeddings(run, folder, out).embedded == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,59 +11,34 @@ import pyarrow.parquet as pq
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon.retrieval.embeddings_file import (
-    SEAL,
-    UNSEALED,
-    EmbeddingsFile,
-    EmbeddingsWriter,
-    Facts,
-    read_embeddings,
-)
+from maskcon.retrieval import embeddings_file
+from maskcon.retrieval.embeddings_file import SEAL, UNSEALED, read_embeddings, write_embeddings
+from maskcon.retrieval.store import Entry, Header
 
-FACTS = Facts(
-    encoder_sha256="ab" * 32,
-    backbone="resnet6",
-    image_size=16,
-    in_channels=3,
-    test_resize="shorter",
-    features=6,
-    source="photos",
-    root="photos",
-    run="run",
-    version="0.1.0",
-)
+HEADER = Header("ab" * 32, "photos", "photos", {"backbone": "resnet6"})
 PATHS = ["a 'quoted' name.jpg", "кот/猫.png", "emoji/🐈.webp", "new\nline.gif", "plain.jpg"]
 COARSE = [None, "кот", "emoji", None, None]
+ENTRIES = [Entry(PATHS[n], n, 2**62 + n, f"{n:064x}", COARSE[n]) for n in range(5)]
 MUTATIONS = 200
 
 
-def write(path: Path, facts: Facts = FACTS) -> np.ndarray:
-    vectors = np.random.default_rng(0).normal(size=(5, facts.features)).astype(np.float32)
-    with EmbeddingsWriter(path, facts) as writer:
-        for rows in (slice(0, 3), slice(3, 5)):
-            stamps, digests = ([f"{what}{n}" for n in range(5)][rows] for what in ("stamp", "digest"))
-            writer.add(PATHS[rows], COARSE[rows], stamps, digests, vectors[rows])
+def write(path: Path) -> np.ndarray:
+    vectors = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+    write_embeddings(path, HEADER, ENTRIES, list(vectors))
     return vectors
 
 
-def test_rows_and_facts_come_back_in_order(tmp_path: Path) -> None:
+def test_rows_and_header_come_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings_file, "GROUP_ROWS", 3)
     vectors = write(tmp_path / "e.parquet")
+    assert pq.read_metadata(tmp_path / "e.parquet").num_row_groups == 2
     found = read_embeddings(tmp_path / "e.parquet")
-    assert (list(found.paths), list(found.coarse)) == (PATHS, COARSE)
-    assert found.stamps == tuple(f"stamp{n}" for n in range(5))
-    assert found.digests == tuple(f"digest{n}" for n in range(5))
+    assert found.entries == ENTRIES
     np.testing.assert_array_equal(found.vectors, vectors)
     assert found.vectors.dtype == np.float32
-    assert found.facts == FACTS
+    assert (found.header, dict(found.header.details)) == (HEADER, HEADER.details)
     assert found.file(1) == Path("photos") / PATHS[1]
     assert [path.name for path in tmp_path.iterdir()] == ["e.parquet"]
-
-
-def test_groups_can_be_read_one_by_one(tmp_path: Path) -> None:
-    vectors = write(tmp_path / "e.parquet")
-    with EmbeddingsFile(tmp_path / "e.parquet") as file:
-        assert (len(file), file.group_count) == (5, 2)
-        np.testing.assert_array_equal(file.vectors(1), vectors[3:])
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
@@ -152,8 +126,10 @@ def test_an_absent_file_and_a_folder_are_named(tmp_path: Path) -> None:
         read_embeddings(tmp_path)
 
 
-def test_another_version_is_told_apart_from_damage(tmp_path: Path) -> None:
-    write(tmp_path / "e.parquet", replace(FACTS, format=99))
+def test_another_version_is_not_reported_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(embeddings_file, "FORMAT", 99)
+        write(tmp_path / "e.parquet")
     with pytest.raises(CorruptFileError, match="another version of maskcon"):
         read_embeddings(tmp_path / "e.parquet")
 
@@ -174,13 +150,8 @@ def test_a_writer_left_early_leaves_nothing_and_the_old_file_whole(tmp_path: Pat
     write(path)
     before = path.read_bytes()
 
-    def leave_early() -> None:
-        with EmbeddingsWriter(path, FACTS) as writer:
-            writer.add(PATHS[:1], [None], ["s"], ["d"], np.zeros((1, 6), np.float32))
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        leave_early()
+    with pytest.raises(AttributeError):
+        write_embeddings(path, HEADER, [*ENTRIES[:4], None], list(np.zeros((5, 6), np.float32)))
     assert [found.name for found in tmp_path.iterdir()] == ["e.parquet"]
     assert path.read_bytes() == before
 
@@ -193,9 +164,9 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("maskcon.retrieval.embeddings_file.os.fsync", full)
+    monkeypatch.setattr("maskcon._utils.files.os.fsync", full)
     with pytest.raises(
-        MaskconError, match=r"could not write .*e\.parquet: No space left on device\. Free some space"
+        MaskconError, match=r"could not write .*e\.parquet: No space left on device; what was there is intact"
     ):
         write(path)
     assert path.read_bytes() == before

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from maskcon._utils.errors import DataError, UsageError
@@ -14,10 +15,14 @@ from maskcon.api import Run
 from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.image_list import Listed, Listing
-from maskcon.retrieval.embeddings_file import read_embeddings
+from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings
 from tests.finished_run import write_photo
 from tests.miniature import miniature
 from tests.retrieval.images_to_embed import close_to, photos, write_embeddings
+
+
+def labels(found: Embeddings) -> dict[str, str | None]:
+    return {entry.path: entry.coarse for entry in found.entries}
 
 
 def test_a_folder_is_embedded_as_the_run_encodes_it(run: Run, tmp_path: Path) -> None:
@@ -25,14 +30,14 @@ def test_a_folder_is_embedded_as_the_run_encodes_it(run: Run, tmp_path: Path) ->
     outcome = write_embeddings(run, folder, out, chunk_images=3)
     found = read_embeddings(out)
     assert (outcome.embedded, outcome.reused, outcome.total, dict(outcome.failures)) == (10, 0, 10, {})
-    assert list(found.paths) == sorted(found.paths)
-    assert all(path.startswith(f"{label}/") for path, label in zip(found.paths, found.coarse, strict=True))
+    assert list(labels(found)) == sorted(labels(found))
+    assert all(path.startswith(f"{label}/") for path, label in labels(found).items())
     files = [found.file(row) for row in range(10)]
     close_to(found.vectors, run.encode(files).numpy())
     assert np.abs(found.vectors[0] - found.vectors[1]).max() > 1e-3
-    facts = found.facts
-    assert (facts.image_size, facts.backbone, facts.run, facts.in_channels) == (16, "resnet6", "run", 1)
-    assert len(facts.encoder_sha256) == 64
+    details = [found.header.details[name] for name in ("image_size", "backbone", "run", "in_channels")]
+    assert details == [16, "resnet6", "run", 1]
+    assert len(found.header.encoder) == 64
     assert {path.name for path in tmp_path.iterdir()} == {"photos", "e.parquet"}
 
 
@@ -42,31 +47,23 @@ def test_new_pictures_need_no_labels_and_any_name_works(run: Run, tmp_path: Path
         write_photo(tmp_path / "in" / name, seed)
     write_embeddings(run, tmp_path / "in", tmp_path / "e.parquet")
     found = read_embeddings(tmp_path / "e.parquet")
-    labels = dict(zip(found.paths, found.coarse, strict=True))
-    assert labels == {name: "two words" if "/" in name else None for name in names}
+    assert labels(found) == {name: "two words" if "/" in name else None for name in names}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names are text there")
-def test_a_name_that_is_no_text_is_embedded_under_an_escaped_one(run: Run, tmp_path: Path) -> None:
+def test_names_that_are_no_text_are_escaped_in_the_file_and_read_back(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "in"
-    write_photo(folder / "a.png", 0)
-    (folder / "a.png").rename(Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.png")))
-    write_embeddings(run, folder, tmp_path / "e.parquet")
-    assert read_embeddings(tmp_path / "e.parquet").paths == ("caf\\xe9.png",)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="names are text there")
-def test_of_two_names_that_are_the_same_text_one_is_failures_and_named(run: Run, tmp_path: Path) -> None:
-    """Else the rows of one path would be taken for each other's."""
-    folder = tmp_path / "in"
-    for seed, name in enumerate((b"caf\xe9.png", b"caf\\xe9.png")):
+    names = [os.fsdecode(name) for name in (b"caf\xe9.png", b"caf\\xe9.png")]
+    for seed, name in enumerate(names):
         write_photo(folder / "a.png", seed, (20 + seed, 14))
-        (folder / "a.png").rename(Path(os.fsdecode(os.fsencode(folder) + b"/" + name)))
+        (folder / "a.png").rename(folder / name)
     outcome = write_embeddings(run, folder, tmp_path / "e.parquet")
+    texts = pq.read_table(tmp_path / "e.parquet").column("path").to_pylist()
+    assert sorted(texts) == [r"caf\\xe9.png", r"caf\xe9.png"]
     found = read_embeddings(tmp_path / "e.parquet")
-    assert found.paths == ("caf\\xe9.png",)
-    assert "another file has this name" in outcome.failures["caf\\xe9.png"]
-    close_to(found.vectors, run.encode([folder / "caf\\xe9.png"]).numpy())
+    assert (set(labels(found)), outcome.failures) == (set(names), {})
+    close_to(found.vectors, run.encode([found.file(row) for row in range(2)]).numpy())
+    assert write_embeddings(run, folder, tmp_path / "e.parquet").embedded == 0
 
 
 def test_the_label_of_a_folder_with_parts_is_below_the_part(run: Run, tmp_path: Path) -> None:
@@ -74,7 +71,7 @@ def test_the_label_of_a_folder_with_parts_is_below_the_part(run: Run, tmp_path: 
         write_photo(tmp_path / "in" / name, 0)
     write_embeddings(run, tmp_path / "in", tmp_path / "e.parquet")
     found = read_embeddings(tmp_path / "e.parquet")
-    assert dict(zip(found.paths, found.coarse, strict=True)) == {
+    assert labels(found) == {
         "train/cat/1.png": "cat",
         "test/dog/small/2.png": "dog",
         "train/3.png": None,
@@ -87,7 +84,7 @@ def test_a_list_of_files_starts_from_where_the_list_lies(run: Run, tmp_path: Pat
     (tmp_path / "lists" / "some.txt").write_text("\r\n".join([*chosen, "", "in/none.png"]), encoding="utf-8")
     outcome = write_embeddings(run, tmp_path / "lists" / "some.txt", tmp_path / "e.parquet")
     found = read_embeddings(tmp_path / "e.parquet")
-    assert found.paths == ("in/cat/03.png", "in/dog/00.png")
+    assert list(labels(found)) == ["in/cat/03.png", "in/dog/00.png"]
     assert found.file(0).is_file()
     assert outcome.failures == {"in/none.png": "No such file or directory"}
 
@@ -96,7 +93,7 @@ def test_a_list_may_begin_with_a_byte_order_mark(run: Run, tmp_path: Path) -> No
     write_photo(tmp_path / "кот.png", 0)
     (tmp_path / "some.txt").write_text("кот.png\n", encoding="utf-8-sig")
     write_embeddings(run, tmp_path / "some.txt", tmp_path / "e.parquet")
-    assert read_embeddings(tmp_path / "e.parquet").paths == ("кот.png",)
+    assert list(labels(read_embeddings(tmp_path / "e.parquet"))) == ["кот.png"]
 
 
 @pytest.mark.parametrize(
@@ -134,9 +131,9 @@ def test_a_data_set_gives_its_labels_and_ids(run: Run, tmp_path: Path) -> None:
     write_embeddings(run, data, tmp_path / "e.parquet", chunk_images=50)
     found = read_embeddings(tmp_path / "e.parquet")
     assert len(found) == len(data.train) + len(data.test)
-    assert found.paths[0] == "train/0"
-    assert found.paths[-1] == f"test/{data.test.index[-1]}"
-    assert found.coarse[:4] == ("stripes", "stripes", "checks", "checks")
+    assert found.entries[0].path == "train/0"
+    assert found.entries[-1].path == f"test/{data.test.index[-1]}"
+    assert [entry.coarse for entry in found.entries[:4]] == ["stripes", "stripes", "checks", "checks"]
     close_to(found.vectors[: len(data.train)], run.encode_set(data.train).numpy())
     close_to(found.vectors[len(data.train) :], run.encode_set(data.test).numpy())
     with pytest.raises(UsageError, match="is not a file"):
@@ -174,7 +171,7 @@ def test_a_named_set_of_pictures_is_read_from_its_files(run, tmp_path, monkeypat
     monkeypatch.setitem(SOURCES, "cars196", source)
     outcome = write_embeddings(run, "cars196", tmp_path / "e.parquet")
     found = read_embeddings(tmp_path / "e.parquet")
-    assert (found.paths, found.coarse) == (("0.png", "1.png", "2.png"), ("van", "sedan", "van"))
+    assert labels(found) == {"0.png": "van", "1.png": "sedan", "2.png": "van"}
     assert found.file(2).samefile(tmp_path / "sets" / "2.png")
     assert list(outcome.failures) == ["3.png"]
 
@@ -209,7 +206,7 @@ def test_a_named_data_set_of_other_size_can_be_embedded(run: Run, tmp_path: Path
 
     outcome = write_embeddings(run, load("embedded").limited(20, 10), tmp_path / "e.parquet")
     assert outcome.total == 30
-    assert set(read_embeddings(tmp_path / "e.parquet").coarse) == set(load("embedded").coarse_names)
+    assert set(labels(read_embeddings(tmp_path / "e.parquet")).values()) == set(load("embedded").coarse_names)
 
 
 def test_unreadable_files_are_failures_and_named(run: Run, tmp_path: Path) -> None:

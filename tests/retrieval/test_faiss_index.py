@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import builtins
+import random
 
 import numpy as np
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon.retrieval import faiss_index
-from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.index import Index, has_graph, index_store
 from maskcon.retrieval.nearest import nearest, unit_rows
 from maskcon.retrieval.store import Entry, Header
 from tests.retrieval.images_to_search import ENCODER
-from tests.retrieval.test_index_file import mutations
 
 
 def filled(folder, count=3000, dimension=24, seed=0):
@@ -22,10 +22,34 @@ def filled(folder, count=3000, dimension=24, seed=0):
         centres[chance.integers(0, 40, count)] + 0.4 * chance.standard_normal((count, dimension))
     )
     digests = [f"{row:064x}" for row in range(count)]
-    store = FolderStore(folder, Header(ENCODER, "x"))
+    folder.mkdir(exist_ok=True)
+    store = index_store(folder, Header(ENCODER, "x"))
     store.stage(digests, vectors)
     store.commit([Entry(f"{row:06d}", 1, 1, digest) for row, digest in enumerate(digests)])
-    return store, vectors
+    index = Index(folder)
+    return index, index.vectors
+
+
+def mutations(data: bytes, count: int):
+    """Flipped bits, cuts, additions, swapped and zeroed pieces, at any place."""
+    chance = random.Random(0)
+    for number in range(count):
+        place = chance.randrange(len(data))
+        match number % 5:
+            case 0:
+                changed = bytearray(data)
+                changed[place] ^= 1 << chance.randrange(8)
+                yield bytes(changed)
+            case 1:
+                yield data[:place]
+            case 2:
+                yield data + chance.randbytes(1 + chance.randrange(50))
+            case 3:
+                length = 1 + chance.randrange(40)
+                yield data[:place] + data[place + length :]
+            case 4:
+                other = data[:place] + chance.randbytes(16) + data[place + 16 :]
+                yield other
 
 
 @pytest.fixture
@@ -87,7 +111,7 @@ def test_too_low_a_recall_is_an_error_and_leaves_no_graph(tmp_path, monkeypatch)
     monkeypatch.setattr(faiss_index, "WANTED_RECALL", 1.1)
     with pytest.raises(MaskconError, match="search stays exact"):
         store.make_graph()
-    assert not store.has_graph()
+    assert not has_graph(tmp_path)
 
 
 @pytest.mark.usefixtures("_faiss")
@@ -103,11 +127,11 @@ def test_the_graph_before_stays_until_there_is_a_new_one_and_goes_if_there_is_no
         patch.setattr(faiss_index, "_sample_queries", interrupted)
         with pytest.raises(KeyboardInterrupt):
             changed.make_graph()
-    assert changed.has_graph()  # so that the next refresh knows that one is wanted
+    assert has_graph(tmp_path)  # so that the next refresh knows that one is wanted
     monkeypatch.setattr(faiss_index, "WANTED_RECALL", 1.1)
     with pytest.raises(MaskconError, match="search stays exact"):
         changed.make_graph()
-    assert not changed.has_graph()
+    assert not has_graph(tmp_path)
 
 
 @pytest.mark.usefixtures("_faiss")
@@ -141,8 +165,8 @@ def test_without_faiss_the_extra_is_named_and_a_graph_that_is_there_stays(tmp_pa
 
     if faiss_index.is_available():
         store.make_graph()
-    had = store.has_graph()
+    had = has_graph(tmp_path)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match=r"pip install 'maskcon\[faiss\]'"):
         store.make_graph()
-    assert store.has_graph() == had  # for whoever has faiss again
+    assert has_graph(tmp_path) == had  # for whoever has faiss again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.data.collection import gather
 from maskcon.data.decoding import decode
-from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.index import Index
 from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.pgvector import PostgresStore
 from maskcon.retrieval.store import Header, refresh
@@ -49,14 +50,12 @@ def update_there(folder: Path, address: str, name: str, embedder: Embedder | Non
 def assert_same_index(folder: Path, address: str, name: str, where: Path) -> None:
     """The store answers as an index in a folder, made from nothing, does."""
     update(folder, where)
-    local = FolderStore(where)
-    index = local.index()
-    assert index is not None
+    index = Index(where)
     with PostgresStore(address, name) as store:
-        assert store.header() == local.header()
-        assert store.entries() == index.entries
-        found, expected = store.search(index.vectors[:3], 100), local.search(index.vectors[:3], 100)
-    assert found.entries == expected.entries
+        assert store.header() == index.header
+        assert store.entries() == [replace(entry, coarse=None) for entry in index.entries]
+        found, expected = store.search(index.vectors[:3], 100), index.search(index.vectors[:3], 100)
+    assert found.entries == [[replace(entry, coarse=None) for entry in row] for row in expected.entries]
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
 
 
@@ -202,6 +201,7 @@ def test_a_name_that_is_no_text_is_refused(name):
 
 CHILD = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tests.retrieval.test_pgvector import update_there
 module = sys.modules["maskcon.retrieval.store"]

@@ -12,7 +12,7 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data.collection import gather
 from maskcon.data.decoding import decode
-from maskcon.retrieval.index import FolderStore
+from maskcon.retrieval.index import INDEX, Index, index_store
 from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.store import Header, refresh
 from tests.miniature import miniature
@@ -22,8 +22,7 @@ store_module = sys.modules["maskcon.retrieval.store"]
 
 
 def vectors_of(where: Path) -> dict[str, np.ndarray]:
-    index = FolderStore(where).index()
-    assert index is not None
+    index = Index(where)
     return {entry.path: index.vectors[row] for row, entry in enumerate(index.entries)}
 
 
@@ -60,13 +59,13 @@ def test_files_added_changed_and_removed_are_taken_in_and_only_new_content_is_em
 def test_nothing_changed_reads_no_file_and_writes_nothing(tmp_path, monkeypatch):
     folder, where = photos(tmp_path / "photos"), tmp_path / "index"
     update(folder, where)
-    before = (where / "index.maskcon").stat()
+    before = (where / INDEX).stat()
     pictures = gather(str(folder), canvas=SIDE, channels=3)
     monkeypatch.setattr(type(pictures), "digests", None)  # would fail if called
     monkeypatch.setattr(type(pictures), "read", None)
-    store = FolderStore(where, Header(ENCODER, pictures.source, pictures.root))
+    store = index_store(where, Header(ENCODER, pictures.source, pictures.root))
     assert refresh(store, pictures, Embedder()).unchanged == 6
-    assert (where / "index.maskcon").stat() == before
+    assert (where / INDEX).stat() == before
 
 
 def test_touched_renamed_doubled_and_exchanged_files_cost_no_embedding(tmp_path):
@@ -119,7 +118,7 @@ def test_equal_pictures_have_equal_vectors_and_are_embedded_once(tmp_path):
     embedder = Embedder()
     assert update(folder, where, embedder).total == 4
     assert embedder.count == 2
-    store = FolderStore(where)
+    store = Index(where)
     query = vectors_of(where)["b.png"][None]
     found = store.search(query, 10)  # more than there are
     assert [entry.path for entry in found.entries[0]] == ["a.png", "b.png", "z/c.png", "other.png"]
@@ -160,7 +159,7 @@ def test_unreadable_pictures_are_failures_and_told_or_stop_it(tmp_path):
     (folder / "nowhere.png").symlink_to(folder / "absent")
     with pytest.raises(DataError, match="3 such files so far"):
         update(folder, where, strict=True)
-    assert not (where / "index.maskcon").exists()
+    assert not (where / INDEX).exists()
     done = update(folder, where)
     assert done.total == 3
     assert set(done.failures) == {"text.png", "cut.png", "nowhere.png"}
@@ -179,7 +178,7 @@ def test_a_picture_that_became_unreadable_leaves_the_index(tmp_path):
 def test_a_folder_without_a_picture_leaves_the_index_alone(tmp_path):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     update(folder, where)
-    before = (where / "index.maskcon").read_bytes()
+    before = (where / INDEX).read_bytes()
     for path in folder.rglob("*.png"):
         path.unlink()
     with pytest.raises(
@@ -192,7 +191,7 @@ def test_a_folder_without_a_picture_leaves_the_index_alone(tmp_path):
         DataError, match=r"cannot be read: a\.png \(not an image of a known format\)\. The 3 images"
     ):
         update(folder, where)
-    assert (where / "index.maskcon").read_bytes() == before
+    assert (where / INDEX).read_bytes() == before
 
 
 def test_an_interrupted_build_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -200,11 +199,11 @@ def test_an_interrupted_build_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "CHUNK_IMAGES", 2)
     with pytest.raises(KeyboardInterrupt):
         update(folder, where, Embedder(fail_after=4))
-    assert FolderStore(where).header() is None
+    assert not (where / INDEX).exists()
     embedder = Embedder()
     assert update(folder, where, embedder).total == 9
     assert embedder.count == 5
-    assert not (where / "parts").exists()
+    assert not (where / f".{INDEX}.parts").exists()
     assert_up_to_date(folder, where)
 
 
@@ -214,7 +213,7 @@ def test_damaged_parts_and_those_of_another_model_are_made_again(tmp_path, monke
     monkeypatch.setattr(store_module, "STAGE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         update(folder, where, Embedder(fail_after=4))
-    first, second = sorted((where / "parts").iterdir())
+    first, second = sorted((where / f".{INDEX}.parts").iterdir())
     data = bytearray(first.read_bytes())
     data[-40] ^= 1
     first.write_bytes(bytes(data))
@@ -234,8 +233,8 @@ module.CHUNK_IMAGES, module.STAGE_SECONDS = 2, 0.0
 print(update(Path(sys.argv[1]), Path(sys.argv[2])).embedded)
 """
 POINTS = [
-    "index-in-mid-file:1", "index-in-mid-file:4", "index-before-rename:1", "index-before-rename:2",
-    "index-after-stage:1", "index-after-stage:2", "index-before-commit:1", "index-before-rename:4",
+    "index-in-mid-file:1", "index-in-mid-file:4", "file-before-rename:1", "file-before-rename:2",
+    "index-after-stage:1", "index-after-stage:2", "index-before-commit:1", "file-before-rename:4",
     "index-after-commit:1",
 ]  # fmt: skip
 
@@ -262,56 +261,52 @@ def test_a_kill_at_any_point_leaves_the_old_index_and_the_next_try_ends_the_same
     staged = {"index-after-stage:1": 2, "index-after-stage:2": 4, "index-before-commit:1": 6}.get(point)
     assert staged is None or embedder.count == 6 - staged
     assert_up_to_date(folder, where)
-    assert {path.name for path in where.iterdir()} == {"index.maskcon"}
+    assert {path.name for path in where.iterdir()} == {INDEX}
 
 
 def test_an_index_of_another_model_is_not_reused(tmp_path, monkeypatch):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     update(folder, where)
     pictures = gather(str(folder), canvas=SIDE, channels=3)
-    store = FolderStore(where, Header("f" * 64, pictures.source, pictures.root))
+    store = index_store(where, Header("f" * 64, pictures.source, pictures.root))
     store.forget()
     monkeypatch.setattr(store_module, "CHUNK_IMAGES", 1)
     with pytest.raises(KeyboardInterrupt):
         refresh(store, pictures, Embedder(fail_after=2))
     assert vectors_of(where).keys() == expected(folder).keys()  # of the model before, still
-    store = FolderStore(where, store.owner)
+    store = index_store(where, store.owner)
     store.forget()
     embedder = Embedder()
     refresh(store, pictures, embedder)
     assert embedder.count == 1  # the other two were kept
-    assert FolderStore(where).header() == store.owner
+    assert Index(where).header == store.owner
 
 
 def test_a_damaged_index_is_refused_by_refresh_and_search(tmp_path):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     update(folder, where)
-    path = where / "index.maskcon"
+    path = where / INDEX
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorruptFileError, match="damaged or cut short"):
+    with pytest.raises(UsageError, match="its end is missing; it was not changed: delete it"):
         update(folder, where)
     with pytest.raises(CorruptFileError):
-        FolderStore(where).search(np.ones((1, 48), np.float32), 3)
+        Index(where)
 
 
-def test_an_empty_and_an_absent_index(tmp_path):
-    store = FolderStore(tmp_path, Header(ENCODER, "x"))
-    with pytest.raises(UsageError, match="there is no index"):
-        store.search(np.ones((1, 4), np.float32), 3)
-    store.commit([])
-    found = store.search(np.ones((2, 4), np.float32), 3)
-    assert found.entries == [[], []]
-    assert found.scores.shape == (2, 0)
-
-
-def test_a_store_opened_to_read_does_not_write(tmp_path):
-    with pytest.raises(UsageError, match="opened to read"):
-        FolderStore(tmp_path).stage(["0" * 64], np.ones((1, 4), np.float32))
+def test_an_absent_index_and_one_of_an_older_version_say_what_to_do(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no index in .*; build one with `maskcon index"):
+        Index(tmp_path)
+    (tmp_path / "index.maskcon").write_bytes(b"MASKCIDX")
+    with pytest.raises(UsageError, match=r"only an index of an older version in .*; build one with"):
+        Index(tmp_path)
+    done = update(photos(tmp_path / "photos", 3), tmp_path)
+    assert (done.embedded, len(Index(tmp_path).entries)) == (3, 3)
+    assert "index.maskcon of an older version is not used any more" in done.notes[0]
 
 
 def test_arrays_are_indexed_by_name_and_content_and_only_what_changed_is_embedded(tmp_path):
     data = miniature(train=8, test=4)
-    store = FolderStore(tmp_path, Header(ENCODER, data.name))
+    store = index_store(tmp_path, Header(ENCODER, data.name))
     seen: list[tuple[int, ...]] = []
 
     def flat(images, sizes):

@@ -11,7 +11,7 @@ from tests.transforms.oracles import crop_box
 def boxes(crop: RandomCrop, height: int, width: int, uniforms: torch.Tensor) -> torch.Tensor:
     """[B, 4] as (top, left, height, width)."""
     heights, widths = (torch.full((uniforms.shape[0],), side) for side in (height, width))
-    placed = crop(heights, widths, uniforms, 32)
+    placed = crop(heights, widths, 32, uniforms)
     return torch.stack([placed.top, placed.left, placed.height, placed.width], dim=1)
 
 
@@ -50,7 +50,7 @@ def test_crop_areas_and_ratios_follow_the_asked_distribution() -> None:
 def test_boxes_differ_between_samples_and_stay_within_valid_sizes() -> None:
     crop = RandomCrop()
     heights, widths = torch.randint(1, 60, (200,)), torch.randint(1, 60, (200,))
-    placed = crop(heights, widths, torch.rand(200, crop.draws), 32)
+    placed = crop(heights, widths, 32, torch.rand(200, crop.draws))
     assert ((placed.height >= 1) & (placed.width >= 1)).all()
     assert ((placed.top >= 0) & (placed.top + placed.height <= heights)).all()
     assert ((placed.left >= 0) & (placed.left + placed.width <= widths)).all()

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from maskcon.transforms import resample
-from maskcon.transforms.boxes import box_placement, centre_placement
+from maskcon.transforms.boxes import CentreSquare, box_placement
 from maskcon.transforms.operations import Affine, Perspective, quad_to_square
 from tests.transforms.oracles import cropped, from_pil, smooth_images, to_pil
 
@@ -63,7 +63,7 @@ def test_centre_square_matches_pil_resize_then_crop(height: int, width: int, siz
     )
     left, top = round((resized.width - size) / 2), round((resized.height - size) / 2)
     expected = from_pil(resized.crop((left, top, left + size, top + size)))
-    placement = centre_placement(torch.tensor([height]), torch.tensor([width]), size)
+    placement = CentreSquare()(torch.tensor([height]), torch.tensor([width]), size)
     found = resample.resample(images, placement, None, None, size=size)[0]
     assert (found - expected).abs().max() <= 1.01
 
@@ -176,13 +176,13 @@ def test_affine_zoom_shows_the_drawn_share_of_the_area() -> None:
     assert found[-1] == pytest.approx(47.25, abs=0.3)
 
 
-def test_pieces_do_not_change_the_views(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_the_views(monkeypatch: pytest.MonkeyPatch) -> None:
     images = smooth_images(7, 3, 24, 24)
     boxes = [(row, 2 * row, 10, 12) for row in range(6)] + [(0, 0, 24, 24)]
     operation = Perspective(0.5, 0.5)
     warp = operation.warp(torch.rand(7, operation.draws), 16)
     whole = view(images, boxes, [True, False] * 3 + [True], size=16, warp=warp)
-    monkeypatch.setattr(resample, "CPU_PIECE", 2 * 3 * 24 * 24)
+    monkeypatch.setattr(resample, "CPU_BLOCK", 2 * 3 * 24 * 24)
     assert torch.allclose(
         view(images, boxes, [True, False] * 3 + [True], size=16, warp=warp), whole, atol=1e-3
     )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import http.client
-import io
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, UsageError
@@ -177,9 +176,12 @@ class _Transfer:
                 f"{self.url} offers {total} bytes, expected {self.expected.size}; nothing was used"
             )
         done = offset
-        with self._open_part("ab" if offset else "wb") as file:
+        with self._writing():
+            part = self.part.open("ab" if offset else "wb", buffering=0)
+        with part as file:
             while block := response.read(BLOCK_BYTES):
-                self._write(file, block)
+                with self._writing():
+                    write_all(file, block)
                 done += len(block)
                 if self.expected.size is not None and done > self.expected.size:
                     break  # the size check of the caller says so
@@ -188,19 +190,15 @@ class _Transfer:
         if total is not None and done < total:
             raise _InterruptedError(f"the connection closed after {done} of {total} bytes")
 
-    def _open_part(self, mode: Literal["ab", "wb"]) -> io.FileIO:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Report an error of the disk, which is not one of the connection."""
         try:
-            return self.part.open(mode, buffering=0)
+            yield
         except OSError as error:
-            raise DataError(f"cannot write {self.part}: {error.strerror or error}") from error
-
-    def _write(self, file: io.FileIO, block: bytes) -> None:
-        try:
-            write_all(file, block)
-        except OSError as error:
-            reason = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+            reason = "the disk is full; make room" if error.errno == errno.ENOSPC else error.strerror or error
             raise CorruptFileError(
-                f"{self.part} is incomplete: {reason}; make room and try again. Nothing of it was used"
+                f"{self.part} is incomplete: {reason}; then try again. Nothing of it was used"
             ) from error
 
     def _unreachable(self, error: _InterruptedError) -> DataError:

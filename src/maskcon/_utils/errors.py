@@ -19,7 +19,7 @@ class MaskconError(Exception):
 
 
 class UsageError(MaskconError, ValueError):
-    """Something the user gave cannot be used: a name, a value, a path, a data set."""
+    """A name, value, path or dataset given by the user cannot be used."""
 
     exit_code = 2
 
@@ -37,7 +37,7 @@ class TrainingError(MaskconError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a misspelt name, with the nearest valid one.
+    """Return the error for a misspelt name, with the nearest valid one.
 
     >>> print(unknown("method", "maskcom", ["maskcon", "selfcon"]))
     unknown method 'maskcom'; did you mean 'maskcon'? (known: maskcon, selfcon)

@@ -1,4 +1,4 @@
-"""Places where a test lets a process die, as by a kill, to see what is left on the disk."""
+"""Points where tests end a process abruptly, as kill -9 would."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ VARIABLE = "MASKCON_FAILPOINT"
 
 
 def failpoint(name: str) -> None:
-    """Die here when the environment names this place; ``name:3`` means the third time it is passed."""
+    """Exit if the environment variable names this point; ``name:3`` means the third time it is reached."""
     wanted, _, turn = os.environ.get(VARIABLE, "").partition(":")
     if wanted == name:
         _passed[name] = _passed.get(name, 0) + 1

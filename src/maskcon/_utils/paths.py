@@ -22,9 +22,9 @@ def data_root(root: Path | None = None) -> Path:
 
 
 def cache_root() -> Path:
-    """Our folder in the user's cache: $XDG_CACHE_HOME/maskcon, else ~/.cache/maskcon."""
+    """Return maskcon's cache folder: $XDG_CACHE_HOME/maskcon, else ~/.cache/maskcon."""
     named = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG rules say that a relative path there is to be ignored
+    # XDG: relative paths are ignored
     if named and Path(named).is_absolute():
         return Path(named) / "maskcon"
     try:
@@ -34,7 +34,7 @@ def cache_root() -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """The full path without links; with them, where they lead in a circle: whoever opens it says so."""
+    """Return the full path without links; a circle of links is left for those who open it to report."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):
@@ -42,16 +42,10 @@ def resolved(path: Path) -> Path:
 
 
 def has_file(path: Path | os.DirEntry[str]) -> bool:
-    """Is there a file? Not for us, where its folder may not be entered or the name is too long."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+    """Return whether there is a file; False where it cannot be looked up, unlike `Path.is_file`."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def has_folder(path: Path) -> bool:
-    """Is there a folder? Not for us, where it cannot be looked up; see `has_file`."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
+    """Return whether there is a folder; False where it cannot be looked up, unlike `Path.is_dir`."""
+    return os.path.isdir(path)  # noqa: PTH112

@@ -1,4 +1,4 @@
-"""Threads beside other programs: how long they wait for each other, and how many cores are free for them."""
+"""Threads on a shared machine: OpenMP waiting times, usable and free cores."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-# OpenMP's threads spin while they wait for each other. If another program holds the core of one thread, the others spin
-# until it gets the core back. GOMP_SPINCOUNT=3000 costs about 1 % on an idle machine, 1000 about 5 %.
-# KMP_BLOCKTIME (milliseconds) does the same for the OpenMP of LLVM and Intel; it was not measured.
+# OpenMP threads spin while they wait for each other, also while another program holds the core of one of them.
+# GOMP_SPINCOUNT=3000 costs about 1 % on an idle machine, 1000 about 5 %. KMP_BLOCKTIME (milliseconds) does the same
+# for the OpenMP of LLVM and Intel; it was not measured.
 SHORT_WAITS = {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "1"}
 WINDOW_SECONDS = 0.2
 STAT = Path("/proc/stat")
-BUSY_FIELDS = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq, in ticks; user holds the time of guests too
+BUSY_FIELDS = (0, 1, 2, 5, 6)  # user (includes guests), nice, system, irq, softirq, in ticks
 
 
 def spin_briefly() -> None:
-    """Let the threads of OpenMP spin only briefly before they sleep; what a user has set stays.
+    """Let OpenMP threads spin only briefly before they sleep, unless the user set these variables.
 
-    OpenMP reads it once: call this before torch is imported.
+    Call this before torch is imported: OpenMP reads them once.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         for name, value in SHORT_WAITS.items():
@@ -28,16 +28,16 @@ def spin_briefly() -> None:
 
 
 def usable_cores() -> int:
-    """Those that this process may run on: a container or a batch system often gives fewer than there are."""
+    """Count the cores this process may run on; containers and batch systems often limit them."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def free_cores(window: float = WINDOW_SECONDS) -> int:
-    """The usable cores less those that other processes keep busy now, at least 1. Sleeps for the window, in seconds.
+    """Count the usable cores that other processes leave idle, at least 1; measures for `window` seconds.
 
-    Without Linux's /proc/stat the load of the last minute counts; without that, no core is busy.
+    Without /proc/stat (Linux) the load average of the last minute is used; without that, no core counts as busy.
     """
     return max(1, usable_cores() - round(_busy_cores(window)))
 
@@ -52,7 +52,7 @@ def _busy_cores(window: float) -> float:
 
 
 def _busy_seconds() -> Mapping[str, float]:
-    """Seconds since the start of the machine that each usable core was busy; empty where that is not told."""
+    """Return the busy seconds per usable core since boot; empty if unknown."""
     with suppress(OSError, ValueError, IndexError, AttributeError):
         usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         rows = [line.split() for line in STAT.read_text(encoding="ascii").splitlines()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskcon.cli import options
-from maskcon.cli.stores import gather_images, lock_folder, open_encoder
+from maskcon.cli.stores import gather_images, header_of, lock_folder, open_encoder
 
 if TYPE_CHECKING:
     from maskcon.api import Run
@@ -108,18 +108,9 @@ def write_embeddings(
         replace: overwrite embeddings of another encoder or source. Files of other programs are never overwritten.
         progress, reading: called as f(images done, total) while embedding, and while a dataset is read as a whole.
     """
-    from maskcon import __version__
     from maskcon._utils.errors import DataError
     from maskcon.data.collection import none_readable
-    from maskcon.data.folder_layout import show
-    from maskcon.retrieval.embeddings import (
-        EmbeddingsStore,
-        TextNames,
-        check_target,
-        parts_folder,
-        remove_empty_parts,
-    )
-    from maskcon.retrieval.embeddings_file import Facts
+    from maskcon.retrieval.embeddings import EmbeddingsStore, check_target, parts_folder, remove_empty_parts
     from maskcon.retrieval.store import check_replaces, refresh
 
     target = Path(out)
@@ -130,23 +121,10 @@ def write_embeddings(
     )
     if not given.paths:
         raise DataError(none_readable(given, given.unreadable))
-    facts = Facts(
-        encoder_sha256=run.encoder_digest(),
-        backbone=encoder.backbone,
-        image_size=encoder.image_size,
-        in_channels=encoder.in_channels,
-        test_resize=encoder.test_resize,
-        features=features,
-        source=show(given.source),
-        root=show(given.root) if given.root else None,
-        run=show(run.folder.resolve().name),
-        version=__version__,
-    )
     with ExitStack() as stack:
         lock_folder(parts_folder(target), stack)
         stack.callback(remove_empty_parts, target)
-        store = EmbeddingsStore(target, facts)
-        stack.callback(store.close)
-        check_replaces(store, str(target), replace, same_root_suffices=True)
-        done = refresh(store, TextNames(given), encode, strict=strict, progress=progress)
+        store = EmbeddingsStore(target, header_of(run, encoder, given))
+        check_replaces(store, str(target), replace)
+        done = refresh(store, given, encode, strict=strict, progress=progress)
     return done, features

@@ -15,13 +15,13 @@ from maskcon.cli.stores import (
     default_folder,
     default_name,
     gather_images,
+    header_of,
     lock_folder,
     open_encoder,
 )
 
 if TYPE_CHECKING:
     from maskcon.data.packing import Progress
-    from maskcon.retrieval.index import FolderStore
     from maskcon.retrieval.store import Refreshed, Store
 
 
@@ -50,7 +50,7 @@ def index(
     ] = False,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Replace an index of another source or model, or a damaged one."),
+        typer.Option("--replace", help="Replace an index of another source or model."),
     ] = False,
     strict: options.Strict = False,
     data_root: options.DataRoot = None,
@@ -66,9 +66,9 @@ def index(
     """
     from maskcon.api import Run
     from maskcon.cli.progress import Meter
-    from maskcon.retrieval.index import FolderStore
+    from maskcon.retrieval.index import index_store
     from maskcon.retrieval.pgvector import PostgresStore
-    from maskcon.retrieval.store import Header, check_replaces, refresh
+    from maskcon.retrieval.store import check_replaces, refresh
 
     finished = Run.open(run)
     embed, facts, _ = open_encoder(finished, device)
@@ -85,9 +85,9 @@ def index(
             strict=strict,
             progress=reading.show,
         )
-        owner = Header(finished.encoder_digest(), images.source, images.root)
+        owner = header_of(finished, facts, images)
         place: Store
-        folder: FolderStore | None = None
+        folder: Path | None = None
         if store is not None:
             name = out or default_name(finished)
             place, where = (
@@ -95,10 +95,9 @@ def index(
                 f"the store, named {name!r}",
             )
         else:
-            chosen = Path(out) if out is not None else default_folder(finished)
-            lock_folder(chosen, stack)
-            place = folder = FolderStore(chosen, owner)
-            where = str(chosen)
+            folder = Path(out) if out is not None else default_folder(finished)
+            lock_folder(folder, stack)
+            place, where = index_store(folder, owner), str(folder)
         check_replaces(place, where, replace)
         done = refresh(place, images, embed, strict=strict, progress=indexing.show)
         _print(done, where, as_json)
@@ -137,18 +136,19 @@ def _print(done: Refreshed, where: str, as_json: bool) -> None:
         typer.echo(f"note: {note}", err=True)
 
 
-def _graph(folder: FolderStore, count: int, asked: bool, progress: Progress) -> None:
+def _graph(folder: Path, count: int, asked: bool, progress: Progress) -> None:
     """Bring the graph up to date if requested, or if the index is large or had one before."""
     from maskcon._utils.errors import MaskconError
     from maskcon.retrieval.faiss_index import LARGE, is_available
+    from maskcon.retrieval.index import Index, has_graph
 
-    if not (asked or count >= LARGE or folder.has_graph()):
+    if not (asked or count >= LARGE or has_graph(folder)):
         return
     if not asked and not is_available():
         typer.echo("note: for faster search of so many images: pip install 'maskcon[faiss]'", err=True)
         return
     try:
-        typer.echo(folder.make_graph(progress), err=True)
+        typer.echo(Index(folder).make_graph(progress), err=True)
     except MaskconError as error:
         if asked:
             raise

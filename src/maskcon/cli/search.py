@@ -14,7 +14,7 @@ from maskcon.cli.stores import STORE_HELP, default_folder, default_name
 
 if TYPE_CHECKING:
     from maskcon.api import Run
-    from maskcon.retrieval.index import FolderStore
+    from maskcon.retrieval.index import Index
     from maskcon.retrieval.store import Header, Neighbours
 
 
@@ -46,39 +46,41 @@ def search(
     """
     from maskcon._utils.errors import UsageError
     from maskcon.api import Run
-    from maskcon.retrieval.index import FolderStore
+    from maskcon.retrieval.index import Index, has_graph
     from maskcon.retrieval.nearest import unit_rows
     from maskcon.retrieval.pgvector import PostgresStore
     from maskcon.retrieval.store import check_encoder
 
     finished = Run.open(run)
     with ExitStack() as stack:
-        place: FolderStore | PostgresStore
+        place: Index | PostgresStore
         if store is not None:
             if approximate:
                 raise UsageError("--approximate is for an index in a folder; searches in the store are exact")
             name = index or default_name(finished)
             place, where = stack.enter_context(PostgresStore(store, name)), f"the store, named {name!r}"
+            found_header = place.header()
         else:
-            folder = FolderStore(Path(index) if index is not None else default_folder(finished))
-            place, where = folder, str(folder.folder)
-        header = check_encoder(place.header(), finished.encoder_digest(), where)
-        if store is None:
-            _choose(folder, approximate)
+            folder = Path(index) if index is not None else default_folder(finished)
+            place, where = Index(folder), str(folder)
+            found_header = place.header
+        header = check_encoder(found_header, finished.encoder_digest(), where)
+        if isinstance(place, Index):
+            _choose(place, has_graph(folder), approximate)
         found = place.search(unit_rows(finished.encode(queries, device=device).numpy()), k)
     _print(queries, found, header, as_json)
     if grid is not None:
         _draw(grid, finished, queries, found, header, data_root)
 
 
-def _choose(folder: FolderStore, approximate: bool | None) -> None:
+def _choose(index: Index, has_graph: bool, approximate: bool | None) -> None:
     """Choose exact or approximate search; by default, an unusable graph only gives a note."""
     from maskcon._utils.errors import MaskconError
     from maskcon.retrieval.faiss_index import LARGE
 
-    if approximate or (approximate is None and folder.has_graph() and len(folder.entries()) >= LARGE):
+    if approximate or (approximate is None and has_graph and len(index.entries) >= LARGE):
         try:
-            folder.use_graph()
+            index.use_graph()
         except MaskconError as error:
             if approximate:
                 raise

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from maskcon.data.collection import Given, Pictures
     from maskcon.data.packing import Progress
     from maskcon.models.encoder_file import EncoderFacts
-    from maskcon.retrieval.store import Embed
+    from maskcon.retrieval.store import Embed, Header
 
 STORE_HELP = (
     "Keep the index in PostgreSQL with pgvector instead of a folder. Prefer PGPASSWORD for a password."
@@ -71,6 +71,17 @@ def gather_images(
         strict=strict,
         progress=progress,
     )
+
+
+def header_of(run: Run, facts: EncoderFacts, images: Pictures) -> Header:
+    """Describe which encoder embeds which images."""
+    from maskcon import __version__
+    from maskcon.retrieval.store import Header
+
+    names = ("backbone", "image_size", "in_channels", "test_resize")
+    details = {name: getattr(facts, name) for name in names}
+    details |= {"run": run.folder.resolve().name, "version": __version__}
+    return Header(run.encoder_digest(), images.source, images.root, details)
 
 
 def lock_folder(folder: Path, stack: ExitStack) -> None:

@@ -1,9 +1,9 @@
 """Export a trained encoder as a folder that works without this package.
 
-write        the folder: written, checked on the run's images, renamed into place
-plain        model.py: the encoder's source files in one, which needs torch, numpy, Pillow and safetensors
+write        the folder: written, checked on the run's images, renamed into place; modeling_maskcon.txt becomes the
+             model class of Hugging Face transformers
+plain        model.py, from model.txt: the encoder's source files in one; needs torch, numpy, Pillow and safetensors
 embedder     the encoder with its preprocessing, part of model.py
-huggingface  the two files that transformers loads
 onnx_file    the same model as an ONNX graph
 card         README.md, from card.txt
 """

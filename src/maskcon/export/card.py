@@ -24,22 +24,6 @@ SETTINGS = (
     *("epochs", "batch_size", "learning_rate", "weight_decay", "bank_size", "projection_dim"),
     *("contrast_temperature", "key_momentum", "seed"),
 )
-ONNX = """
-ONNX, without torch (`pip install onnxruntime numpy pillow`). Pillow resizes slightly differently, so the embeddings
-are close to the others, not equal; images with transparency or 16 bits need more care:
-
-```python
-import numpy as np
-import onnxruntime
-from PIL import Image, ImageOps
-
-picture = ImageOps.exif_transpose(Image.open("picture.jpg")).convert("{mode}")
-picture = {fit}
-pixels = np.asarray(picture, np.float32){axes} / 255
-session = onnxruntime.InferenceSession("model.onnx")
-embeddings = session.run(None, {{"pixel_values": pixels}})[0]
-```
-"""
 ESCAPES = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]<>|#"})
 
 
@@ -72,46 +56,43 @@ def card_text(
         if key in result
     ]
     mean, std = (", ".join(f"{v:.4f}" for v in values) for values in (preprocessing.mean, preprocessing.std))
-    return (
-        files("maskcon.export")
-        .joinpath("card.txt")
-        .read_text(encoding="utf-8")
-        .format(
-            onnx_tag="\n- onnx" if onnx else "",
-            title=title,
-            name=_escape(short_name(config.source)),
-            features=features,
-            data=f"{counted(result['train_images'], 'image')}{classes}",
-            method=f"{title}, trained with {labels}"
-            + (f"; w {result['w']}" if method.uses_w else "")
-            + (f", tau {result['tau']}" if method.uses_tau else ""),
-            encoder=f"{_escape(config.backbone)}, from {start}{frozen}; {counted(config.epochs, 'epoch')}",
-            test_images=f"{result['test_images']:,}",
-            part="test" if result["evaluated_on"] == "test" else "held-out training",
-            scored_by=result["scored_by"],
-            recall=_table(["", *(f"R@{k}" for k in result["recall"])], recall),
-            onnx=_onnx(preprocessing) if onnx else "",
-            colour="grey" if preprocessing.in_channels == 1 else "RGB",
-            canvas=preprocessing.canvas,
-            resize={
-                "shorter": f"the shorter side is resized to {size} and the central square is cropped",
-                "both": f"both sides are resized to {size}, whatever the aspect ratio",
-            }[preprocessing.test_resize],
-            mean=mean,
-            std=std,
-            settings=_table(["setting", "value"], _settings(config)),
-            checks="\n".join(f"- {line}" for line in checks),
-            version=__version__,
-        )
+    return _template("card.txt").format(
+        onnx_tag="\n- onnx" if onnx else "",
+        title=title,
+        name=_escape(short_name(config.source)),
+        features=features,
+        data=f"{counted(result['train_images'], 'image')}{classes}",
+        method=f"{title}, trained with {labels}"
+        + (f"; w {result['w']}" if method.uses_w else "")
+        + (f", tau {result['tau']}" if method.uses_tau else ""),
+        encoder=f"{_escape(config.backbone)}, from {start}{frozen}; {counted(config.epochs, 'epoch')}",
+        test_images=f"{result['test_images']:,}",
+        part="test" if result["evaluated_on"] == "test" else "held-out training",
+        scored_by=result["scored_by"],
+        recall=_table(["", *(f"R@{k}" for k in result["recall"])], recall),
+        onnx=_onnx(preprocessing) if onnx else "",
+        colour="grey" if preprocessing.in_channels == 1 else "RGB",
+        canvas=preprocessing.canvas,
+        resize={
+            "shorter": f"the shorter side is resized to {size} and the central square is cropped",
+            "both": f"both sides are resized to {size}, whatever the aspect ratio",
+        }[preprocessing.test_resize],
+        mean=mean,
+        std=std,
+        settings=_table(["setting", "value"], _settings(config)),
+        checks="\n".join(f"- {line}" for line in checks),
+        version=__version__,
     )
+
+
+def _template(name: str) -> str:
+    return files("maskcon.export").joinpath(name).read_text(encoding="utf-8")
 
 
 def _onnx(preprocessing: Preprocessing) -> str:
-    is_grey, square = (
-        preprocessing.in_channels == 1,
-        f"({preprocessing.image_size}, {preprocessing.image_size})",
-    )
-    return ONNX.format(
+    is_grey = preprocessing.in_channels == 1
+    square = f"({preprocessing.image_size}, {preprocessing.image_size})"
+    return _template("card_onnx.txt").format(
         mode="L" if is_grey else "RGB",
         fit=f"ImageOps.fit(picture, {square}, Image.Resampling.BILINEAR)"
         if preprocessing.test_resize == "shorter"

@@ -1,52 +1,24 @@
-"""`model.py` of an export: the source files that an encoder needs, copied whole into one file.
+"""`model.py` of an export: model.txt, with the source files that an encoder needs.
 
 An exported model runs the code that trained it. Files are joined in the order of their imports; imports of this
-package are dropped, since all names then live in one module.
+package are dropped, since all names then live in one module (a test keeps them unique).
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from importlib import import_module
+from importlib import import_module, resources
 
 from torch import nn
 
-from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.errors import UsageError
 from maskcon.models import Backbone, FeatureHead, FrozenEncoder, ResNet
 from maskcon.models.mobilenet import MobileNetV2
 
-HEAD = '''"""A trained image encoder in plain PyTorch; needs torch, numpy, pillow and safetensors.
-
-from model import load
-model = load()
-embeddings = model.encode(["picture.jpg"])
-
-Code of maskcon. Copyright (c) 2026 the maskcon authors. SPDX-License-Identifier: MIT
-"""
-
-from __future__ import annotations
-
-import json
-
-from safetensors.torch import load_file
-'''
-TAIL = '''def build_encoder() -> nn.Module:
-    """Build the net without its trained weights."""
-    return {expression}
-
-
-def load(folder: str | Path = Path(__file__).parent) -> Embedder:
-    """Load the trained model from the files beside this one."""
-    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    model = Embedder(build_encoder(), Preprocessing(**config["preprocessing"]))
-    model.load_state_dict(load_file(Path(folder) / "model.safetensors"))
-    return model.eval()
-'''
 AROUND = "maskcon.export.embedder"
 OWN_IMPORT = re.compile(r"^[ \t]*from (maskcon[\w.]*) import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 FUTURE = "from __future__ import annotations\n"
-TOP_LEVEL = re.compile(r"^(?:class |def )?([A-Za-z_]\w*)(?:[(:]| = | ?: [^\n=]+ = )", re.MULTILINE)
 
 
 def model_source(encoder: Backbone) -> str:
@@ -55,9 +27,9 @@ def model_source(encoder: Backbone) -> str:
     files: dict[str, str] = {}
     for module in [*(kind.__module__ for kind in classes), AROUND]:
         _collect(module, files)
-    _check_names(files)
     text = "\n\n".join(f"# {name}\n{content.strip()}\n" for name, content in files.items())
-    return f"{HEAD}\n{text}\n\n{TAIL.format(expression=expression)}"
+    template = resources.files("maskcon.export").joinpath("model.txt").read_text(encoding="utf-8")
+    return template.replace("{expression}", expression).replace("{files}", text)
 
 
 def _collect(module: str, files: dict[str, str]) -> None:
@@ -68,15 +40,6 @@ def _collect(module: str, files: dict[str, str]) -> None:
     for used in OWN_IMPORT.findall(source):
         _collect(used, files)
     files[module] = OWN_IMPORT.sub("", source).replace(FUTURE, "")
-
-
-def _check_names(files: dict[str, str]) -> None:
-    """Refuse two files that define the same name: one would replace the other's."""
-    home: dict[str, str] = {}
-    for module, text in files.items():
-        for name in TOP_LEVEL.findall(text):
-            if home.setdefault(name, module) != module:
-                raise MaskconError(f"{name!r} is defined in {home[name]} and in {module}; rename one")
 
 
 def _construction(encoder: Backbone) -> tuple[str, list[type[nn.Module]]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 
@@ -17,13 +19,12 @@ from torch import Tensor
 from maskcon import __version__
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.files import sync_folder, write_synced
-from maskcon._utils.scratch import scratch_beside
+from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.text import counted
 from maskcon.api import Run
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset
 from maskcon.data.folder_layout import some
-from maskcon.export import huggingface
 from maskcon.export.card import card_text
 from maskcon.export.embedder import Embedder, Preprocessing
 from maskcon.export.onnx_file import FILES as ONNX_FILES
@@ -37,7 +38,9 @@ from maskcon.training.run_folder import ENCODER, make_writable
 from maskcon.training.setup import load_dataset
 
 CARD, CONFIG, MODEL, WEIGHTS = "README.md", "config.json", "model.py", "model.safetensors"
-WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, huggingface.CODE_NAME, *ONNX_FILES, "__pycache__"))
+HUGGING_FACE = "modeling_maskcon.py"  # loaded by `transformers`
+WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, HUGGING_FACE, *ONNX_FILES, "__pycache__"))
+MODEL_TYPE = "maskcon"
 CARD_DIGEST = "card_sha256"  # in config.json: shows whether the card was edited
 CHECK_IMAGES = 32
 CHANGED = (
@@ -125,12 +128,20 @@ def export_run(
     if onnx:
         announce.on_message("converting the encoder to ONNX; this takes a while")
     try:
-        with scratch_beside(target) as scratch:
-            folder = scratch / target.name  # the scratch folder is private, this one is not
-            folder.mkdir()
-            differences = _fill(folder, run, names, backbone, facts, source, sample, onnx, tolerance)
-            files = tuple(sorted(path.name for path in folder.iterdir()))
-            _replace(folder, target, scratch)
+        with one_at_a_time(target.parent):
+            scratch = target.with_name(f".{target.name}-scratch")
+            shutil.rmtree(scratch, ignore_errors=True)  # of a killed export
+            try:
+                folder = scratch / target.name
+                folder.mkdir(parents=True)
+                differences = _fill(folder, run, names, backbone, facts, source, sample, onnx, tolerance)
+                files = tuple(sorted(path.name for path in folder.iterdir()))
+                if target.exists():
+                    target.rename(scratch / "replaced")
+                folder.rename(target)
+                sync_folder(target.parent)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         raise MaskconError(
             f"could not write {target}: {error.strerror or error}; choose another --out"
@@ -160,7 +171,9 @@ def _fill(
     onnx: bool,
     tolerance: float,
 ) -> tuple[Difference, ...]:
-    preprocessing = _preprocessing(facts)
+    preprocessing = Preprocessing(
+        **{field.name: getattr(facts, field.name) for field in fields(Preprocessing)}
+    )
     embedder = Embedder(backbone, preprocessing)
     described = {
         "features": backbone.features,
@@ -172,8 +185,8 @@ def _fill(
     for name, content in {
         MODEL: source.encode(),
         WEIGHTS: safetensors.torch.save(tensors, metadata={"format": "pt"}),
-        CONFIG: huggingface.config_text(asdict(preprocessing), described).encode(),
-        huggingface.CODE_NAME: huggingface.CODE.encode(),
+        CONFIG: _config(preprocessing, described),
+        HUGGING_FACE: resources.files("maskcon.export").joinpath("modeling_maskcon.txt").read_bytes(),
     }.items():
         write_synced(folder / name, content)
     plain = _module(folder / MODEL).load(folder)
@@ -197,20 +210,23 @@ def _fill(
     card = card_text(run, coarse_names, preprocessing, backbone.features, checks=checks, onnx=onnx).encode()
     write_synced(folder / CARD, card)
     described[CARD_DIGEST] = hashlib.sha256(card).hexdigest()
-    write_synced(folder / CONFIG, huggingface.config_text(asdict(preprocessing), described).encode())
+    write_synced(folder / CONFIG, _config(preprocessing, described))
     sync_folder(folder)
     return differences
 
 
-def _preprocessing(facts: EncoderFacts) -> Preprocessing:
-    return Preprocessing(
-        image_size=facts.image_size,
-        canvas=facts.canvas,
-        in_channels=facts.in_channels,
-        test_resize=facts.test_resize,
-        mean=facts.mean,
-        std=facts.std,
-    )
+def _config(preprocessing: Preprocessing, described: Mapping[str, object]) -> bytes:
+    """Return config.json, read by `transformers` and by `model.py`."""
+    code = HUGGING_FACE.removesuffix(".py")
+    values = {
+        "model_type": MODEL_TYPE,
+        "architectures": ["MaskConModel"],
+        "auto_map": {"AutoConfig": f"{code}.MaskConConfig", "AutoModel": f"{code}.MaskConModel"},
+        "torch_dtype": "float32",
+        "preprocessing": asdict(preprocessing),
+        **described,
+    }
+    return (json.dumps(values, indent=2) + "\n").encode()
 
 
 def _difference(what: str, found: Tensor, sample: Sample) -> Difference:
@@ -241,7 +257,7 @@ def _check_target(target: Path) -> None:
         return
     try:
         config = json.loads((target / CONFIG).read_text(encoding="utf-8"))
-        is_ours = config["model_type"] == huggingface.MODEL_TYPE
+        is_ours = config["model_type"] == MODEL_TYPE
         card = config[CARD_DIGEST] if is_ours else ""
     except (OSError, ValueError, KeyError, TypeError):
         is_ours = False
@@ -253,10 +269,3 @@ def _check_target(target: Path) -> None:
     written = target / CARD
     if written.exists() and hashlib.sha256(written.read_bytes()).hexdigest() != card:
         raise UsageError(f"{written} was edited after it was exported; move it away, or choose another --out")
-
-
-def _replace(folder: Path, target: Path, scratch: Path) -> None:
-    if target.exists():
-        target.rename(scratch / "replaced")  # deleted with the scratch folder
-    folder.rename(target)
-    sync_folder(target.parent)

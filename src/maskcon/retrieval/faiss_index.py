@@ -6,8 +6,8 @@ of the index, whose checksum it holds, and is rebuilt after a refresh.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
+from maskcon._utils.files import write_atomically
 from maskcon.data.packing import Progress
-from maskcon.retrieval.index_file import (
-    CHECKSUM_BYTES,
-    IndexFile,
-    checked_digest,
-    opened,
-    read_head,
-    write_sealed,
-)
 from maskcon.retrieval.nearest import best_of, nearest, unit_rows
 from maskcon.retrieval.store import Vectors
 
 GRAPH = "hnsw.maskcon"
-MAGIC = b"MASKCHNS"
+CHECKSUM_BYTES = 32  # the file: sha256 of the rest, one line of JSON, the graph as faiss stores it
 LARGE = 200_000  # images from which a graph is built by default: exact queries become slow
 BUILD_ROWS = 4096  # added between two calls of progress
 LINKS, BUILD_WIDTH = 32, 200  # neighbours per node, candidates examined when it is added
@@ -57,43 +50,43 @@ class Graph:
         """Like `maskcon.retrieval.nearest.nearest`, among the graph's candidates."""
         k = min(k, len(vectors))
         width = max(self.width, 2 * k)
-        found = _candidates(
-            self.faiss_index, queries, min(2 * k, len(vectors)), width
-        )  # [Q, up to 2k], -1: none
+        parameters = _faiss().SearchParametersHNSW(efSearch=width)
+        wanted = min(2 * k, len(vectors))
+        _, found = self.faiss_index.search(np.ascontiguousarray(queries), wanted, params=parameters)
         positions = np.empty((len(queries), k), dtype=np.int64)
         scores = np.empty((len(queries), k), dtype=np.float64)
-        for row, candidates in enumerate(found):
+        for row, candidates in enumerate(found):  # [wanted], -1: none
             there = np.unique(candidates[candidates >= 0])
             if len(there) < k:  # parts of a graph may be unreachable; then search exactly
                 positions[row], scores[row] = (
                     part[0] for part in nearest(vectors, queries[row : row + 1], k)
                 )
             else:
-                positions[row], scores[row] = best_of(np.asarray(vectors), queries[row], there, k)
+                positions[row], scores[row] = best_of(vectors, queries[row], there, k)
         return positions, scores
 
 
-def build_graph(path: Path, index: IndexFile, progress: Progress | None = None) -> Graph:
-    """Build the graph of an index and save it at `path`; too low a recall is an error, and nothing is saved.
+def build_graph(path: Path, vectors: Vectors, index: str, progress: Progress | None = None) -> Graph:
+    """Build the graph of unit vectors [N, D] and save it at `path`; too low a recall is an error, and nothing is saved.
 
-    progress: called as progress(images added, total).
+    Args:
+        index: checksum of the index file that the vectors come from.
+        progress: called as progress(images added, total).
     """
     faiss = _faiss()
-    count, dimension = index.vectors.shape
-    if count == 0:
-        raise UsageError("an empty index needs no graph")
+    count, dimension = vectors.shape
     built = faiss.IndexHNSWFlat(dimension, LINKS, faiss.METRIC_INNER_PRODUCT)
     built.hnsw.efConstruction = BUILD_WIDTH
     for start in range(0, count, BUILD_ROWS):
-        built.add(np.ascontiguousarray(index.vectors[start : start + BUILD_ROWS]))
+        built.add(vectors[start : start + BUILD_ROWS])
         if progress is not None:
             progress(min(start + BUILD_ROWS, count), count)
-    queries = _sample_queries(index.vectors)
+    queries = _sample_queries(vectors)
     k = min(RECALL_K, count)
-    _, truth = nearest(index.vectors, queries, k)
+    _, truth = nearest(vectors, queries, k)
     for width in WIDTHS:
         graph = Graph(built, width, 0.0, len(queries))
-        _, scores = graph.nearest(index.vectors, queries, k)
+        _, scores = graph.nearest(vectors, queries, k)
         # by score, not by position: equal vectors are interchangeable
         recall = float((scores >= truth[:, -1:] - 1e-9).mean())
         if recall >= WANTED_RECALL:
@@ -104,40 +97,31 @@ def build_graph(path: Path, index: IndexFile, progress: Progress | None = None) 
             f"the HNSW graph finds only {recall:.3f} of the {k} nearest, less than {WANTED_RECALL}; "
             "search stays exact (leave --hnsw off)"
         )
-    described = {
-        "version": 1,
-        "index": index.digest,
-        "width": width,
-        "recall": recall,
-        "sample": len(queries),
-    }
-    head = json.dumps(described, sort_keys=True).encode("ascii")
-    write_sealed(path, [MAGIC + struct.pack("<Q", len(head)) + head, faiss.serialize_index(built).tobytes()])
+    described = {"index": index, "width": width, "recall": recall, "sample": len(queries)}
+    head, content = json.dumps(described).encode() + b"\n", faiss.serialize_index(built)
+    digest = hashlib.sha256(head)
+    digest.update(content)
+    write_atomically(path, digest.digest(), head, content)
     return Graph(built, width, recall, len(queries))
 
 
-def read_graph(path: Path, index: IndexFile) -> Graph:
-    """Read the graph of this index; its bytes are checked before faiss sees them."""
+def read_graph(path: Path, index: str) -> Graph:
+    """Read the graph of the index with this checksum; its bytes are checked before faiss sees them."""
     if not path.exists():
         raise UsageError(
             f"there is no HNSW graph in {path.parent}; build it with `maskcon index RUN SOURCE --hnsw`"
         )
-    try:
-        with opened(path) as file:
-            checked_digest(file, path, MAGIC)
-            described, _ = read_head(file, MAGIC)
-            content = np.frombuffer(file.read(), dtype=np.uint8)[:-CHECKSUM_BYTES]  # a view: it may be large
-        fits = described["version"] == 1 and described["index"] == index.digest
-        width, recall, sample = described["width"], described["recall"], described["sample"]
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise CorruptFileError(f"{path} is not a readable graph ({error}); delete it") from None
-    if not fits:
+    data = path.read_bytes()
+    if hashlib.sha256(memoryview(data)[CHECKSUM_BYTES:]).digest() != data[:CHECKSUM_BYTES]:
+        raise CorruptFileError(f"{path} is damaged or cut short; run `maskcon index RUN SOURCE --hnsw` again")
+    end = data.index(b"\n", CHECKSUM_BYTES) + 1
+    described = json.loads(data[CHECKSUM_BYTES:end])
+    if described["index"] != index:
         raise UsageError(
             f"{path} belongs to another state of the index; run `maskcon index RUN SOURCE --hnsw` again"
         )
-    return Graph(_faiss().deserialize_index(content), int(width), float(recall), int(sample))
+    built = _faiss().deserialize_index(np.frombuffer(data, dtype=np.uint8, offset=end))
+    return Graph(built, described["width"], described["recall"], described["sample"])
 
 
 def is_available() -> bool:
@@ -145,12 +129,6 @@ def is_available() -> bool:
     from importlib.util import find_spec
 
     return find_spec("faiss") is not None
-
-
-def _candidates(built: Any, queries: NDArray[np.float32], k: int, width: int) -> NDArray[np.int64]:
-    parameters = _faiss().SearchParametersHNSW(efSearch=width)
-    _, found = built.search(np.ascontiguousarray(queries, dtype=np.float32), k, params=parameters)
-    return np.asarray(found, dtype=np.int64)
 
 
 def _sample_queries(vectors: Vectors) -> NDArray[np.float32]:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.failpoints import failpoint
 from maskcon.data.folder_layout import show
-from maskcon.retrieval.store import Entry, Header, Neighbours, Vectors, arrange_by_path, check_request
+from maskcon.retrieval.nearest import unit_rows
+from maskcon.retrieval.store import Entry, Header, Neighbours, Vectors, check_request
 
 if TYPE_CHECKING:
     import psycopg
@@ -59,8 +61,6 @@ class PostgresStore:
 
     A store opened to read (owner None) sees the index as of its opening.
     """
-
-    is_normalised = True
 
     def __init__(self, address: str, name: str, owner: Header | None = None) -> None:
         if not address.startswith(SCHEMES):  # the message must not repeat it: it may hold a password
@@ -111,9 +111,6 @@ class PostgresStore:
             found = self._open.execute(query, (row[0],)).fetchall()
         return [_entry(values) for values in found]
 
-    def arrange(self, entries: Sequence[Entry]) -> list[Entry]:
-        return arrange_by_path(entries)
-
     def known(self) -> set[str]:
         digests = {entry.digest for entry in self.entries()}
         query = "SELECT digest FROM maskcon_staged WHERE name = %s AND encoder = %s"
@@ -129,26 +126,29 @@ class PostgresStore:
         )
         rows = [
             (self.name, owner.encoder, bytes.fromhex(digest), vector)
-            for digest, vector in zip(digests, vectors, strict=True)
+            for digest, vector in zip(digests, unit_rows(vectors), strict=True)
         ]
         with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
             cursor.executemany(query, rows)
 
     def commit(self, entries: Sequence[Entry]) -> None:
         """Replace the index in one transaction: a search sees the old one or the new one."""
-        with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
-            cursor.execute(
-                "CREATE TEMPORARY TABLE maskcon_next (path bytea PRIMARY KEY, size bigint, mtime_ns numeric, "
-                "digest bytea) ON COMMIT DROP"
-            )
-            with cursor.copy("COPY maskcon_next (path, size, mtime_ns, digest) FROM STDIN") as copy:
-                for entry in entries:
-                    path, digest = os.fsencode(entry.path), bytes.fromhex(entry.digest)
-                    copy.write_row((path, entry.size, entry.mtime_ns, digest))
-            self._merge(cursor, len(entries))
-        self._forgotten = False
-
-    def tidy(self) -> None:
+        rows = sorted(
+            (os.fsencode(entry.path), entry.size, entry.mtime_ns, bytes.fromhex(entry.digest))
+            for entry in entries
+        )
+        if [_entry(row) for row in rows] != self.entries() or self.header() != self.owner:
+            failpoint("index-before-commit")
+            with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
+                cursor.execute(
+                    "CREATE TEMPORARY TABLE maskcon_next (path bytea PRIMARY KEY, size bigint, "
+                    "mtime_ns numeric, digest bytea) ON COMMIT DROP"
+                )
+                with cursor.copy("COPY maskcon_next (path, size, mtime_ns, digest) FROM STDIN") as copy:
+                    for row in rows:
+                        copy.write_row(row)
+                self._merge(cursor, len(rows))
+            self._forgotten = False
         with _server_errors():
             self._open.execute("DELETE FROM maskcon_staged WHERE name = %s", (self.name,))
 

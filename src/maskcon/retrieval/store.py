@@ -1,6 +1,6 @@
 """The incremental refresh that `embed` and `index` share: only new or changed images are embedded.
 
-    gather (maskcon.data) -> refresh -> a Store: embeddings file, index folder or PostgreSQL
+    gather (maskcon.data) -> refresh -> a Store: an embeddings file or PostgreSQL
 
 Vectors are identified by the content they were computed from: a renamed or duplicated file is embedded once. The
 encoder is passed in as a function; this module needs no torch.
@@ -9,7 +9,6 @@ Letters in shapes: N images, D length of an embedding, Q queries.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,13 +19,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, UsageError
+from maskcon._utils.errors import DataError, MaskconError, UsageError
 from maskcon._utils.failpoints import failpoint
 from maskcon._utils.text import counted
 from maskcon.data.collection import Block, Pictures, at_once, none_readable
 from maskcon.data.folder_layout import show
 from maskcon.data.packing import Progress
-from maskcon.retrieval.nearest import unit_rows
 
 Vectors = NDArray[np.float32]
 # images uint8 [n, C, S, S] and valid sizes [n, 2] or None -> embeddings [n, D]
@@ -62,11 +60,13 @@ class Header:
         encoder: sha256 (hex) of the encoder's file.
         source: a dataset's name, or the full path of a folder.
         root: folder that paths are relative to; "" if the images are not files.
+        details: more about the encoder, for people.
     """
 
     encoder: str
     source: str
     root: str = ""
+    details: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     @property
     def where(self) -> str:
@@ -98,12 +98,10 @@ class Store(Protocol):
 
     Attributes:
         owner: the header after a commit; None for a store opened to read.
-        is_normalised: are vectors stored with length 1?
         notes: what a user should know, such as damaged parts.
     """
 
     owner: Header | None
-    is_normalised: bool
     notes: list[str]
 
     def header(self) -> Header | None:
@@ -112,10 +110,6 @@ class Store(Protocol):
 
     def entries(self) -> Sequence[Entry]:
         """Entries of the last commit, in the order of the store."""
-        ...
-
-    def arrange(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Bring entries, given in source order, into the form and order of `entries()`."""
         ...
 
     def known(self) -> set[str]:
@@ -127,11 +121,7 @@ class Store(Protocol):
         ...
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """Make the store hold exactly these arranged entries, each with the vector of its digest."""
-        ...
-
-    def tidy(self) -> None:
-        """Drop what was staged."""
+        """Make the store hold exactly these entries, each with the vector of its digest; drop what was staged."""
         ...
 
     def forget(self) -> None:
@@ -217,14 +207,10 @@ def refresh(
     finally:
         staging.flush()  # also when interrupted: nothing computed is lost
     _check_strict(strict, failures)
-    entries = store.arrange([replace(found[row], digest=digests[row]) for row in sorted(digests)])
+    entries = [replace(found[row], digest=digests[row]) for row in sorted(digests)]
     if not entries:
         raise _nothing(images, len(before), failures)
-    if entries != list(before.values()) or header != store.owner:
-        failpoint("index-before-commit")
-        store.commit(entries)
-        failpoint("index-after-commit")
-    store.tidy()
+    store.commit(entries)
     now = {entry.path: entry for entry in entries}
     both = now.keys() & before.keys()
     changed = sum(now[path].digest != before[path].digest for path in both)
@@ -239,7 +225,7 @@ def refresh(
     )
 
 
-def check_replaces(store: Store, where: str, replace: bool, *, same_root_suffices: bool = False) -> None:
+def check_replaces(store: Store, where: str, replace: bool) -> None:
     """Refuse to overwrite what belongs to another model or source, unless asked to replace it."""
     owner = store.owner
     assert owner is not None
@@ -252,18 +238,17 @@ def check_replaces(store: Store, where: str, replace: bool, *, same_root_suffice
                 f"{where} holds {found.source}, made with another model (encoder {found.encoder[:12]}, this run's is "
                 f"{owner.encoder[:12]}); choose another --out, or give --replace"
             )
-    except (CorruptFileError, UsageError):
+    except UsageError:
         if not replace:
             raise
         store.forget()
         store.notes.append(f"{where} held something else, which was replaced")
         return
-    is_same = found.where == owner.where if same_root_suffices else found.source == owner.source
-    if not is_same and not replace:
-        raise UsageError(
-            f"{where} holds {found.source}, not {owner.source}; choose another --out, or give --replace"
-        )
-    if not is_same:
+    if found.where != owner.where:
+        if not replace:
+            raise UsageError(
+                f"{where} holds {found.source}, not {owner.source}; choose another --out, or give --replace"
+            )
         store.notes.append(f"{where} held {found.source}, which was replaced")
 
 
@@ -285,12 +270,6 @@ def check_request(queries: Vectors, k: int, dimension: int) -> None:
         raise UsageError(f"k must be at least 1, got {k}")
     if queries.ndim != 2 or queries.shape[1] != dimension:
         raise UsageError(f"queries must be [Q, {dimension}] as the index, got {list(queries.shape)}")
-
-
-def arrange_by_path(entries: Sequence[Entry]) -> list[Entry]:
-    """Sort by the bytes of the paths and drop labels: the form of every index."""
-    bare = [entry if entry.coarse is None else replace(entry, coarse=None) for entry in entries]
-    return sorted(bare, key=lambda entry: os.fsencode(entry.path))
 
 
 @dataclass(frozen=True)
@@ -365,8 +344,6 @@ class _Staging:
             vectors = self.embed(chunk.block.images, chunk.block.sizes)
             if not np.isfinite(vectors).all():
                 raise MaskconError("the encoder gives NaN or Inf; train it again with a lower learning_rate")
-            if self.store.is_normalised:
-                vectors = unit_rows(vectors)
             self._waiting.append((chunk.new, vectors.astype(np.float32, copy=False)))
             self.embedded += len(chunk.new)
         if time.monotonic() - self._last_stage >= STAGE_SECONDS:

@@ -20,14 +20,6 @@ def wide(values: Tensor) -> Tensor:
     return values.to(torch.float32 if values.device.type == "mps" else torch.float64)
 
 
-Piece = slice | Tensor  # rows of a batch: a range, or their indices
-
-
-def take(values: Tensor, piece: Piece) -> Tensor:
-    """Select rows; `index_select` is several times as fast as `values[index]`."""
-    return values[piece] if isinstance(piece, slice) else values.index_select(0, piece)
-
-
 @dataclass(frozen=True)
 class Placement:
     """The part of each image that fills the view; all fields [B], in pixels, y down.
@@ -46,40 +38,14 @@ class Placement:
     column_low: Tensor
     column_high: Tensor
 
-    def rows(self, piece: Piece) -> Placement:
+    def rows(self, index: Tensor) -> Placement:
         """Return the placements of some rows."""
-        return Placement(*(take(getattr(self, name), piece) for name in self.__dataclass_fields__))
+        return Placement(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
 
 def box_placement(top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Placement:
     """Place a crop: nothing outside the box is visible."""
     return Placement(top, left, height, width, top, top + height, left, left + width)
-
-
-def whole_placement(heights: Tensor, widths: Tensor) -> Placement:
-    """Place the whole image, stretched to the square of the view."""
-    zero = torch.zeros_like(wide(heights))
-    return box_placement(zero, zero, wide(heights), wide(widths))
-
-
-def centre_placement(heights: Tensor, widths: Tensor, size: int) -> Placement:
-    """Place the central square after the shorter side is resized to `size`.
-
-    Filter taps may reach outside the box, because the resize comes before the crop.
-    """
-    heights, widths = wide(heights), wide(widths)
-    zero = torch.zeros_like(heights)
-    shorter = torch.minimum(heights, widths)
-    offsets: list[Tensor] = []
-    lengths: list[Tensor] = []
-    for side in (heights, widths):
-        resized = torch.floor(
-            side * size / shorter
-        )  # the longer side's length after the resize, in whole pixels
-        scale = side / resized
-        offsets.append(torch.round((resized - size) / 2) * scale)
-        lengths.append(size * scale)
-    return Placement(offsets[0], offsets[1], lengths[0], lengths[1], zero, heights, zero, widths)
 
 
 @dataclass(frozen=True)
@@ -98,8 +64,8 @@ class RandomCrop:
     def draws(self) -> int:
         return 2 * CROP_ATTEMPTS + 2
 
-    def __call__(self, heights: Tensor, widths: Tensor, uniforms: Tensor, size: int) -> Placement:  # noqa: ARG002
-        """heights, widths [B]; uniforms [B, draws] -> placements of whole-pixel boxes."""
+    def __call__(self, heights: Tensor, widths: Tensor, size: int, uniforms: Tensor) -> Placement:  # noqa: ARG002
+        """Return whole-pixel boxes: heights, widths [B]; uniforms [B, draws]."""
         heights, widths, uniforms = wide(heights), wide(widths), wide(uniforms)
         share = uniforms[:, 0 : 2 * CROP_ATTEMPTS : 2]  # [B, attempts]
         tilt = uniforms[:, 1 : 2 * CROP_ATTEMPTS : 2]
@@ -138,18 +104,30 @@ class WholeImage:
 
     draws: int = 0
 
-    def __call__(self, heights: Tensor, widths: Tensor, uniforms: Tensor, size: int) -> Placement:  # noqa: ARG002
-        return whole_placement(heights, widths)
+    def __call__(self, heights: Tensor, widths: Tensor, _size: int, _: Tensor | None = None) -> Placement:
+        zero = torch.zeros_like(wide(heights))
+        return box_placement(zero, zero, wide(heights), wide(widths))
 
 
 @dataclass(frozen=True)
 class CentreSquare:
-    """No crop: the central square after the shorter side is resized, as for test images."""
+    """No random crop: the central square after the shorter side is resized to the size of the view.
+
+    Filter taps may reach outside the box, because the resize comes before the crop.
+    """
 
     draws: int = 0
 
-    def __call__(self, heights: Tensor, widths: Tensor, uniforms: Tensor, size: int) -> Placement:  # noqa: ARG002
-        return centre_placement(heights, widths, size)
+    def __call__(self, heights: Tensor, widths: Tensor, size: int, _: Tensor | None = None) -> Placement:
+        heights, widths = wide(heights), wide(widths)
+        zero, shorter = torch.zeros_like(heights), torch.minimum(heights, widths)
+        offsets, lengths = [], []
+        for side in (heights, widths):
+            resized = torch.floor(side * size / shorter)  # length after the resize, in whole pixels
+            scale = side / resized
+            offsets.append(torch.round((resized - size) / 2) * scale)
+            lengths.append(size * scale)
+        return Placement(offsets[0], offsets[1], lengths[0], lengths[1], zero, heights, zero, widths)
 
 
 Crop = RandomCrop | WholeImage | CentreSquare

@@ -1,7 +1,7 @@
 """PIL's 8-bit colour operations on batches.
 
-Every function takes views [B, C, S, T] as float32 that hold WHOLE numbers 0..255 and returns the same; results equal
-`PIL.ImageOps` and `PIL.ImageEnhance` exactly. `factors` and `thresholds` are [B]. C is 3 (RGB) or 1 (grey).
+Functions take and return views [B, C, S, T], float32 with whole numbers 0..255; results equal `PIL.ImageOps` and
+`PIL.ImageEnhance` exactly. `factors` and `thresholds` are [B]. C is 3 (RGB) or 1 (grey).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LUMA = (19595.0, 38470.0, 7471.0)
 
 
 def luma(views: Tensor) -> Tensor:
-    """PIL's conversion to "L": [B, C, S, T] -> [B, 1, S, T]."""
+    """Convert to "L" as PIL does: [B, C, S, T] -> [B, 1, S, T]."""
     if views.shape[1] == 1:
         return views
     red, green, blue = views.unbind(1)
@@ -26,8 +26,8 @@ def luma(views: Tensor) -> Tensor:
 
 
 def blend(base: Tensor, views: Tensor, factors: Tensor) -> Tensor:
-    """PIL's Image.blend: base + factor * (views - base), cut to 0..255, fraction dropped."""
-    # Multiply and add stay two roundings, as in PIL; a fused add would differ by one level now and then.
+    """Compute PIL's Image.blend: base + factor * (views - base), clipped to 0..255 and truncated."""
+    # Multiply and add round separately, as in PIL; a fused operation could differ by one level.
     change = (views - base).mul_(factors.float().view(-1, 1, 1, 1))
     return change.add_(base).clamp_(0.0, 255.0).floor_()
 
@@ -46,14 +46,14 @@ def contrast(views: Tensor, factors: Tensor) -> Tensor:
 
 
 def saturation(views: Tensor, factors: Tensor) -> Tensor:
-    """ImageEnhance.Color: towards grey or away from it; grey images stay as they are."""
+    """ImageEnhance.Color: towards grey or away from it; grey images are unchanged."""
     if views.shape[1] == 1:
         return views
     return blend(luma(views), views, factors)
 
 
 def sharpness(views: Tensor, factors: Tensor) -> Tensor:
-    """ImageEnhance.Sharpness: towards PIL's SMOOTH filter or away from it; the outermost pixels stay."""
+    """ImageEnhance.Sharpness: towards PIL's SMOOTH filter or away from it; the outermost pixels are unchanged."""
     if min(views.shape[2:]) < 3:
         return views
     lines = views[:, :, :-2] + views[:, :, 1:-1] + views[:, :, 2:]  # [B, C, S-2, T]
@@ -83,11 +83,11 @@ def posterize(views: Tensor, bits: Tensor) -> Tensor:
 def autocontrast(views: Tensor) -> Tensor:
     """ImageOps.autocontrast without cutoff: each channel stretched to 0..255."""
     lines = views.reshape(views.shape[0] * views.shape[1], -1)  # one line per channel
-    low = lines.amin(dim=1, keepdim=True)  # aminmax would take five times as long as both
+    low = lines.amin(dim=1, keepdim=True)  # aminmax takes five times as long as both
     span = lines.amax(dim=1, keepdim=True) - low
-    # PIL multiplies in doubles and drops the fraction: whole-number results may come out a hair below and lose a
-    # level. A table over the 256 levels repeats its arithmetic and is smaller than the images.
-    # A tensor over a tensor: `255.0 / tensor` would multiply by the reciprocal, which rounds twice.
+    # PIL multiplies in float64 and truncates: a whole-number result may come out slightly below and lose a level.
+    # A table of the 256 levels repeats its arithmetic and is smaller than the images.
+    # Divide a tensor by a tensor: `255.0 / tensor` multiplies by the reciprocal, which rounds twice.
     scale = torch.full_like(wide(span), 255.0) / span.clamp_min(1.0)
     levels = torch.arange(256, device=views.device, dtype=scale.dtype)
     table = (levels * scale).add_(-low * scale).clamp_(0.0, 255.0).floor_()  # [lines, 256]
@@ -100,7 +100,7 @@ def equalize(views: Tensor) -> Tensor:
     lines = views.reshape(views.shape[0] * views.shape[1], -1)
     keys = _keys(lines)
     histogram = torch.bincount(keys, minlength=lines.shape[0] * 256).view(-1, 256)
-    counts = wide(histogram)  # whole numbers, and divided faster than integers are
+    counts = wide(histogram)
     below = counts.cumsum(1).sub_(counts)  # pixels under each level
     # All pixels but those of the highest level present make 255 steps.
     last = lines.amax(dim=1, keepdim=True).long()
@@ -111,7 +111,7 @@ def equalize(views: Tensor) -> Tensor:
 
 
 def _keys(lines: Tensor) -> Tensor:
-    """Place of every pixel of lines [L, P] in a table [L, 256], flat; 32 bits because reading them is what costs."""
+    """Return the flat index of each pixel of lines [L, P] in a table [L, 256], int32."""
     offsets = torch.arange(lines.shape[0], device=lines.device, dtype=torch.int32).mul_(256)
     return lines.to(torch.int32).add_(offsets.unsqueeze(1)).view(-1)
 

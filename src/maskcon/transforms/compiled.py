@@ -9,11 +9,9 @@ the batch nor on the number of threads. Importing this module does not import nu
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import cache
 from importlib.util import find_spec
 from typing import Literal
 
@@ -24,12 +22,11 @@ from torch import Tensor
 
 from maskcon._utils.errors import UsageError
 from maskcon.transforms.jitter import ColourJitter, GaussianBlur, Greyscale, box_taps
-from maskcon.transforms.operations import Affine, Operation, Perspective
-from maskcon.transforms.policies import Policy, ViewPolicy, normalise, policy
+from maskcon.transforms.operations import Affine, Operation, Perspective, RandomOperation
+from maskcon.transforms.policies import Policy, ViewPolicy, policy
 from maskcon.transforms.resample import Warp
 
 COMPILED_OPERATIONS = (Affine, ColourJitter, GaussianBlur, Greyscale, Perspective)
-BLOCK_VALUES = 2**17  # values of the views per block of rows, which then stay in the cache between loops
 FEWEST_ROWS = 8  # per thread
 NOTHING = -1  # an operation that is skipped
 
@@ -86,7 +83,6 @@ class CompiledPolicy:
 
     mean, std: per channel, to normalise with; without them views stay in [0, 1].
     channels_last: memory format of the views [B, C, size, size].
-    Images other than uint8 on the CPU use the tensor code. The constructor compiles the loops.
     """
 
     policy: ViewPolicy
@@ -95,10 +91,7 @@ class CompiledPolicy:
     channels_last: bool = False
 
     def __post_init__(self) -> None:
-        from maskcon.transforms.kernels import colours, geometry
-
-        for loop in (geometry.resample_rows, colours.change_rows, colours.finish_rows):
-            _ = loop.ready  # compiled here, by one thread
+        from maskcon.transforms.kernels import colours, geometry  # noqa: F401 - compiled here, by one thread
 
     @property
     def name(self) -> str:
@@ -113,43 +106,36 @@ class CompiledPolicy:
         from maskcon.transforms.kernels import colours, geometry
 
         if images.dtype != torch.uint8 or images.device.type != "cpu":
-            return self._by_tensors(images, uniforms, size, sizes)
+            raise UsageError(
+                f"compiled views need uint8 images on the CPU, got {images.dtype} on {images.device}; "
+                f"use policy({self.name!r})"
+            )
         heights, widths = self.policy.check(images, uniforms, size, sizes)
         shares = self.policy.shares(uniforms)
         batch, channels = images.shape[:2]
         pixels = images.contiguous().numpy()
         crop = self.policy.crop
-        placement = crop(heights, widths, uniforms[:, : crop.draws], size)
+        placement = crop(heights, widths, size, uniforms[:, : crop.draws])
         places = torch.stack([getattr(placement, field.name) for field in fields(placement)], dim=1).numpy()
         mirrored = self.policy.mirrored(uniforms)
         turned = np.zeros(batch, bool) if mirrored is None else mirrored.numpy()
         kinds, matrices, projective, fill = _warps(self.policy.warp(shares, size), places, size)
         operations, amounts = _colour_operations(self.policy.operations, shares)
-        mean = np.array(self.mean or [0.0] * channels, np.float32)
-        inverse = np.array([1 / spread for spread in self.std or [1.0] * channels], np.float32)
-        made = torch.empty(batch, channels * size * size)
-        views = made.numpy()
-        block = max(1, BLOCK_VALUES // (channels * size * size))  # rows
+        views = torch.empty(batch, channels, size, size)
 
         def make(begin: int, end: int) -> None:
-            scratch = np.empty((min(block, end - begin), channels, size, size), np.float32)
-            for first in range(begin, end, block):
-                part = scratch[: end - first]
-                geometry.resample_rows(pixels, places, turned, kinds, matrices, projective, fill, first, part)
-                colours.change_rows(operations, amounts, first, part)
-                lines = part.reshape(len(part), channels, size * size)
-                colours.finish_rows(lines, mean, inverse, self.channels_last, first, views)
+            part = views[begin:end].numpy()
+            geometry.resample_rows(pixels, places, turned, kinds, matrices, projective, fill, begin, part)
+            colours.change_rows(operations, amounts, begin, part)
 
         _on_threads(make, batch)
-        if self.channels_last:
-            return made.view(batch, size, size, channels).permute(0, 3, 1, 2)
-        return made.view(batch, channels, size, size)
-
-    def _by_tensors(self, images: Tensor, uniforms: Tensor, size: int, sizes: Tensor | None) -> Tensor:
-        views = self.policy(images, uniforms, size=size, sizes=sizes)
+        views.mul_(1 / 255).clamp_(0.0, 1.0)
         if self.mean is not None and self.std is not None:
-            views = normalise(views, self.mean, self.std)
-        return views.contiguous(memory_format=torch.channels_last) if self.channels_last else views
+            inverse = torch.tensor([1 / spread for spread in self.std])
+            views.sub_(torch.tensor(self.mean).view(-1, 1, 1)).mul_(inverse.view(-1, 1, 1))
+        if self.channels_last:
+            views = torch.empty(batch, size, size, channels).permute(0, 3, 1, 2).copy_(views)
+        return views
 
 
 def _warps(
@@ -180,7 +166,9 @@ def _colour_operations(
     batch = len(shares[0]) if shares else 0
     numbers, amounts = [], []
     for operation, share in zip(operations, shares, strict=True):
-        chosen = share[:, :1] < getattr(operation, "probability", 1.0)  # [B, 1]
+        if not isinstance(operation, RandomOperation):
+            continue  # a warp
+        chosen = share[:, :1] < operation.probability  # [B, 1]
         if isinstance(operation, ColourJitter):
             order = operation.order(share)  # [B, 4]
             factors = operation.amounts(share).gather(1, order)
@@ -204,9 +192,5 @@ def _on_threads(make: Callable[[int, int], None], batch: int) -> None:
         make(0, batch)
         return
     cuts = [batch * number // threads for number in range(threads + 1)]
-    list(_workers(threads, os.getpid()).map(make, cuts[:-1], cuts[1:]))
-
-
-@cache
-def _workers(threads: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked process has no threads left
-    return ThreadPoolExecutor(threads, "maskcon-views")
+    with ThreadPoolExecutor(threads, "maskcon-views") as pool:
+        list(pool.map(make, cuts[:-1], cuts[1:]))

@@ -1,16 +1,20 @@
-"""Random changes of colour for photographs: jitter, grey, blur, gamma, erasing. Values are floats on 0..255."""
+"""Random colour changes of photographs and grey images: jitter, grey, blur, gamma, erasing.
+
+Views are float [B, C, S, S] on 0..255.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from maskcon.transforms.boxes import wide
-from maskcon.transforms.operations import Operation, between, chosen_rows
+from maskcon.transforms.operations import Operation, RandomOperation, between
 from maskcon.transforms.resample import separable
 
 ORDERS = tuple(itertools.permutations(range(4)))  # all orders of brightness, contrast, saturation, hue
@@ -18,18 +22,18 @@ BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 
 def grey(views: Tensor) -> Tensor:
-    """Luma with the usual (ITU-R 601) weights: [B, 3, S, T] -> [B, 1, S, T]."""
+    """Compute luma with the ITU-R 601 weights: [B, 3, S, T] -> [B, 1, S, T]."""
     red, green, blue = views.unbind(1)
     return (red * 0.299 + green * 0.587 + blue * 0.114).unsqueeze(1)
 
 
 def blend(base: Tensor | float, views: Tensor, factors: Tensor) -> Tensor:
-    """base + factor * (views - base), cut to 0..255; factors [B]."""
+    """Compute base + factor * (views - base), clipped to 0..255; factors [B]."""
     return ((views - base) * factors.float().view(-1, 1, 1, 1) + base).clamp_(0.0, 255.0)
 
 
 def shift_hue(views: Tensor, turns: Tensor) -> Tensor:
-    """Hue moved by a share of the circle: views [B, 3, S, T], turns [B]. Value and saturation stay."""
+    """Rotate the hue of views [B, 3, S, T] by turns [B] of the circle; value and saturation stay."""
     red, green, blue = views.unbind(1)
     value = views.amax(dim=1)
     chroma = value - views.amin(dim=1)
@@ -49,16 +53,18 @@ def shift_hue(views: Tensor, turns: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ColourJitter(Operation):
-    """torchvision's ColorJitter with a probability: four changes, in a random order drawn for EACH sample.
+class ColourJitter(RandomOperation):
+    """torchvision's ColorJitter with a probability: four changes, in a random order per sample.
 
-    Factors of brightness, contrast and saturation lie in [max(0, 1 - x), 1 + x), the hue's shift in [-x, x) of the
-    circle.
-    Uniforms: whether to, the order, then the four amounts. Grey images only change brightness and contrast.
+    Factors of brightness, contrast and saturation lie in [max(0, 1 - x), 1 + x), the hue shift in [-x, x) of the
+    circle. Grey images only change brightness and contrast.
+    Uniforms: whether it is applied, the order, then the four amounts.
     """
 
-    # DEVIATES: values stay fractions between the steps, where the paper's code rounds to 8 bits after each. The
-    # blur and the greyscale below do so too; the differences are a level or two.
+    # DEVIATES: values stay fractions between the steps, where the paper's code rounds to 8 bits after each. This also
+    # holds for the blur and the greyscale below; the differences are a level or two.
+
+    draws: ClassVar[int] = 6
 
     brightness: float = 0.4
     contrast: float = 0.4
@@ -66,12 +72,8 @@ class ColourJitter(Operation):
     hue: float = 0.1
     probability: float = 0.8
 
-    @property
-    def draws(self) -> int:
-        return 6
-
     def amounts(self, uniforms: Tensor) -> Tensor:
-        """The four factors from the last four uniforms: [B, 4]."""
+        """Compute the four amounts from the last four uniforms: [B, 4]."""
         ranges = [(max(0.0, 1 - x), 1 + x) for x in (self.brightness, self.contrast, self.saturation)]
         ranges.append((-self.hue, self.hue))
         return torch.stack(
@@ -79,24 +81,17 @@ class ColourJitter(Operation):
         )
 
     def order(self, uniforms: Tensor) -> Tensor:
-        """Numbers of the four changes in the order of the second uniform: [B, 4], on the CPU."""
+        """Return the numbers of the four changes in the order of the second uniform: [B, 4], on the CPU."""
         return torch.tensor(ORDERS)[(wide(uniforms[:, 1]) * len(ORDERS)).long().cpu()]
 
-    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        index = chosen_rows(uniforms[:, 0], self.probability)
-        if index.shape[0] == 0:
-            return views
-        chosen, uniforms = views.index_select(0, index), uniforms.index_select(0, index)
+    def change(self, views: Tensor, uniforms: Tensor) -> Tensor:
         amounts = self.amounts(uniforms)
-        # On the CPU, so that grouping rows by operation does not wait for the device each time.
-        order = self.order(uniforms)
-        for turn in range(4):
-            for operation in (BRIGHTNESS, CONTRAST, SATURATION, HUE):
-                rows = (order[:, turn] == operation).nonzero().squeeze(1).to(views.device)
-                if rows.shape[0] > 0:
-                    pixels = _jittered(operation, chosen.index_select(0, rows), amounts[rows, operation])
-                    chosen.index_copy_(0, rows, pixels)
-        return views.index_copy_(0, index, chosen)
+        order = self.order(uniforms)  # on the CPU: grouping rows does not wait for the device each time
+        for turn, operation in itertools.product(range(4), range(4)):
+            rows = (order[:, turn] == operation).nonzero().squeeze(1).to(views.device)
+            if len(rows):
+                views[rows] = _jittered(operation, views[rows], amounts[rows, operation])
+        return views
 
 
 def _jittered(operation: int, views: Tensor, amounts: Tensor) -> Tensor:
@@ -111,64 +106,55 @@ def _jittered(operation: int, views: Tensor, amounts: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Greyscale(Operation):
-    """All three channels become the luma, with a probability. Uniforms: whether to."""
+class Greyscale(RandomOperation):
+    """Replace all three channels by the luma, with a probability. Uniforms: whether it is applied."""
+
+    draws: ClassVar[int] = 1
 
     probability: float = 0.2
 
-    @property
-    def draws(self) -> int:
-        return 1
-
-    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        index = chosen_rows(uniforms[:, 0], self.probability)
-        if views.shape[1] == 3 and index.shape[0] > 0:
-            views.index_copy_(0, index, grey(views.index_select(0, index)).expand(-1, 3, -1, -1))
-        return views
+    def change(self, views: Tensor, uniforms: Tensor) -> Tensor:  # noqa: ARG002
+        return views if views.shape[1] == 1 else grey(views).expand(-1, 3, -1, -1)
 
 
 @dataclass(frozen=True)
-class GaussianBlur(Operation):
-    """PIL's GaussianBlur(radius=sigma): three box blurs with a fractional radius. Uniforms: whether to, sigma."""
+class GaussianBlur(RandomOperation):
+    """PIL's GaussianBlur(radius=sigma): three box blurs with a fractional radius.
+
+    Uniforms: whether it is applied, sigma.
+    """
+
+    draws: ClassVar[int] = 2
 
     sigma: tuple[float, float] = (0.1, 2.0)
     probability: float = 0.5
 
-    @property
-    def draws(self) -> int:
-        return 2
-
     def sigmas(self, uniforms: Tensor) -> Tensor:
-        """The second uniform as a sigma: [B]."""
+        """Compute sigma from the second uniform: [B]."""
         return between(uniforms[:, 1], *self.sigma)
 
-    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        index = chosen_rows(uniforms[:, 0], self.probability)
-        if index.shape[0] > 0:
-            matrices = blur_matrices(self.sigmas(uniforms.index_select(0, index)), size=views.shape[2])
-            blurred = separable(views.index_select(0, index), matrices, matrices.transpose(1, 2))
-            views.index_copy_(0, index, blurred)
-        return views
+    def change(self, views: Tensor, uniforms: Tensor) -> Tensor:
+        matrices = blur_matrices(self.sigmas(uniforms), size=views.shape[2])
+        return separable(views, matrices, matrices.transpose(1, 2))
 
 
 def box_taps(sigma: Tensor) -> tuple[Tensor, Tensor]:
-    """The box of one of three passes, float32 [B] each: full taps to either side, weight of the next tap."""
-    variance = wide(sigma) ** 2 / 3  # three passes share it
-    whole = torch.floor((torch.sqrt(12 * variance + 1) - 1) / 2)  # full taps to either side
+    """Compute the box of each of three passes, float32 [B]: full taps on either side, weight of the next tap."""
+    variance = wide(sigma) ** 2 / 3  # per pass
+    whole = torch.floor((torch.sqrt(12 * variance + 1) - 1) / 2)
     part = (2 * whole + 1) * (whole * (whole + 1) - 3 * variance) / (6 * (variance - (whole + 1) ** 2))
     return whole.float(), part.float()
 
 
 def blur_matrices(sigma: Tensor, *, size: int) -> Tensor:
-    """The blur of a line of `size` pixels with repeated edges, as a matrix per sample: sigma [B] -> [B, size, size]."""
+    """Compute the blur of a line of `size` pixels with repeated edges as matrices: sigma [B] -> [B, size, size]."""
     whole, part = (taps.view(-1, 1, 1) for taps in box_taps(sigma))
     lines = torch.arange(size, device=sigma.device, dtype=torch.float32)
     distance = (lines.view(1, -1, 1) - lines.view(1, 1, -1)).abs_()  # [1, size, size]
     box = (whole + 1 - distance).clamp_(0.0, 1.0) + part * (distance == whole + 1)
     # Taps beyond an end of the line fall on its last pixel: for pixel i, those farther than i or than size - 1 - i.
-    beyond = (whole.squeeze(2) - lines).clamp_min_(0.0) + part.squeeze(2) * (
-        lines <= whole.squeeze(2)
-    )  # [B, size]
+    whole_taps, part_taps = whole.squeeze(2), part.squeeze(2)
+    beyond = (whole_taps - lines).clamp_min_(0.0) + part_taps * (lines <= whole_taps)  # [B, size]
     box[:, :, 0] += beyond
     box[:, :, -1] += beyond.flip(1)
     box /= 2 * (whole + part) + 1
@@ -177,21 +163,24 @@ def blur_matrices(sigma: Tensor, *, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ToneJitter(Operation):
-    """Brightness, contrast and gamma of grey items, always applied, never inverting. Uniforms: the three amounts.
+    """Change brightness, contrast and gamma of grey images, always, without inverting them.
 
-    brightness: shift as a share of the full scale. contrast: factor about the mean. gamma: exponent, log-uniform.
+    Uniforms: the three amounts.
+
+    Attributes:
+        brightness: largest shift in either direction, as a share of the full scale.
+        contrast: range of the factor about the mean.
+        gamma: range of the exponent, log-uniform.
     """
+
+    draws: ClassVar[int] = 3
 
     brightness: float = 0.15
     contrast: tuple[float, float] = (0.6, 1.4)
     gamma: tuple[float, float] = (0.7, 1.4)
 
-    @property
-    def draws(self) -> int:
-        return 3
-
     def amounts(self, uniforms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Shift in levels, factor and exponent, [B] each."""
+        """Compute shift in levels, factor and exponent, each [B]."""
         shift = between(uniforms[:, 0], -1, 1) * (self.brightness * 255)
         factor = between(uniforms[:, 1], *self.contrast)
         exponent = torch.exp(between(uniforms[:, 2], math.log(self.gamma[0]), math.log(self.gamma[1])))
@@ -205,19 +194,20 @@ class ToneJitter(Operation):
 
 
 @dataclass(frozen=True)
-class RandomErasing(Operation):
-    """A rectangle replaced by the view's mean level. Uniforms: whether to, area, ratio, vertical, horizontal place."""
+class RandomErasing(RandomOperation):
+    """Replace a rectangle by the mean level of the view.
+
+    Uniforms: whether it is applied, area, ratio, vertical and horizontal position.
+    """
+
+    draws: ClassVar[int] = 5
 
     probability: float = 0.25
     area: tuple[float, float] = (0.02, 0.2)
     ratio: tuple[float, float] = (0.4, 2.5)
 
-    @property
-    def draws(self) -> int:
-        return 5
-
     def boxes(self, uniforms: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Top, left, height and width of the rectangle in a view of `size`, in whole pixels, [B] each."""
+        """Compute top, left, height and width of the rectangle in a view of `size`, in whole pixels, each [B]."""
         draws = wide(uniforms)
         share = between(draws[:, 1], *self.area)
         ratio = torch.exp(between(draws[:, 2], math.log(self.ratio[0]), math.log(self.ratio[1])))
@@ -227,16 +217,11 @@ class RandomErasing(Operation):
         left = torch.floor(draws[:, 4] * (size - width + 1))
         return top, left, height, width
 
-    def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        index = chosen_rows(uniforms[:, 0], self.probability)
-        if index.shape[0] == 0:
-            return views
-        chosen, size = views.index_select(0, index), views.shape[2]
-        sides = self.boxes(uniforms.index_select(0, index), size)
-        top, left, height, width = (side.unsqueeze(1) for side in sides)
+    def change(self, views: Tensor, uniforms: Tensor) -> Tensor:
+        size = views.shape[2]
+        top, left, height, width = (side.unsqueeze(1) for side in self.boxes(uniforms, size))
         lines = torch.arange(size, device=views.device)
-        rows = (lines >= top) & (lines < top + height)  # [n, S]
+        rows = (lines >= top) & (lines < top + height)  # [B, S]
         columns = (lines >= left) & (lines < left + width)
         erased = (rows.unsqueeze(2) & columns.unsqueeze(1)).unsqueeze(1)
-        erased_views = torch.where(erased, chosen.mean(dim=(2, 3), keepdim=True), chosen)
-        return views.index_copy_(0, index, erased_views)
+        return torch.where(erased, views.mean(dim=(2, 3), keepdim=True), views)

@@ -14,14 +14,7 @@ from torch import Tensor
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.transforms.autoaugment import AutoAugment
-from maskcon.transforms.boxes import (
-    CentreSquare,
-    Crop,
-    RandomCrop,
-    WholeImage,
-    centre_placement,
-    whole_placement,
-)
+from maskcon.transforms.boxes import CentreSquare, Crop, RandomCrop, WholeImage
 from maskcon.transforms.jitter import ColourJitter, GaussianBlur, Greyscale, RandomErasing, ToneJitter
 from maskcon.transforms.operations import Affine, Operation, Perspective
 from maskcon.transforms.resample import Warp, resample
@@ -83,7 +76,7 @@ class ViewPolicy:
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
         heights, widths = self.check(images, uniforms, size, sizes)
         uniforms = uniforms.to(images.device)
-        placement = self.crop(heights, widths, uniforms[:, : self.crop.draws], size)
+        placement = self.crop(heights, widths, size, uniforms[:, : self.crop.draws])
         shares = self.shares(uniforms)
         views = resample(
             on_byte_scale(images), placement, self.mirrored(uniforms), self.warp(shares, size), size=size
@@ -168,6 +161,9 @@ def normalise(views: Tensor, mean: Tensor | Sequence[float], std: Tensor | Seque
     return (views - centre.view(1, -1, 1, 1)) / spread.view(1, -1, 1, 1)
 
 
+TEST_CROPS: dict[str, CentreSquare | WholeImage] = {"shorter": CentreSquare(), "both": WholeImage()}
+
+
 def test_view(  # part of the interface, not a test
     images: Tensor,
     *,
@@ -181,12 +177,9 @@ def test_view(  # part of the interface, not a test
     "both" stretches both sides to `size`, which changes the aspect (the reference code).
     """
     heights, widths = check_images(images, size, sizes)
-    if resize == "shorter":
-        placement = centre_placement(heights, widths, size)
-    elif resize == "both":
-        placement = whole_placement(heights, widths)
-    else:
-        raise unknown("test resize", resize, ["shorter", "both"])
+    if resize not in TEST_CROPS:
+        raise unknown("test resize", resize, TEST_CROPS)
+    placement = TEST_CROPS[resize](heights, widths, size)
     return resample(on_byte_scale(images), placement, None, None, size=size).mul_(1 / 255).clamp_(0.0, 1.0)
 
 

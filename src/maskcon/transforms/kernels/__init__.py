@@ -2,13 +2,13 @@
 
 Each module contains everything its entry calls: numba's cache on disk only notices changes of the entry's own file.
 Each image is processed alone and in a fixed order, so that its bits depend on the image and its numbers only.
-Arithmetic is that of the tensor code in float32; "fastmath" is off.
+Arithmetic is that of the tensor code in float32; "fastmath" is off. Importing a module compiles its entry, which takes
+seconds on first use on a machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numba
@@ -24,32 +24,14 @@ def inner(function: Function) -> Function:
     return cast("Function", numba.njit(**_OPTIONS)(function))
 
 
-class Entry:
-    """A loop called from Python, compiled on first use or read from numba's cache on disk.
+def entry(signature: str) -> Callable[[Function], Function]:
+    """Compile a loop for numba's types of its arguments, or read it from numba's cache on disk."""
 
-    Where the cache cannot be written, each process compiles anew.
-    """
-
-    def __init__(self, function: Callable[..., Any], signature: str) -> None:
-        self._function, self._signature = function, signature
-
-    @cached_property
-    def ready(self) -> Callable[..., None]:
-        """The machine code; takes seconds on first use on a machine."""
+    def compiled(function: Function) -> Function:
         try:
-            made = numba.njit(self._signature, cache=True, **_OPTIONS)(self._function)
-        except (OSError, RuntimeError):  # RuntimeError: no folder for a cache
-            made = numba.njit(self._signature, **_OPTIONS)(self._function)
-        return cast("Callable[..., None]", made)
+            made = numba.njit(f"void({signature})", cache=True, **_OPTIONS)(function)
+        except (OSError, RuntimeError):  # no cache can be written: each process compiles anew
+            made = numba.njit(f"void({signature})", **_OPTIONS)(function)
+        return cast("Function", made)
 
-    def __call__(self, *arguments: Any) -> None:
-        self.ready(*arguments)
-
-
-def entry(signature: str) -> Callable[[Callable[..., Any]], Entry]:
-    """Declare an `Entry` by numba's types of its arguments."""
-
-    def of(function: Callable[..., Any]) -> Entry:
-        return Entry(function, f"void({signature})")
-
-    return of
+    return compiled

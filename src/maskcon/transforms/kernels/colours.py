@@ -1,4 +1,4 @@
-"""Jitter, grey and blur of single images (see `transforms.jitter`), and the final normalisation; floats on 0..255."""
+"""Jitter, grey and blur of single images (see `transforms.jitter`); floats on 0..255."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)  # factor; for the hue: turns o
 GREY = 4
 BLUR = 5  # full taps to either side, weight of the next tap
 
-ZERO, ONE, TOP, SHARE = np.float32(0.0), np.float32(1.0), np.float32(255.0), np.float32(1 / 255)
+ZERO, ONE, TOP = np.float32(0.0), np.float32(1.0), np.float32(255.0)
 RED, GREEN, BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
 
 
@@ -80,12 +80,6 @@ def shift_hue(pixels: Array, turns: Any) -> None:
 
 
 @inner
-def add_line(source: Array, first: int, weight: Any, target: Array) -> None:
-    for x in range(target.shape[0]):
-        target[x] += weight * source[first + x]
-
-
-@inner
 def blur_lines(image: Array, reach: int, part: Any, padded: Array, scale: Any) -> None:
     """One box blur of every line of image [S, S], edges repeated; padded [S + 2 * reach + 2] is scratch."""
     size = image.shape[1]
@@ -98,39 +92,24 @@ def blur_lines(image: Array, reach: int, part: Any, padded: Array, scale: Any) -
         for x in range(size):
             line[x] = part * (padded[x] + padded[x + 2 * reach + 2])
         for tap in range(1, 2 * reach + 2):
-            add_line(padded, tap, ONE, line)
+            for x in range(size):
+                line[x] += padded[tap + x]
         for x in range(size):
             line[x] *= scale
 
 
 @inner
-def blur_columns(image: Array, reach: int, part: Any, before: Array, scale: Any) -> None:
-    """One box blur of every column of image [S, S], edges repeated; before [S, S] is scratch."""
-    size = image.shape[0]
-    for row in range(size):
-        for x in range(image.shape[1]):
-            before[row, x] = image[row, x]
-    for row in range(size):
-        line = image[row]
-        above, below = before[max(row - reach - 1, 0)], before[min(row + reach + 1, size - 1)]
-        for x in range(line.shape[0]):
-            line[x] = part * (above[x] + below[x])
-        for tap in range(-reach, reach + 1):
-            add_line(before[min(max(row + tap, 0), size - 1)], 0, ONE, line)
-        for x in range(line.shape[0]):
-            line[x] *= scale
-
-
-@inner
 def blur(image: Array, whole: Any, part: Any, before: Array) -> None:
-    """Three box blurs along each axis of image [S, S]."""
-    reach = int(whole)
+    """Three box blurs along each axis of image [S, S]; before [S, S] is scratch."""
+    size, reach = image.shape[0], int(whole)
     scale = ONE / (np.float32(2.0) * (whole + part) + ONE)
-    padded = np.empty(image.shape[1] + 2 * reach + 2, np.float32)
-    for _ in range(3):
-        blur_columns(image, reach, part, before, scale)
-    for _ in range(3):
-        blur_lines(image, reach, part, padded, scale)
+    padded = np.empty(size + 2 * reach + 2, np.float32)
+    for source, target in ((image, before), (before, image)):  # columns, then lines
+        for row in range(size):
+            for x in range(size):
+                target[row, x] = source[x, row]
+        for _ in range(3):
+            blur_lines(target, reach, part, padded, scale)
 
 
 @inner
@@ -171,28 +150,3 @@ def change_rows(operations: Array, amounts: Array, begin: int, views: Array) -> 
         for turn in range(operations.shape[1]):
             if operations[row, turn] >= 0:
                 change(operations[row, turn], amounts[row, turn], views[number], before)
-
-
-@entry("float32[:, :, ::1], float32[::1], float32[::1], boolean, int64, float32[:, ::1]")
-def finish_rows(
-    levels: Array, mean: Array, inverse: Array, channels_last: bool, begin: int, views: Array
-) -> None:
-    """views[begin + n] [C*P] = (clip(levels[n] / 255, 0, 1) - mean) * inverse, of levels [n, C, P].
-
-    channels_last: the channels of a pixel are adjacent in `views`. Overwrites `levels`.
-    """
-    channels, pixels = levels.shape[1], levels.shape[2]
-    for number in range(levels.shape[0]):
-        for channel in range(channels):
-            for pixel in range(pixels):
-                level = min(max(levels[number, channel, pixel] * SHARE, ZERO), ONE)
-                levels[number, channel, pixel] = (level - mean[channel]) * inverse[channel]
-        if channels_last and channels == 3:
-            for pixel in range(pixels):
-                views[begin + number, 3 * pixel] = levels[number, 0, pixel]
-                views[begin + number, 3 * pixel + 1] = levels[number, 1, pixel]
-                views[begin + number, 3 * pixel + 2] = levels[number, 2, pixel]
-        else:
-            for channel in range(channels):
-                for pixel in range(pixels):
-                    views[begin + number, channel * pixels + pixel] = levels[number, channel, pixel]

@@ -12,9 +12,6 @@ Array = Any  # numba's arrays of a fixed type; the signature below names each
 
 FLAT, WARPED, REDUCED = 0, 1, 2  # resized; warped from the image; resized, then warped
 
-BLOCK = 32  # pixels of a line that are converted in one go
-STRIP = 1024  # values of a view that are warped in one go
-
 ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 
 
@@ -22,7 +19,7 @@ ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 def filter_taps(
     start: float, length: float, low: float, high: float, mirrored: bool, firsts: Array, counts: Array, taps: Array
 ) -> None:  # fmt: skip
-    """The triangle filter that resizes [start, start + length) to S values: see `resample.filter_places`.
+    """Compute the triangle filter that resizes [start, start + length) to S values: see `resample.filter_places`.
 
     firsts, counts [S]: the pixels of each value. taps [most taps, S]: their weights, which sum to 1.
     """
@@ -51,31 +48,13 @@ def filter_taps(
 
 
 @inner
-def to_floats(images: Array, number: int, bounds: Array, pixels: Array) -> None:
-    """The part of images [B, C, H, W] at `number` within bounds, and perhaps some beside it: pixels [C, H*W and more].
-
-    By whole blocks as far as the lines go: a loop of a known length has no slow rest.
-    """
-    width = images.shape[3]
-    left, right = int(bounds[2]) // BLOCK * BLOCK, min(int(bounds[3] + BLOCK - 1) // BLOCK * BLOCK, width)
-    for channel in range(images.shape[1]):
-        for y in range(int(bounds[0]), int(bounds[1])):
-            line = pixels[channel, y * width : (y + 1) * width]
-            for start in range(left, right - BLOCK + 1, BLOCK):
-                for x in range(BLOCK):
-                    line[start + x] = np.float32(images[number, channel, y, start + x])
-            for x in range(max(right // BLOCK * BLOCK, left), right):
-                line[x] = np.float32(images[number, channel, y, x])
-
-
-@inner
 def resize(
     images: Array, number: int, row_firsts: Array, row_counts: Array, row_taps: Array, firsts: Array, counts: Array,
     taps: Array, bounds: Array, some: Array, lines: Array, views: Array, place: int,
 ) -> None:  # fmt: skip
-    """images [B, C, H, W] at `number` -> views [n, C, S, S] at `place`.
+    """Resize images [B, C, H, W] at `number` into views [n, C, S, S] at `place`.
 
-    bounds [4]: rows and columns that may be seen. some [W] and lines [H, S] are scratch.
+    bounds [4]: visible rows and columns. some [W] and lines [H, S] are scratch.
     """
     size = views.shape[2]
     top, bottom, left, right = int(bounds[0]), int(bounds[1]), int(bounds[2]), int(bounds[3])
@@ -99,25 +78,22 @@ def resize(
 
 
 @inner
-def into_image(places: Array, count: int, scale: Any, start: Any, low: Any, high: Any) -> None:
-    """Places in the view -> places in the image, counted from the middle of its first pixel, along one axis."""
-    for n in range(count):
-        place = places[n] * scale + start
-        place = place if place < high else high  # so a NaN, a point at infinity, ends inside the image too
-        places[n] = (place if place > low else low) - HALF
+def place_in_image(place: Any, scale: Any, start: Any, low: Any, high: Any) -> Any:
+    """Map a place in the view to the image, from the middle of its first pixel, along one axis."""
+    place = place * scale + start
+    place = place if place < high else high  # so a NaN, a point at infinity, ends inside the image too
+    return (place if place > low else low) - HALF
 
 
 @inner
 def warp(
-    pixels: Array, height: int, width: int, at: Array, mirrored: bool, matrices: Array, projective: bool, fill: float,
-    grid: Array, places: Array, firsts: Array, weights: Array, size: int, view: Array,
+    images: Array, number: int, at: Array, mirrored: bool, matrices: Array, projective: bool, fill: float, view: Array
 ) -> None:  # fmt: skip
-    """Bilinear taps of pixels [C, H*W and more] for each value of view [C, size*size]: see `resample.warp_view`.
+    """Sample images bilinearly: images [B, C, H, W] at `number` for view [C, S, S]: see `resample.warp_view`.
 
     at [8]: the placement. matrices [T, 3, 3]. fill: a level, or NaN to repeat the edge.
-    grid [2, n]: x and y of the first rows of the view, of as many as are worked off together.
-    places [3, n], firsts [n] and weights [4, n] are scratch.
     """
+    channels, height, width, size = view.shape[0], images.shape[2], images.shape[3], view.shape[1]
     side = np.float32(size)
     level, filled = np.float32(fill), not np.isnan(fill)
     start_x = np.float32(at[1] + at[3]) if mirrored else np.float32(at[1])
@@ -126,58 +102,35 @@ def warp(
     # The margins are the tensor code's, which needs them against the rounding of grid_sample.
     low_y, high_y = np.float32(at[4]) + HALF, np.float32(at[5]) - np.float32(0.5 + 4e-7 * height)
     low_x, high_x = np.float32(at[6]) + HALF, np.float32(at[7]) - np.float32(0.5 + 4e-7 * width)
-    step = np.int32(width)
-    xs, ys, inside = places[0], places[1], places[2]
-    for begin in range(0, size * size, firsts.shape[0]):
-        count = min(firsts.shape[0], size * size - begin)
-        first_row = np.float32(begin // size)
-        for n in range(count):
-            xs[n] = grid[0, n]
-        for n in range(count):
-            ys[n] = grid[1, n] + first_row
-        for n in range(count):
-            inside[n] = ONE  # or 0
-        for turn in range(matrices.shape[0] - 1, -1, -1):  # the last map done is the first to be undone
-            a, b, c = matrices[turn, 0, 0], matrices[turn, 0, 1], matrices[turn, 0, 2]
-            d, e, f = matrices[turn, 1, 0], matrices[turn, 1, 1], matrices[turn, 1, 2]
-            g, h, i = matrices[turn, 2, 0], matrices[turn, 2, 1], matrices[turn, 2, 2]
-            for n in range(count):
-                x, y = xs[n], ys[n]
-                depth = g * x + h * y + i if projective else ONE
-                new_x, new_y = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
-                here = (new_x >= ZERO) & (new_x < side) & (new_y >= ZERO) & (new_y < side)
-                inside[n] = inside[n] if here else ZERO
-                xs[n], ys[n] = new_x, new_y
-        # Loops that write one array each: those with more are not vectorised, for the arrays might overlap.
-        into_image(xs, count, scale_x, start_x, low_x, high_x)
-        into_image(ys, count, scale_y, start_y, low_y, high_y)
-        for n in range(count):
-            firsts[n] = np.uint32(np.int32(ys[n]) * step + np.int32(xs[n]))
-        for n in range(count):
-            xs[n] -= np.float32(np.int32(xs[n]))
-        for n in range(count):
-            ys[n] -= np.float32(np.int32(ys[n]))
-        for n in range(count):
-            weights[0, n] = (ONE - xs[n]) * (ONE - ys[n])
-        for n in range(count):
-            weights[1, n] = xs[n] * (ONE - ys[n])
-        for n in range(count):
-            weights[2, n] = (ONE - xs[n]) * ys[n]
-        for n in range(count):
-            weights[3, n] = xs[n] * ys[n]
-        if not filled:
-            for n in range(count):
-                inside[n] = ONE
-        for channel in range(view.shape[0]):
-            for n in range(count):
-                first = firsts[n]
-                value = (
-                    pixels[channel, first] * weights[0, n]
-                    + pixels[channel, first + 1] * weights[1, n]
-                    + pixels[channel, first + width] * weights[2, n]
-                    + pixels[channel, first + width + 1] * weights[3, n]
+    for row in range(size):
+        for column in range(size):
+            x, y, inside = np.float32(column) + HALF, np.float32(row) + HALF, True
+            for turn in range(matrices.shape[0] - 1, -1, -1):  # the last map done is the first to be undone
+                m = matrices[turn]
+                depth = m[2, 0] * x + m[2, 1] * y + m[2, 2] if projective else ONE
+                new_x = (m[0, 0] * x + m[0, 1] * y + m[0, 2]) / depth
+                new_y = (m[1, 0] * x + m[1, 1] * y + m[1, 2]) / depth
+                inside &= (new_x >= ZERO) & (new_x < side) & (new_y >= ZERO) & (new_y < side)
+                x, y = new_x, new_y
+            if filled and not inside:
+                for channel in range(channels):
+                    view[channel, row, column] = level
+                continue
+            x = place_in_image(x, scale_x, start_x, low_x, high_x)
+            y = place_in_image(y, scale_y, start_y, low_y, high_y)
+            left, top = np.int32(x), np.int32(y)
+            right, below = min(left + 1, width - 1), min(top + 1, height - 1)
+            x -= np.float32(left)
+            y -= np.float32(top)
+            weight, weight_right = (ONE - x) * (ONE - y), x * (ONE - y)
+            weight_below, weight_both = (ONE - x) * y, x * y
+            for channel in range(channels):
+                view[channel, row, column] = (
+                    np.float32(images[number, channel, top, left]) * weight
+                    + np.float32(images[number, channel, top, right]) * weight_right
+                    + np.float32(images[number, channel, below, left]) * weight_below
+                    + np.float32(images[number, channel, below, right]) * weight_both
                 )
-                view[channel, begin + n] = value if inside[n] > ZERO else level
 
 
 @entry(
@@ -195,7 +148,7 @@ def resample_rows(
     begin: int,
     views: Array,
 ) -> None:
-    """The rows from `begin` on of a batch, into views [n, C, S, S] on 0..255.
+    """Make the views of the rows from `begin` on of a batch: views [n, C, S, S] on 0..255.
 
     images [B, C, H, W]. placements [B, 8]: the fields of a `Placement`. kinds [B]: FLAT, WARPED or REDUCED.
     matrices [B, T, 3, 3], projective and fill (NaN: repeat the edge): those of a `Warp`.
@@ -206,27 +159,13 @@ def resample_rows(
     firsts, counts = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
     row_taps, taps = np.zeros((most, size), np.float32), np.zeros((most, size), np.float32)
     some, lines = np.zeros(width, np.float32), np.zeros((height, size), np.float32)
-    together = size * max(1, STRIP // size)
-    places, corners = np.zeros((3, together), np.float32), np.zeros(together, np.uint32)
-    weights = np.zeros((4, together), np.float32)
-    grid = np.zeros((2, together), np.float32)
-    for value in range(together):
-        grid[0, value], grid[1, value] = np.float32(value % size) + HALF, np.float32(value // size) + HALF
-    flat = views.reshape(views.shape[0], channels, size * size)
-    # Beyond the last pixel there are zeros: they are read, with a weight of 0.
-    stored = np.zeros((channels, (height + 1) * width + 2), np.float32)
     reduced = np.zeros((1, channels, size, size), np.float32)
-    shrunk = np.zeros((channels, (size + 1) * size + 2), np.float32)
     whole = np.array([0.0, 0.0, size, size, 0.0, size, 0.0, size])
     for number in range(views.shape[0]):
         row = begin + number
         at, kind = placements[row], kinds[row]
         if kind == WARPED:
-            to_floats(images, row, at[4:], stored)
-            warp(
-                stored, height, width, at, mirrored[row], matrices[row], projective, fill, grid, places, corners,
-                weights, size, flat[number],
-            )  # fmt: skip
+            warp(images, row, at, mirrored[row], matrices[row], projective, fill, views[number])
             continue
         filter_taps(at[0], at[2], at[4], at[5], False, row_firsts, row_counts, row_taps)
         filter_taps(at[1], at[3], at[6], at[7], mirrored[row], firsts, counts, taps)
@@ -235,10 +174,4 @@ def resample_rows(
             images, row, row_firsts, row_counts, row_taps, firsts, counts, taps, at[4:], some, lines, target, place
         )  # fmt: skip
         if kind == REDUCED:
-            for channel in range(channels):
-                for pixel in range(size * size):
-                    shrunk[channel, pixel] = reduced[0, channel, pixel // size, pixel % size]
-            warp(
-                shrunk, size, size, whole, False, matrices[row], projective, fill, grid, places, corners,
-                weights, size, flat[number],
-            )  # fmt: skip
+            warp(reduced, 0, whole, False, matrices[row], projective, fill, views[number])
