@@ -180,7 +180,7 @@ def test_files_that_change_while_they_are_decoded_leave_no_pack(tmp_path: Path) 
     def change(_done: int, _total: int) -> None:
         write_picture(job.root / "0.png", (7, 7))
 
-    with pytest.raises(DataError, match="changed while they were decoded"):
+    with pytest.raises(DataError, match="changed while they were read"):
         make_pack(job, change)
     assert list(job.cache.iterdir()) == []
 

@@ -188,7 +188,7 @@ def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, mo
     monkeypatch.setattr(sop, "fetch", fetch)
     with pytest.raises(DataError, match="no network"):
         draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", scale="cpu", download=True)
-    assert fetched == [sop.URL]
+    assert fetched == [sop.RELEASE.urls[0]]
     with pytest.raises(DataError, match="cannot be downloaded"):
         draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", scale="cpu", download=True)
     assert not (tmp_path / "figures").exists()

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from maskcon._utils.paths import data_root
-from maskcon.data.builtin.registry import catalogue, describe
+from maskcon.data.builtin.registry import Description, SourceInfo, catalogue, describe
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
 from maskcon.data.decoding import read_images
 from maskcon.data.folder import load_photos
@@ -23,7 +23,6 @@ from maskcon.data.loading import (
     prepare,
     takes_image_size,
 )
-from maskcon.data.source import Description, SourceInfo
 
 __all__ = [
     "Dataset",

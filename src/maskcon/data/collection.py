@@ -32,7 +32,6 @@ from maskcon.data.image_readers import (
 from maskcon.data.loading import with_known_total
 from maskcon.data.manifest import folder_of, is_manifest, listed_images
 from maskcon.data.packing import Progress
-from maskcon.data.source import PictureSource
 
 __all__ = [
     "ArrayPictures",
@@ -81,10 +80,10 @@ def gather(
         return _of_names(_no_folder(source), Path.cwd(), f"{len(source)} files", make)
     name = str(source)
     known = SOURCES.get(name)
-    if isinstance(known, PictureSource):
+    if known is not None and known.listing is not None:
         fetching = with_known_total(progress)
         listing = known.listing(data_root(root), variant=variant, download=download, progress=fetching)
-        labels = [listing.coarse_names[coarse] for coarse in listing.coarse_of_fine]
+        labels = [listing.grouping.coarse_names[coarse] for coarse in listing.grouping.coarse_of]
         named = [(found.path, labels[found.fine]) for found in (*listing.train, *listing.test)]
         empty = f"{listing.name} lists no image"
         return make(listing.name, listing.folder.resolve(), named, empty=empty, notes=listing.notes)

@@ -29,22 +29,16 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """All that a dataset's lists say, before an image is opened; fine class f lies in coarse_of_fine[f]."""
+    """All that a dataset's lists say, before an image is opened."""
 
     name: str
     title: str
     folder: Path
     family: str
-    coarse_names: tuple[str, ...]
-    fine_names: tuple[str, ...]
-    coarse_of_fine: tuple[int, ...]
+    grouping: Grouping
     train: tuple[Listed, ...]
     test: tuple[Listed, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def grouping(self) -> Grouping:
-        return Grouping(self.coarse_names, self.fine_names, self.coarse_of_fine)
 
 
 def plan_listing(listing: Listing, *, image_size: int | None = None, strict: bool = False) -> PicturePlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -13,15 +14,13 @@ import numpy as np
 from maskcon._utils.download import Progress as DownloadProgress
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.paths import data_root, resolved
-from maskcon.data.builtin.batch_files import check_converted
-from maskcon.data.builtin.registry import SOURCES
+from maskcon.data.builtin.registry import SOURCES, Source
 from maskcon.data.dataset import Dataset, Variant
 from maskcon.data.folder import plan_path
 from maskcon.data.huggingface import PREFIX, Address, plan_hub
 from maskcon.data.image_list import plan_listing
 from maskcon.data.manifest import is_manifest
 from maskcon.data.packing import PicturePlan, Progress, find_pack, make_pack, pack
-from maskcon.data.source import ArraySource, PictureSource
 
 
 def load(
@@ -49,7 +48,7 @@ def load(
         raise unknown("variant", variant, get_args(Variant))
     source = SOURCES.get(name_or_path)
     fetching = with_known_total(progress)
-    if isinstance(source, ArraySource):
+    if source is not None and source.load is not None:
         _refuse_size(source, image_size)
         return source.load(data_root(root), variant=variant, download=download, progress=fetching)
     plan = _plan(name_or_path, root, variant, image_size, download, strict, fetching, progress)
@@ -71,7 +70,7 @@ def picture_plan(
 
     progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
     """
-    if isinstance(SOURCES.get(name_or_path), ArraySource):
+    if not takes_image_size(name_or_path):
         return None
     fetching = with_known_total(progress)
     return _plan(name_or_path, root, variant, image_size, download, strict, fetching, looking)
@@ -83,7 +82,8 @@ def takes_image_size(name_or_path: str) -> bool:
     >>> takes_image_size("cifar10"), takes_image_size("cars196"), takes_image_size("./my_pictures")
     (False, True, True)
     """
-    return not isinstance(SOURCES.get(name_or_path), ArraySource)
+    source = SOURCES.get(name_or_path)
+    return source is None or source.load is None
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ def prepare(
     in files while they are decoded or converted.
     """
     source = SOURCES.get(name_or_path)
-    if isinstance(source, ArraySource):
+    if source is not None and source.load is not None:
         _refuse_size(source, image_size)
         if not source.converted:
             return Prepared(None, None, 0, 0, was_there=True)
-        return _converted(source, root, download, decoding)
+        return _converted(source.load, root, download, decoding)
     plan = _plan(name_or_path, root, "paper", image_size, download, strict, fetching, looking)
     found = find_pack(plan.job)
     begun = time.monotonic()
@@ -141,7 +141,9 @@ def prepare(
     )
 
 
-def _converted(source: ArraySource, root: Path | None, download: bool, decoding: Progress | None) -> Prepared:
+def _converted(
+    load_arrays: Callable[..., Dataset], root: Path | None, download: bool, decoding: Progress | None
+) -> Prepared:
     calls = 0
 
     def counted(done: int, total: int | None) -> None:
@@ -151,13 +153,11 @@ def _converted(source: ArraySource, root: Path | None, download: bool, decoding:
             decoding(done, total or done)
 
     begun = time.monotonic()
-    data = source.load(data_root(root), variant="paper", download=download, progress=counted)
+    data = load_arrays(data_root(root), variant="paper", download=download, progress=counted)
     seconds = time.monotonic() - begun
     images = data.train.images
     place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
     made = calls > 0  # a conversion reports each file it has read
-    if place is not None and not made:
-        check_converted(place)  # a repeated `maskcon pack` verifies it
     return Prepared(data, place, _size(place), 0, was_there=not made, seconds=seconds)
 
 
@@ -176,7 +176,7 @@ def _plan(
     looking: Progress | None,
 ) -> PicturePlan:
     source = SOURCES.get(name_or_path)
-    if isinstance(source, PictureSource):
+    if source is not None and source.listing is not None:
         listing = source.listing(data_root(root), variant=variant, download=download, progress=fetching)
         return plan_listing(listing, image_size=image_size, strict=strict)
     if name_or_path.startswith(PREFIX):
@@ -186,9 +186,9 @@ def _plan(
     return plan_path(_own_path(name_or_path), image_size=image_size, strict=strict, looking=looking)
 
 
-def _refuse_size(source: ArraySource, image_size: int | None) -> None:
+def _refuse_size(source: Source, image_size: int | None) -> None:
     if image_size is not None:
-        large = [name for name, other in SOURCES.items() if isinstance(other, PictureSource)]
+        large = [name for name, other in SOURCES.items() if other.listing is not None]
         raise UsageError(
             f"image_size={image_size} is for folders of images and for {', '.join(large)}; "
             f"{source.info.name!r} has images of {source.info.image}"

@@ -1,8 +1,7 @@
 """Decode many files into one uint8 array: in memory, or in a memory-mapped file of the cache, called a pack.
 
 A pack is made when the array is large, or on request (`maskcon pack`); an existing one is used whatever its size. It is
-a folder that is written under another name, synced and renamed, so that neither a kill nor a full disk leaves a partial
-one; the next process that packs removes what a killed one left. Its name holds a fingerprint of the files.
+a folder (see `cached_folder`) whose name holds a fingerprint of the files.
 """
 
 from __future__ import annotations
@@ -129,20 +128,53 @@ def find_pack(job: PackJob) -> Packed | None:
 def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
     """Decode the images into a pack, whatever its size. An older pack of the same name and folder goes."""
     cache = job.cache or cache_root() / PACKS
+    return cached_folder(
+        lambda: _pack_folder(cache, job),
+        lambda folder: _read(folder, job),
+        lambda folder: _write(folder, job, progress),
+    )
+
+
+def cached_folder(
+    locate: Callable[[], Path], read: Callable[[Path], Result | None], write: Callable[[Path], None]
+) -> Result:
+    """Read a folder of the cache that is written first where it is absent or damaged.
+
+    It is written under another name, synced and renamed, so that neither a kill nor a full disk leaves a partial one;
+    the next process that writes removes what a killed one left. Of several processes, one writes and the others wait.
+
+    Args:
+        locate: where the folder is; its name ends in a hyphen and a fingerprint of the files it is made of. Folders
+            that differ in the fingerprint alone are replaced.
+        read: None where the folder is absent or damaged.
+        write: fills the folder; raises to refuse the files.
+    """
+    target = locate()
+    cache = target.parent
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(cache) as alone:
-            target = _pack_folder(cache, job)
-            packed = _read(target, job)  # another process may have made it while this one waited
-            if packed is None:
+            found = read(target)  # another process may have made it while this one waited
+            if found is None:
                 _remove_old(target, partial=alone)
-                _write(target, job, progress)
-                packed = _read(target, job)
+                with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
+                    complete = (
+                        Path(scratch) / "complete"
+                    )  # for everyone to read; the one around it is private
+                    complete.mkdir()
+                    write(complete)
+                    if locate() != target:
+                        raise DataError("the source files changed while they were read; try again")
+                    _publish(complete, target)
+                found = read(target)
     except OSError as error:
-        raise DataError(f"cannot keep the decoded images in {cache}: {error.strerror or error}") from error
-    if packed is None:
+        raise DataError(
+            f"cannot keep the decoded images in {cache}: {error.strerror or error}; "
+            "set XDG_CACHE_HOME to a disk that has room"
+        ) from error
+    if found is None:
         raise DataError(f"the decoded images in {target} cannot be read back; delete them and try again")
-    return packed
+    return found
 
 
 def usual_cache() -> Path | None:
@@ -245,29 +277,22 @@ def _read(folder: Path, job: PackJob) -> Packed | None:
     return Packed(images[: len(kept)], sizes, kept, failures, folder)
 
 
-def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
-    cache = target.parent
-    check_space(cache, job.size_bytes, "decoding", ", or give a smaller image size")
-    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
-        complete = Path(scratch) / "complete"  # a folder for everyone to read; the one around it is private
-        complete.mkdir()
-        images = np.lib.format.open_memmap(complete / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
-        with (complete / IMAGES).open("r+b") as file:
-            # now: running out of disk space later, inside a memory map, would kill the process
-            reserve(file, (complete / IMAGES).stat().st_size)
-        packed = _fill(images, job, progress)
-        images.flush()
-        failures = json.dumps({str(row): why for row, why in packed.failures.items()})
-        np.savez(complete / BESIDE, sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
-        if _pack_folder(cache, job) != target:
-            raise DataError(f"files in {job.root} changed while they were decoded; try again")
-        for name in (IMAGES, BESIDE):
-            with (complete / name).open("r+b") as file:
-                os.fsync(file.fileno())
-        publish(complete, target)
+def _write(folder: Path, job: PackJob, progress: Progress | None) -> None:
+    check_space(folder, job.size_bytes, "decoding", ", or give a smaller image size")
+    images = np.lib.format.open_memmap(folder / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
+    with (folder / IMAGES).open("r+b") as file:
+        # now: running out of disk space later, inside a memory map, would kill the process
+        reserve(file, (folder / IMAGES).stat().st_size)
+    packed = _fill(images, job, progress)
+    images.flush()
+    failures = json.dumps({str(row): why for row, why in packed.failures.items()})
+    np.savez(folder / BESIDE, sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
+    for name in (IMAGES, BESIDE):
+        with (folder / name).open("r+b") as file:
+            os.fsync(file.fileno())
 
 
-def publish(folder: Path, target: Path) -> None:
+def _publish(folder: Path, target: Path) -> None:
     """Sync a finished folder and rename it to the target."""
     sync_folder(folder)
     try:
@@ -286,12 +311,12 @@ def _remove_old(target: Path, *, partial: bool) -> None:
             shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove
 
 
-def check_space(cache: Path, size_bytes: float, work: str, advice: str = "") -> None:
+def check_space(folder: Path, size_bytes: float, work: str, advice: str = "") -> None:
     """Refuse work that needs more room in the cache than there is."""
-    free = shutil.disk_usage(cache).free
+    free = shutil.disk_usage(folder).free
     if free < size_bytes:
         raise DataError(
-            f"{work} needs about {size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
+            f"{work} needs about {size_bytes / 1e9:.1f} GB in {cache_root()}, which has {free / 1e9:.1f} GB free; "
             f"set XDG_CACHE_HOME to a larger disk{advice}"
         )
 

@@ -160,7 +160,7 @@ def draw(
     progress: Progress | None,  # noqa: ARG001
 ) -> Drawn:
     """Draw an image of each model by coarse class, or the names alone where the dataset is absent."""
-    coarse_of, names = cars196.coarse_of("paper"), cars196.COARSE_NAMES
+    coarse_of, names = cars196.grouping("paper").coarse_of, cars196.COARSE_NAMES
     counts = ", ".join(f"{name} {coarse_of.count(coarse)}" for coarse, name in enumerate(names))
     rows = [
         (number + 1, name, names[coarse_of[number]], coarse_of[number])
