@@ -18,8 +18,8 @@ from PIL import Image
 from maskcon._utils.errors import DataError
 from maskcon._utils.locks import one_at_a_time
 from maskcon.data import load_photos, packing
-from maskcon.data.folder import plan_path
 from maskcon.data.packing import PackJob, find_pack, make_pack
+from maskcon.data.photos import plan_photos, read_path
 from tests.data.class_folders import all_paths, write_classes
 from tests.data.miniatures import write_picture
 
@@ -73,7 +73,7 @@ def test_flipped_bytes_beside_the_pack_never_escape(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(packing, "PACK_ABOVE_BYTES", 1000)
     load_photos(root, cache=tmp_path / "cache")
     (folder,) = (tmp_path / "cache").iterdir()
-    job = plan_path(root, cache=tmp_path / "cache").job
+    job = plan_photos(read_path(root), cache=tmp_path / "cache").job
     assert find_pack(job) is not None
     generator = np.random.default_rng(0)
     for name in ("beside.npz", "images.npy"):
@@ -126,7 +126,7 @@ def test_a_pack_that_is_there_is_used_whatever_its_size(
     cache = tmp_path / "cache"
     in_memory = load_photos(root, cache=cache)
     assert not isinstance(in_memory.train.images, np.memmap)
-    make_pack(plan_path(root, cache=cache).job)
+    make_pack(plan_photos(read_path(root), cache=cache).job)
 
     def no_decoding(*_: object) -> None:
         raise AssertionError("decoded again")

@@ -11,7 +11,7 @@ import pytest
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.api import Run
-from maskcon.data import Dataset
+from maskcon.data import Dataset, Grouping
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.image_list import Listed, Listing
 from maskcon.retrieval.embeddings_file import read_embeddings
@@ -164,9 +164,7 @@ def test_a_named_set_of_pictures_is_read_from_its_files(run, tmp_path, monkeypat
         title="cars",
         folder=tmp_path / "sets",
         family="photos",
-        coarse_names=("sedan", "van"),
-        fine_names=("a", "b"),
-        coarse_of_fine=(1, 0),
+        grouping=Grouping(("sedan", "van"), ("a", "b"), (1, 0)),
         train=(Listed("0.png", 0, 0), Listed("1.png", 1, 1)),
         test=(Listed("2.png", 0, 2), Listed("3.png", 0, 3)),
     )

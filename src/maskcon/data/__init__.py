@@ -11,7 +11,6 @@ from maskcon._utils.paths import data_root
 from maskcon.data.builtin.registry import Description, SourceInfo, catalogue, describe
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
 from maskcon.data.decoding import read_images
-from maskcon.data.folder import load_photos
 from maskcon.data.in_memory import from_arrays
 from maskcon.data.loading import (
     Prepared,
@@ -23,6 +22,7 @@ from maskcon.data.loading import (
     prepare,
     takes_image_size,
 )
+from maskcon.data.photos import load_photos
 
 __all__ = [
     "Dataset",

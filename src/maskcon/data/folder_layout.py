@@ -1,4 +1,9 @@
-"""Layout of a folder of images: parts, coarse classes, fine classes, and files to ignore."""
+"""Labelled images before they are opened, and how they are found in a folder with one sub-folder per class.
+
+flowers/daisy/1.jpg                    coarse labels only; about a fifth of the images is held out to score on
+flowers/daisy/oxeye/1.jpg              coarse and fine labels
+flowers/train/daisy/1.jpg, flowers/test/daisy/oxeye/2.jpg     train and test parts; fine labels to score with
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskcon._utils.errors import DataError
+from maskcon._utils.paths import resolved
 from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
+from maskcon.data.packing import Contents
 
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "testing", "val", "valid", "validation")  # the first that exists is used
@@ -39,25 +46,40 @@ class Found:
 
 @dataclass
 class Layout:
-    """All image files of a folder, train before test, each sorted by path."""
+    """The images of a folder, a manifest or a Hugging Face dataset, and how messages speak of them.
 
+    name: of the dataset; root: the folder that paths start from; where: the source, as `show` gives it
+    expected: what a good source holds; test_part: how to give a part to test on
+    kind: distinguishes packs of one folder; contents: reads images that are no files of their own
+    files: train before test, each sorted by path
+    loose_images: of the ignored files, images beside the class folders, in no class
+    unreadable: path, reason
+    """
+
+    name: str
+    root: Path
+    where: str
+    expected: str
+    test_part: str = "test folder"
+    kind: str = "folder"
+    contents: Contents | None = None
     files: list[Found] = field(default_factory=list)
     has_parts: bool = False
     empty_classes: list[str] = field(default_factory=list)
     ignored_files: int = 0
-    loose_images: int = 0  # of the ignored files: images beside the class folders, in no class
-    unreadable: list[tuple[str, str]] = field(default_factory=list)  # path, reason
+    loose_images: int = 0
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def read_layout(root: Path) -> Layout:
     """Find the images below `root`: [train|test/]coarse/[fine/]image."""
     _check_folder(root, "give a folder with one sub-folder of images per class")
-    layout = Layout()
+    layout = _empty(root)
     folders = _folders(root, "", layout)
     train, tests = _parts(folders)
     if train is None:
-        layout = Layout()  # _read_part counts the files beside the folders itself
+        layout = _empty(root)  # _read_part counts the files beside the folders itself
         _read_part(root, "", False, layout)
         return layout
     _read_part(root, train, False, layout)
@@ -68,6 +90,12 @@ def read_layout(root: Path) -> Layout:
         if spare:
             layout.notes.append(f"not used beside {train!r} and {tests[0]!r}: {some(spare)}")
     return layout
+
+
+def _empty(root: Path) -> Layout:
+    where = show(str(root))
+    expected = f"{where}/CLASS/image.jpg, with one sub-folder per class"
+    return Layout(show(resolved(root).name) or "folder", root, where, expected)
 
 
 def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
@@ -88,7 +116,7 @@ def read_any_depth(root: Path) -> Layout:
     The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
     """
     _check_folder(root, "give a folder of images")
-    layout = Layout()
+    layout = _empty(root)
     every = sorted(_images(root, "", layout, frozenset({_identity(root)})), key=lambda inner: _join(*inner))
     train, tests = _parts({inner[0] for inner in every if len(inner) > 1})
     parts = () if train is None else (train, *tests)
@@ -124,6 +152,29 @@ def some(names: list[str], limit: int = 5) -> str:
     """
     shown = ", ".join(show(name) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+@dataclass
+class FineLabels:
+    """Which coarse class each fine label lies in, and where that was said first."""
+
+    coarse_of: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def at_odds(self, fine: str, coarse: str, place: str) -> str | None:
+        """Add a label; return what is wrong with it, if it lies in another coarse class already.
+
+        >>> labels = FineLabels()
+        >>> labels.at_odds("poodle", "dog", "line 2")
+        >>> labels.at_odds("poodle", "cat", "line 3").partition(";")[0]
+        "fine label 'poodle' lies in coarse class 'cat', but in 'dog' at line 2"
+        """
+        other, first = self.coarse_of.setdefault(fine, (coarse, place))
+        if other == coarse:
+            return None
+        return (
+            f"fine label {show(fine)!r} lies in coarse class {show(coarse)!r}, but in {show(other)!r} at {first}; "
+            "a fine label belongs to one coarse class"
+        )
 
 
 def _check_folder(root: Path, advice: str) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 from maskcon._utils.errors import DataError, MaskconError, UsageError, unknown
 from maskcon._utils.paths import has_file
 from maskcon.data.decoding import UndecodableError
-from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, Found, Layout, show, some
-from maskcon.data.headers import REMEMBER_FROM
+from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, FineLabels, Found, Layout, show, some
+from maskcon.data.headers import MANY
 from maskcon.data.packing import PicturePlan, Progress, map_files
-from maskcon.data.photos import Origin, plan_photos
+from maskcon.data.photos import plan_photos
 
 PREFIX = "hf:"
 OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")
@@ -105,32 +105,32 @@ def plan_hub(
     parts = {name: splits[name] for name in (train, test) if name is not None}
     image, coarse, fine = _columns(address, parts[train].features)
     contents = Rows.of(parts, image)
-    layout = Layout(has_parts=test is not None)
-    coarse_of: dict[str, tuple[str, str]] = {}
+    cached = parts[train].cache_files
+    layout = Layout(
+        name=show(address.short_name),
+        root=Path(cached[0]["filename"]).parent if cached else Path.cwd(),
+        where=show(address.text),
+        expected="rows with an image and a coarse label",
+        test_part="test split",
+        kind=f"hf-{hashlib.sha256(f'{image};{list(parts)}'.encode()).hexdigest()[:8]}",
+        contents=contents,
+        has_parts=test is not None,
+    )
+    fine_labels = FineLabels()
     for name, part in parts.items():
-        where = f"{show(address.text)}, split {name!r}"
+        where = f"{layout.where}, split {name!r}"
         labels = _labels(where, part, coarse)
         fines = [None] * len(labels) if fine is None else _labels(where, part, fine)
         keys = contents.keys(name, len(labels), looking) if test is None else [None] * len(labels)
         for row, (label, kind, key) in enumerate(zip(labels, fines, keys, strict=True)):
-            if kind is not None:
-                _check_fine(where, row, label, kind, coarse_of)
+            place = f"{where}, row {row}"
+            if kind is not None and (odd := fine_labels.at_odds(kind, label, place)):
+                raise DataError(f"{place}: {odd}")
             layout.files.append(Found(f"{name}/{row}", name == test, label, kind, key))
     spare = [name for name in splits if name not in parts]
     if spare:
         layout.notes.append(f"splits that are not used: {some(spare)}")
-    files = parts[train].cache_files
-    origin = Origin(
-        name=show(address.short_name),
-        where=show(address.text),
-        kind=f"hf-{hashlib.sha256(f'{image};{list(parts)}'.encode()).hexdigest()[:8]}",
-        inside=show(address.text),
-        expected="rows with an image and a coarse label",
-        test_part="test split",
-        root=Path(files[0]["filename"]).parent if files else Path.cwd(),
-        contents=contents,
-    )
-    return plan_photos(origin, layout, image_size=image_size, strict=strict, looking=looking)
+    return plan_photos(layout, image_size=image_size, strict=strict, looking=looking)
 
 
 def _splits(address: Address, download: bool) -> dict[str, Any]:
@@ -254,15 +254,6 @@ def _labels(where: str, part: Any, column: str) -> list[str]:
     return labels
 
 
-def _check_fine(where: str, row: int, coarse: str, fine: str, coarse_of: dict[str, tuple[str, str]]) -> None:
-    other, place = coarse_of.setdefault(fine, (coarse, f"{where}, row {row}"))
-    if other != coarse:
-        raise DataError(
-            f"{where}, row {row}: fine label {show(fine)!r} lies in coarse class {show(coarse)!r}, but in "
-            f"{show(other)!r} at {place}; a fine label belongs to one coarse class"
-        )
-
-
 @dataclass(frozen=True)
 class Rows:
     """The images of the parts as the bytes of files, by split/row."""
@@ -312,4 +303,4 @@ class Rows:
                 return 0
             return int.from_bytes(hashlib.sha256(content).digest()[:KEY_BYTES], "big") >> 1
 
-        return map_files(work, count, progress if count >= REMEMBER_FROM else None)
+        return map_files(work, count, progress if count >= MANY else None)

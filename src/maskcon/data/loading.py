@@ -16,11 +16,11 @@ from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.paths import data_root, resolved
 from maskcon.data.builtin.registry import SOURCES, Source
 from maskcon.data.dataset import Dataset, Variant
-from maskcon.data.folder import plan_path
 from maskcon.data.huggingface import PREFIX, Address, plan_hub
 from maskcon.data.image_list import plan_listing
 from maskcon.data.manifest import is_manifest
 from maskcon.data.packing import PicturePlan, Progress, find_pack, make_pack, pack
+from maskcon.data.photos import plan_photos, read_path
 
 
 def load(
@@ -183,7 +183,9 @@ def _plan(
         return plan_hub(
             name_or_path, image_size=image_size, download=download, strict=strict, looking=looking
         )
-    return plan_path(_own_path(name_or_path), image_size=image_size, strict=strict, looking=looking)
+    return plan_photos(
+        read_path(_own_path(name_or_path)), image_size=image_size, strict=strict, looking=looking
+    )
 
 
 def _refuse_size(source: Source, image_size: int | None) -> None:

@@ -1,54 +1,67 @@
 """Labelled images of many sizes, wherever they are named: looked at, split, decoded, and put together as a dataset.
 
-A folder, a manifest and a Hugging Face dataset all come here as a `Layout`: what is to be read, under which labels.
+A folder, a manifest and a Hugging Face dataset all come here as a `Layout`: what to read, under which labels.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
+from maskcon._utils.paths import has_folder
 from maskcon._utils.text import counted
 from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import Header, checked_side
-from maskcon.data.folder_layout import Found, Layout, path_hash, show, some
+from maskcon.data.folder_layout import Found, Layout, path_hash, read_layout, show, some
 from maskcon.data.headers import read_headers
-from maskcon.data.packing import Contents, Packed, PackJob, PicturePlan, Progress, usual_cache
+from maskcon.data.manifest import is_manifest, read_manifest
+from maskcon.data.packing import Packed, PackJob, PicturePlan, Progress, pack, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, check_fraction, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
 CROP_BELOW_BYTES = 2 << 30
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where the images come from, and how messages speak of it.
+def load_photos(
+    path: Path,
+    *,
+    image_size: int | None = None,
+    strict: bool = False,
+    held_out: float = HELD_OUT_FRACTION,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+) -> Dataset:
+    """Read a folder or a manifest; ids are hashes of the relative paths, so adding files changes no other id.
 
-    name: of the dataset; where: a path or name, as `show` gives it; kind: distinguishes packs of one folder
-    inside: where in it images are looked for; expected: what would have been found in a good one
-    test_part: how to give a part to test on
-    root: the folder that paths start from
-    contents: reads images that are no files of their own
+    image_size: side of the canvas; larger images are shrunk to fit. None: the largest side, at most 256.
+    strict: an image that cannot be read is an error; otherwise it is left out, with a line in `notes`.
+    held_out: share kept for testing where there is no part for it, chosen by a hash of each path.
+    progress: called as progress(files done, files in all), while looking at them if they are many, then while decoding.
+    cache: where decoded images are kept; by default the user's cache.
     """
+    plan = plan_photos(
+        read_path(path),
+        image_size=image_size,
+        strict=strict,
+        fraction=held_out,
+        cache=cache,
+        looking=progress,
+    )
+    return plan.dataset(pack(plan.job, progress))
 
-    name: str
-    where: str
-    kind: str
-    inside: str
-    expected: str
-    test_part: str
-    root: Path
-    contents: Contents | None = None
+
+def read_path(path: Path) -> Layout:
+    """Find the images of a folder or a manifest."""
+    return read_manifest(path) if is_manifest(path) and not has_folder(path) else read_layout(path)
 
 
 def plan_photos(
-    origin: Origin,
     layout: Layout,
     *,
     image_size: int | None = None,
@@ -65,7 +78,7 @@ def plan_photos(
     check_fraction(fraction)
     failures = dict(layout.unreadable)
     cache = cache if cache is not None else usual_cache()
-    read = read_headers(origin.root, [found.path for found in layout.files], cache, origin.contents, looking)
+    read = read_headers(layout.root, [found.path for found in layout.files], layout.contents, looking)
     failures |= {
         found.path: why for found, why in zip(layout.files, read, strict=True) if isinstance(why, str)
     }
@@ -74,23 +87,23 @@ def plan_photos(
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
         files, headers = _held_out_last(files, headers, fraction)
-    _check_enough(origin, layout, files, failures)  # before anything is decoded
+    _check_enough(layout, files, failures)  # before anything is decoded
     job = PackJob(
-        name=origin.kind if fraction == HELD_OUT_FRACTION else f"{origin.kind}-held-{fraction:g}",
-        root=origin.root,
+        name=layout.kind if fraction == HELD_OUT_FRACTION else f"{layout.kind}-held-{fraction:g}",
+        root=layout.root,
         paths=tuple(found.path for found in files),
         side=min(limit, max(header.longest_side for header in headers)),
         channels=1 if all(header.is_grey for header in headers) else 3,
         cache=cache,
-        contents=origin.contents,
+        contents=layout.contents,
     )
 
     def dataset(packed: Packed) -> Dataset:
         lost = {**failures, **{files[row].path: why for row, why in packed.failures.items()}}
         _stop_if_strict(strict, lost)
         kept = [files[row] for row in packed.kept.tolist()]
-        _check_enough(origin, layout, kept, lost)
-        return _assemble(origin.name, kept, packed, _notes(origin, layout, kept, lost, fraction))
+        _check_enough(layout, kept, lost)
+        return _assemble(layout.name, kept, packed, _notes(layout, kept, lost, fraction))
 
     return PicturePlan(job, failures, dataset)
 
@@ -121,13 +134,13 @@ def _held_out_last(
     return [replace(files[row], is_test=is_test[row]) for row in order], [headers[row] for row in order]
 
 
-def _check_enough(origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
-    where, expected = origin.where, origin.expected
+def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
+    where, expected = layout.where, layout.expected
     if not layout.files and not failures:
         loose = counted(layout.loose_images, "image")
         others = counted(layout.ignored_files - layout.loose_images, "other file")
         beside = f"{loose} in no sub-folder, {others}" if layout.loose_images else others
-        raise DataError(f"no image found in {origin.inside} ({beside}); expected {expected}")
+        raise DataError(f"no image found in {where} ({beside}); expected {expected}")
     if not kept:
         first, why = next(iter(failures.items()))
         raise DataError(
@@ -207,9 +220,7 @@ def _check_ids(files: Sequence[Found]) -> None:
             raise DataError(f"{show(found.path)} and {show(other)} get the same id; rename one of them")
 
 
-def _notes(
-    origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str], fraction: float
-) -> list[str]:
+def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str], fraction: float) -> list[str]:
     notes = list(layout.notes)
     if failures:
         named = [f"{show(path)} ({why})" for path, why in failures.items()]
@@ -235,7 +246,7 @@ def _notes(
         count = sum(found.is_test for found in kept)
         are = "is" if count == 1 else "are"
         notes.append(
-            f"no {origin.test_part}: {count:,} of {counted(len(kept), 'image')} (about {fraction:.0%}) {are} held "
+            f"no {layout.test_part}: {count:,} of {counted(len(kept), 'image')} (about {fraction:.0%}) {are} held "
             "out, each by its own hash, so that added images move no other"
         )
     return notes

@@ -118,7 +118,7 @@ def _cifar(name: str, release: Release, grouping: Callable[[Variant], Grouping],
 def _sop(split: sop.SplitName) -> Source:
     return Source(
         _described(f"sop-{split}", (WantedFile(sop.RELEASE.archive, (sop.RELEASE.md5,)),)),
-        missing=sop.RELEASE.missing,
+        missing=sop.missing,
         coarse_names=COARSE_NAMES,
         grouping=partial(_products, split),
         listing=partial(sop.sop_listing, split),

@@ -103,6 +103,11 @@ def sop_listing(
     )
 
 
+def missing(root: Path) -> tuple[str, ...]:
+    """List what is not here, one line each."""
+    return RELEASE.missing(root)
+
+
 def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> dict[int, int]:
     """How many images each product of the whole set has, by class_id; opens no image."""
     folder = RELEASE.get(root, download=download, progress=progress)
