@@ -17,8 +17,8 @@ from maskcon.data.decoding import (
     REDUCING_GAP,
     UndecodableError,
     decode,
+    decompression_bombs_refused,
     fitted,
-    picture_bombs_refused,
     read_header,
     read_shape,
     to_array,
@@ -262,13 +262,13 @@ def test_text_with_an_image_name_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("side", [12_000, 30_000, 2**31 - 1])
 def test_picture_bomb_is_an_error_before_it_is_decoded(tmp_path: Path, side: int) -> None:
     (tmp_path / "a.png").write_bytes(png_claiming(side, side))
-    with picture_bombs_refused(), pytest.raises(UndecodableError, match="pixels"):
+    with decompression_bombs_refused(), pytest.raises(UndecodableError, match="pixels"):
         read_header(tmp_path / "a.png")
 
 
 def test_warning_filters_are_put_back() -> None:
     before = list(warnings.filters)
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         pass
     assert warnings.filters == before
 
@@ -288,7 +288,7 @@ def _mutation_round(tmp_path: Path, rounds: int, seed: int) -> tuple[int, int]:
         noise.save(tmp_path / f"base{suffix}")
         originals.append((tmp_path / f"base{suffix}").read_bytes())
     read = refused = 0
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         for number in range(rounds):
             data = bytearray(originals[number % len(originals)])
             for _ in range(int(generator.integers(1, 8))):

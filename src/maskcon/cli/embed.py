@@ -102,8 +102,8 @@ def write_embeddings(
     """
     from maskcon import __version__
     from maskcon._utils.errors import DataError
-    from maskcon.data.collection import none_readable
     from maskcon.data.folder_layout import show
+    from maskcon.data.image_readers import none_readable
     from maskcon.retrieval.embeddings import (
         EmbeddingsStore,
         TextNames,

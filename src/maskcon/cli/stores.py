@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from maskcon.api import Run
-    from maskcon.data.collection import Given, Pictures
+    from maskcon.data.collection import Given
+    from maskcon.data.image_readers import Images
     from maskcon.data.packing import Progress
     from maskcon.models.encoder_file import EncoderFacts
     from maskcon.retrieval.store import Embed
@@ -57,7 +58,7 @@ def gather_images(
     download: bool,
     strict: bool,
     progress: Progress | None,
-) -> Pictures:
+) -> Images:
     """List the images of a source, to be decoded as the run's encoder needs them."""
     from maskcon.data.collection import gather
 

@@ -123,7 +123,7 @@ def checked_range(pixel_range: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def pictures_of(
+def images_of(
     rows: NDArray[Any], shape: Sequence[int], channels: Channels, pixel_range: tuple[float, float]
 ) -> NDArray[np.uint8]:
     """Rows of numbers as images: uint8 ``[N, C, H, W]``, `pixel_range` spread over 256 levels, the rest clipped.
@@ -132,7 +132,7 @@ def pictures_of(
         rows: ``[N, D]``, each an image of `shape` in C order.
         shape: (H, W), (H, W, C) or (C, H, W), as `channels` says.
 
-    >>> pictures_of(np.array([[0.0, 0.5, 1.0, 9.0]]), (2, 2), "last", (0.0, 1.0)).tolist()
+    >>> images_of(np.array([[0.0, 0.5, 1.0, 9.0]]), (2, 2), "last", (0.0, 1.0)).tolist()
     [[[[0, 128], [255, 255]]]]
     """
     count, height, width = planes(shape, channels)

@@ -120,18 +120,18 @@ class ImageSet:
             paths=None if self.paths is None else tuple(self.paths[row] for row in chosen.tolist()),
         )
 
-    def pictures_fingerprint(self) -> str:
+    def images_fingerprint(self) -> str:
         """sha256 (hex) over images and their sizes alone: independent of labels."""
         digest = hashlib.sha256()
         for array in (self.images, self.sizes):
             _hash_array(digest, array)
         return digest.hexdigest()
 
-    def picture(self, row: int) -> NDArray[np.uint8]:
+    def image(self, row: int) -> NDArray[np.uint8]:
         """One image [C, H, W] without the empty rest of its canvas.
 
         >>> sizes = np.array([[2, 3]], np.int32)
-        >>> ImageSet(np.zeros((1, 3, 8, 8), np.uint8), *[np.zeros(1, np.int64)] * 3, sizes).picture(0).shape
+        >>> ImageSet(np.zeros((1, 3, 8, 8), np.uint8), *[np.zeros(1, np.int64)] * 3, sizes).image(0).shape
         (3, 2, 3)
         """
         image = np.asarray(self.images[row])

@@ -67,7 +67,7 @@ class Shape:
 
 
 @contextmanager
-def picture_bombs_refused() -> Iterator[None]:
+def decompression_bombs_refused() -> Iterator[None]:
     """Within, Pillow's warning about huge images is an error, in every thread; its other warnings are silent.
 
     Warning filters belong to the whole process: enter this once around a pool of threads, not in each of them.
@@ -270,7 +270,7 @@ def read_images(
         raise UsageError("images are given as a list, even if there is only one")
     array = np.zeros((len(images), channels, canvas, canvas), dtype=np.uint8)
     sizes = np.empty((len(images), 2), dtype=np.int32)
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         for row, image in enumerate(images):
             pixels = _pixels(image, canvas, channels)  # [C, H, W]
             sizes[row] = pixels.shape[1:]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskcon._utils.errors import DataError
-from maskcon._utils.paths import resolved
+from maskcon._utils.paths import has_file, resolved
+from maskcon.data.dataset import Grouping
 from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
 from maskcon.data.packing import Contents
 
@@ -30,7 +31,8 @@ Identity = tuple[int, int]  # device and number of a folder, by which a link bac
 class Found:
     """One image file: its path from the root with `/`, its part, its class folders (names as on disk).
 
-    key: what decides whether it is held out, where that is not its path; see `split`
+    key: what decides whether it is held out, where that is not its path; see `splits`
+    index: its id, where that is not the hash of its path
     """
 
     path: str
@@ -38,6 +40,11 @@ class Found:
     coarse: str
     fine: str | None
     key: int | None = None
+    index: int | None = None
+
+    @property
+    def id(self) -> int:
+        return path_hash(self.path) if self.index is None else self.index
 
     @property
     def split_key(self) -> int:
@@ -46,12 +53,13 @@ class Found:
 
 @dataclass
 class Layout:
-    """The images of a folder, a manifest or a Hugging Face dataset, and how messages speak of them.
+    """The images of a folder, a manifest, a named or a Hugging Face dataset, and how messages speak of them.
 
     name: of the dataset; root: the folder that paths start from; where: the source, as `show` gives it
     expected: what a good source holds; test_part: how to give a part to test on
     kind: distinguishes packs of one folder; contents: reads images that are no files of their own
-    files: train before test, each sorted by path
+    grouping, family: of a named dataset, whose classes have numbers of their own
+    files: train before test
     loose_images: of the ignored files, images beside the class folders, in no class
     unreadable: path, reason
     """
@@ -63,6 +71,8 @@ class Layout:
     test_part: str = "test folder"
     kind: str = "folder"
     contents: Contents | None = None
+    grouping: Grouping | None = None
+    family: str | None = None
     files: list[Found] = field(default_factory=list)
     has_parts: bool = False
     empty_classes: list[str] = field(default_factory=list)
@@ -129,6 +139,19 @@ def read_any_depth(root: Path) -> Layout:
 def path_hash(path: str) -> int:
     """63 bits that depend on the path alone: the id of an image, and what decides whether it is held out."""
     return int.from_bytes(hashlib.sha256(os.fsencode(path)).digest()[:8], "big") >> 1
+
+
+def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
+    """Find which files are there: one listing per sub-folder is far cheaper than a look at every file."""
+    present: set[str] = set()
+    for parent in sorted({path.rpartition("/")[0] for path in paths}):
+        before = f"{parent}/" if parent else ""
+        try:
+            with os.scandir(folder / parent) as entries:
+                present.update(f"{before}{entry.name}" for entry in entries if has_file(entry))
+        except (OSError, ValueError):  # ValueError: a zero byte in the name
+            continue  # an absent folder: its images are absent
+    return present
 
 
 def show(name: str) -> str:

@@ -9,8 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from maskcon.data.dataset import Dataset
-from maskcon.data.decoding import Header, UndecodableError, picture_bombs_refused, read_header, read_shape
-from maskcon.data.packing import Contents, Packed, PicturePlan, Progress, map_files, opened
+from maskcon.data.decoding import (
+    Header,
+    UndecodableError,
+    decompression_bombs_refused,
+    read_header,
+    read_shape,
+)
+from maskcon.data.packing import Contents, ImagePlan, Packed, Progress, map_files, opened
 
 MANY = 1000  # fewer are read in no time, without a word of progress
 LOOKED_AT = 64  # images whose headers give the usual size
@@ -36,7 +42,7 @@ def read_headers(
     return map_files(work, len(paths), progress if len(paths) >= MANY else None)
 
 
-def labels_only(plan: PicturePlan, failures: Mapping[int, str] | None = None) -> Dataset:
+def labels_only(plan: ImagePlan, failures: Mapping[int, str] | None = None) -> Dataset:
     """The dataset that a plan would give, with labels, parts, paths and notes as in training, but blank 1 x 1 images.
 
     failures: place in the plan's paths -> why that image cannot be read, as far as is known.
@@ -48,12 +54,12 @@ def labels_only(plan: PicturePlan, failures: Mapping[int, str] | None = None) ->
     return plan.dataset(Packed(images, np.ones((len(kept), 2), dtype=np.int32), kept, failures))
 
 
-def usual_side(plan: PicturePlan) -> float | None:
+def usual_side(plan: ImagePlan) -> float | None:
     """The median of the shorter sides of some of the images, spread over all of them; None if none can be read."""
     paths = plan.job.paths
     spread = {place * len(paths) // LOOKED_AT for place in range(LOOKED_AT)} if paths else set()
     sides = []
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         for place in sorted(spread):
             try:
                 shape = read_shape(opened(plan.job.root, paths[place], plan.job.contents))

@@ -20,8 +20,7 @@ from maskcon._utils.paths import has_file
 from maskcon.data.decoding import UndecodableError
 from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, FineLabels, Found, Layout, show, some
 from maskcon.data.headers import MANY
-from maskcon.data.packing import PicturePlan, Progress, map_files
-from maskcon.data.photos import plan_photos
+from maskcon.data.packing import Progress, map_files
 
 PREFIX = "hf:"
 OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")
@@ -90,15 +89,8 @@ def _folder(name: str) -> Path | None:
         return None
 
 
-def plan_hub(
-    source: str,
-    *,
-    image_size: int | None = None,
-    download: bool = False,
-    strict: bool = False,
-    looking: Progress | None = None,
-) -> PicturePlan:
-    """Open the dataset, choose its columns, and look at its images; the arguments are those of `load`."""
+def read_hub(source: str, *, download: bool = False, looking: Progress | None = None) -> Layout:
+    """Open the dataset, choose its columns and read its labels; looking: called while many rows are hashed."""
     address = Address.parse(source)
     splits = _splits(address, download)
     train, test = _chosen_splits(address, splits)
@@ -130,7 +122,7 @@ def plan_hub(
     spare = [name for name in splits if name not in parts]
     if spare:
         layout.notes.append(f"splits that are not used: {some(spare)}")
-    return plan_photos(layout, image_size=image_size, strict=strict, looking=looking)
+    return layout
 
 
 def _splits(address: Address, download: bool) -> dict[str, Any]:
@@ -204,13 +196,13 @@ def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, s
     for role in ("image", "coarse", "fine"):
         if options.get(role) and options[role] not in features:
             raise UsageError(f"{unknown('column', options[role], ())}; {_described(address, features)}")
-    pictures = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
-    image = options.get("image") or (pictures[0] if len(pictures) == 1 else None)
+    images = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
+    image = options.get("image") or (images[0] if len(images) == 1 else None)
     if image is None:
         raise UsageError(
             f"which column holds the images? Say {PREFIX}NAME,image=COLUMN; {_described(address, features)}"
         )
-    if image not in pictures:
+    if image not in images:
         raise UsageError(f"column {image!r} holds no images; {_described(address, features)}")
     fine = options["fine"] or None if "fine" in options else _named(features, FINE_NAMES)
     classes = [

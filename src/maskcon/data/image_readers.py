@@ -1,4 +1,4 @@
-"""Read the images of a source block by block: `FilePictures` from files, `ArrayPictures` from arrays.
+"""Read the images of a source block by block: `ImageFiles` from files, `ImageArrays` from arrays.
 
 Letters in shapes: M images that could be read, C channels, H and W the canvas.
 """
@@ -48,7 +48,7 @@ class Block:
     failures: dict[int, str]
 
 
-class Pictures(Protocol):
+class Images(Protocol):
     """Images in the order of their source; the number of each is its row.
 
     source: what they can be gathered from again, from any directory
@@ -84,12 +84,12 @@ class Pictures(Protocol):
     def read(self, rows: Sequence[int]) -> Block: ...
 
 
-def at_once(pictures: Pictures, limit: int) -> int:
+def at_once(pictures: Images, limit: int) -> int:
     """How many to read at a time: at most `limit`, and fewer of large ones, so that memory stays bounded."""
     return max(1, min(limit, BLOCK_BYTES // pictures.image_bytes))
 
 
-def none_readable(pictures: Pictures, failures: Mapping[str, str]) -> str:
+def none_readable(pictures: Images, failures: Mapping[str, str]) -> str:
     """In words, that there is no image, or none that can be read; failures: path -> why, of all of them."""
     if not failures:
         return pictures.empty
@@ -101,8 +101,8 @@ def none_readable(pictures: Pictures, failures: Mapping[str, str]) -> str:
     return f"none of the {len(failures):,} images of {source} can be read; the first: {told}"
 
 
-class FilePictures:
-    """See `Pictures`. A link to elsewhere is followed; a file that is not regular is not opened.
+class ImageFiles:
+    """See `Images`. A link to elsewhere is followed; a file that is not regular is not opened.
 
     named: path and coarse label ("" or None where there is none); of a path that comes twice the first counts
     canvas, channels: what images are decoded onto
@@ -183,8 +183,8 @@ class FilePictures:
 LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
 
 
-class ArrayPictures:
-    """See `Pictures`. Each is called by its path in the source, or else, unless all have one of their own, part/id.
+class ImageArrays:
+    """See `Images`. Each is called by its path in the source, or else, unless all have one of their own, part/id.
 
     channels: what they are turned into, grey or colour
     """
@@ -215,7 +215,7 @@ class ArrayPictures:
     def stamps(self) -> list[Stamp]:
         # one at a time: the array may be larger than memory
         return [
-            Stamp(self.picture(row).nbytes, int(self._digest(row)[:15], 16)) for row in range(len(self.paths))
+            Stamp(self.image(row).nbytes, int(self._digest(row)[:15], 16)) for row in range(len(self.paths))
         ]
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
@@ -223,7 +223,7 @@ class ArrayPictures:
 
     def _digest(self, row: int) -> str:
         """The same bytes in another shape are another image."""
-        pixels = self.picture(row)
+        pixels = self.image(row)
         return hashlib.sha256(f"{pixels.shape};".encode() + pixels.tobytes()).hexdigest()
 
     def read(self, rows: Sequence[int]) -> Block:
@@ -236,10 +236,10 @@ class ArrayPictures:
             sizes = np.array(known, dtype=np.int32)
         return Block(with_channels(images, self._channels), sizes, list(rows), {})
 
-    def picture(self, row: int) -> NDArray[np.uint8]:
+    def image(self, row: int) -> NDArray[np.uint8]:
         """[C, h, w] as it is in the dataset, without the empty rest of its canvas."""
         part, inner = self._part(row)
-        return part.picture(inner)
+        return part.image(inner)
 
     @cached_property
     def row_of(self) -> dict[str, int]:

@@ -19,8 +19,8 @@ from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import (
     UndecodableError,
     checked_side,
+    decompression_bombs_refused,
     is_grey,
-    picture_bombs_refused,
     read_header,
     read_images,
 )
@@ -203,7 +203,7 @@ def _single(item: Any, channels: Channels) -> Any:
 def _common(items: Sequence[Any], limit: int) -> tuple[int, int]:
     """The side of the canvas that all fit on, and the number of channels that all need."""
     longest, all_grey = 1, True
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         for item in items:
             if isinstance(item, Image.Image):
                 side, grey = max(item.size), is_grey(item)

@@ -24,8 +24,16 @@ from typing import BinaryIO, NamedTuple
 from maskcon._utils.errors import DataError, unknown
 from maskcon._utils.paths import has_file, resolved
 from maskcon._utils.text import counted
-from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, FineLabels, Found, Layout, show, some
-from maskcon.data.image_list import present_paths
+from maskcon.data.folder_layout import (
+    TEST_NAMES,
+    TRAIN_NAMES,
+    FineLabels,
+    Found,
+    Layout,
+    present_paths,
+    show,
+    some,
+)
 
 COLUMNS = ("path", "coarse", "fine", "split")
 PARQUET = ".parquet"

@@ -28,7 +28,7 @@ from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.paths import cache_root, has_folder
 from maskcon._utils.threads import usable_cores
 from maskcon.data.dataset import Dataset
-from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
+from maskcon.data.decoding import UndecodableError, decode, decompression_bombs_refused
 
 Progress = Callable[[int, int], None]  # files done, files in all
 Result = TypeVar("Result")
@@ -96,7 +96,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class PicturePlan:
+class ImagePlan:
     """A dataset made of image files, before they are decoded.
 
     failures: path -> why it is left out, of those that are not in the job
@@ -197,7 +197,7 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
 
     pool = ThreadPoolExecutor(min(MAX_THREADS, usable_cores()))
     try:
-        with picture_bombs_refused():
+        with decompression_bombs_refused():
             for start in range(0, count, BLOCK_FILES):
                 blocks.append(pool.map(work, range(start, min(start + BLOCK_FILES, count))))
                 if len(blocks) == BLOCKS_AHEAD:

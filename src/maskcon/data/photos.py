@@ -1,6 +1,6 @@
 """Labelled images of many sizes, wherever they are named: looked at, split, decoded, and put together as a dataset.
 
-A folder, a manifest and a Hugging Face dataset all come here as a `Layout`: what to read, under which labels.
+Folders, manifests, Hugging Face datasets and named sets of photographs all come here as a `Layout`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import DataError
 from maskcon._utils.paths import has_folder
 from maskcon._utils.text import counted
-from maskcon.data.dataset import Dataset, ImageSet
+from maskcon.data.dataset import Dataset, Grouping, ImageSet
 from maskcon.data.decoding import Header, checked_side
-from maskcon.data.folder_layout import Found, Layout, path_hash, read_layout, show, some
+from maskcon.data.folder_layout import Found, Layout, present_paths, read_layout, show, some
 from maskcon.data.headers import read_headers
 from maskcon.data.manifest import is_manifest, read_manifest
-from maskcon.data.packing import Packed, PackJob, PicturePlan, Progress, pack, usual_cache
+from maskcon.data.packing import ImagePlan, Packed, PackJob, Progress, pack, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, check_fraction, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
@@ -69,7 +69,7 @@ def plan_photos(
     fraction: float = HELD_OUT_FRACTION,
     cache: Path | None = None,
     looking: Progress | None = None,
-) -> PicturePlan:
+) -> ImagePlan:
     """Read how large the images are and choose those to hold out; see `load_photos` for the arguments.
 
     looking: called as looking(images looked at, images in all), where they are many.
@@ -78,22 +78,28 @@ def plan_photos(
     check_fraction(fraction)
     failures = dict(layout.unreadable)
     cache = cache if cache is not None else usual_cache()
-    read = read_headers(layout.root, [found.path for found in layout.files], layout.contents, looking)
-    failures |= {
-        found.path: why for found, why in zip(layout.files, read, strict=True) if isinstance(why, str)
-    }
+    paths = [found.path for found in layout.files]
+    if layout.grouping is None:
+        read = read_headers(layout.root, paths, layout.contents, looking)
+        headers = {
+            path: header for path, header in zip(paths, read, strict=True) if isinstance(header, Header)
+        }
+        failures |= {path: why for path, why in zip(paths, read, strict=True) if isinstance(why, str)}
+    else:  # its images have one canvas on every machine
+        there = present_paths(layout.root, paths)
+        headers = {path: Header(limit, is_grey=False) for path in paths if path in there}
+        failures |= {path: "no such file" for path in paths if path not in there}
     files = [found for found in layout.files if found.path not in failures]
-    headers = [header for header in read if isinstance(header, Header)]
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
-        files, headers = _held_out_last(files, headers, fraction)
+        files = _held_out_last(files, fraction)
     _check_enough(layout, files, failures)  # before anything is decoded
     job = PackJob(
         name=layout.kind if fraction == HELD_OUT_FRACTION else f"{layout.kind}-held-{fraction:g}",
         root=layout.root,
         paths=tuple(found.path for found in files),
-        side=min(limit, max(header.longest_side for header in headers)),
-        channels=1 if all(header.is_grey for header in headers) else 3,
+        side=min(limit, max(header.longest_side for header in headers.values())),
+        channels=1 if all(header.is_grey for header in headers.values()) else 3,
         cache=cache,
         contents=layout.contents,
     )
@@ -103,9 +109,9 @@ def plan_photos(
         _stop_if_strict(strict, lost)
         kept = [files[row] for row in packed.kept.tolist()]
         _check_enough(layout, kept, lost)
-        return _assemble(layout.name, kept, packed, _notes(layout, kept, lost, fraction))
+        return _assemble(layout, kept, packed, _notes(layout, kept, lost, fraction))
 
-    return PicturePlan(job, failures, dataset)
+    return ImagePlan(job, failures, dataset)
 
 
 def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
@@ -113,13 +119,11 @@ def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
         path, why = next(iter(failures.items()))
         raise DataError(
             f"{show(path)} cannot be read ({why}); {counted(len(failures), 'such file')} in all. "
-            "Repair or remove them, or leave strict off to skip them"
+            "Repair, replace or remove them, or leave strict off to skip them"
         )
 
 
-def _held_out_last(
-    files: list[Found], headers: list[Header], fraction: float
-) -> tuple[list[Found], list[Header]]:
+def _held_out_last(files: list[Found], fraction: float) -> list[Found]:
     """Mark those held out as test, and put them last."""
     fine = [found.fine for found in files if found.fine is not None]
     is_test = held_out(
@@ -128,14 +132,15 @@ def _held_out_last(
         fine if len(fine) == len(files) else None,
         fraction,
     )
-    order = sorted(
-        range(len(files)), key=lambda row: is_test[row]
-    )  # stable: the order within each part stays
-    return [replace(files[row], is_test=is_test[row]) for row in order], [headers[row] for row in order]
+    marked = [replace(found, is_test=held) for found, held in zip(files, is_test, strict=True)]
+    return sorted(marked, key=lambda found: found.is_test)  # stable: the order within each part stays
 
 
 def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
     where, expected = layout.where, layout.expected
+    if layout.grouping is not None:
+        _check_both_parts(layout, kept, failures)
+        return
     if not layout.files and not failures:
         loose = counted(layout.loose_images, "image")
         others = counted(layout.ignored_files - layout.loose_images, "other file")
@@ -159,13 +164,28 @@ def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, 
         )
 
 
-def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
-    coarse_labels = sorted({found.coarse for found in kept})
-    coarse_number = {label: number for number, label in enumerate(coarse_labels)}
-    coarse_of = {found.fine: coarse_number[found.coarse] for found in kept if found.fine is not None}
-    fine_labels = sorted(coarse_of)
-    fine_number = {label: number for number, label in enumerate(fine_labels)}
-    images, sizes = trimmed(packed.images, packed.sizes)
+def _check_both_parts(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
+    for part, size in (
+        ("train", sum(not found.is_test for found in kept)),
+        ("test", sum(found.is_test for found in kept)),
+    ):
+        if not size:
+            total = len(layout.files)
+            named = [f"{path} ({why})" for path, why in failures.items()]
+            lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
+            raise DataError(
+                f"{layout.where} holds no readable image of the {part} part; "
+                f"{lost if named else f'all {total} listed are of the other'}"
+            )
+
+
+def _assemble(layout: Layout, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
+    grouping = layout.grouping or _grouping(kept)
+    coarse_number = {label: number for number, label in enumerate(grouping.coarse_names)}
+    fine_number = {label: number for number, label in enumerate(grouping.fine_names)}
+    images, sizes = packed.images, packed.sizes if layout.grouping else None
+    if layout.grouping is None:
+        images, sizes = trimmed(packed.images, packed.sizes)
     train_count = sum(not found.is_test for found in kept)
     _check_ids(kept)
 
@@ -176,21 +196,30 @@ def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) ->
             images=images[rows],
             coarse=np.array([coarse_number[found.coarse] for found in files], dtype=np.int64),
             fine=np.array(fine, dtype=np.int64) if fine else None,
-            index=np.array([path_hash(found.path) for found in files], dtype=np.int64),
+            index=np.array([found.id for found in files], dtype=np.int64),
             sizes=None if sizes is None else sizes[rows],
             paths=tuple(found.path for found in files),
         )
 
     return Dataset(
-        name=name,
+        name=layout.name,
         train=part(slice(0, train_count)),
         test=part(slice(train_count, None)),
-        coarse_names=tuple(show(label) for label in coarse_labels),
-        fine_names=tuple(show(label) for label in fine_labels) or None,
-        family=family_of(images),
-        coarse_of_fine=tuple(coarse_of[label] for label in fine_labels) or None,
+        coarse_names=tuple(show(label) for label in grouping.coarse_names),
+        fine_names=tuple(show(label) for label in grouping.fine_names) or None,
+        family=layout.family or family_of(images),
+        coarse_of_fine=grouping.coarse_of or None,
         notes=tuple(notes),
     )
+
+
+def _grouping(kept: Sequence[Found]) -> Grouping:
+    """Number the classes that are there by their sorted names."""
+    coarse_names = sorted({found.coarse for found in kept})
+    coarse_of = {found.fine: found.coarse for found in kept if found.fine is not None}
+    fine_names = sorted(coarse_of)
+    numbers = tuple(coarse_names.index(coarse_of[name]) for name in fine_names)
+    return Grouping(tuple(coarse_names), tuple(fine_names), numbers)
 
 
 def family_of(images: NDArray[np.uint8]) -> str:
@@ -215,7 +244,7 @@ def trimmed(
 def _check_ids(files: Sequence[Found]) -> None:
     path_of: dict[int, str] = {}
     for found in files:
-        other = path_of.setdefault(path_hash(found.path), found.path)
+        other = path_of.setdefault(found.id, found.path)
         if other != found.path:
             raise DataError(f"{show(found.path)} and {show(other)} get the same id; rename one of them")
 
@@ -228,6 +257,8 @@ def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str], f
         notes.append(
             f"{counted(len(failures), 'image')} could not be read and {were} left out: {some(named)}"
         )
+    if layout.grouping is not None:
+        return notes
     if layout.ignored_files:
         were = "was" if layout.ignored_files == 1 else "were"
         notes.append(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError, UsageError
-from maskcon.data.collection import Block, Pictures, Stamp
+from maskcon.data.image_readers import Block, Images, Stamp
 from maskcon.retrieval.embeddings_file import EmbeddingsFile, EmbeddingsWriter, Facts
 from maskcon.retrieval.index_file import Parts, VectorSource, collect
 from maskcon.retrieval.store import Entry, Header, Vectors
@@ -148,9 +148,9 @@ def _stamp(entry: Entry) -> str:
 
 
 class TextNames:
-    """Images with names that a table can hold (see `Pictures`); of two that become equal, the second is left out."""
+    """Images with names that a table can hold (see `Images`); of two that become equal, the second is left out."""
 
-    def __init__(self, images: Pictures) -> None:
+    def __init__(self, images: Images) -> None:
         self._images = images
         self.source, self.root, self.empty, self.notes = (
             images.source,

@@ -24,9 +24,9 @@ from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file, has_folder
 from maskcon.data.builtin.classes import count_notes, read_grouping
 from maskcon.data.builtin.matlab import Value, read_mat
+from maskcon.data.builtin.release import plain_path
 from maskcon.data.dataset import Grouping, Variant
-from maskcon.data.folder_layout import path_hash, read_layout, show, some
-from maskcon.data.image_list import Listed, Listing, plain_path
+from maskcon.data.folder_layout import Found, Layout, path_hash, read_layout, show, some
 
 COARSE_NAMES, FINE_NAMES = read_grouping("cars196").coarse_names, read_grouping("cars196").fine_names
 # DEVIATES: the paper's counts have a seventh wagon, which can only be this one; the authors' code has it as a van
@@ -58,7 +58,7 @@ def cars_listing(
     variant: Variant = "paper",
     download: bool = False,
     progress: Progress | None = None,  # noqa: ARG001 - nothing to fetch
-) -> Listing:
+) -> Layout:
     """Read the annotations or folder names; opens no image.
 
     variant: see `grouping`; download: there is no address left to fetch it from; says so if the set is not here.
@@ -69,17 +69,30 @@ def cars_listing(
     parts: Parts = {False: [], True: []}
     notes = _read_folders(place, parts) if place.kind == "folders" else _read_annotated(place, parts)
     notes += count_notes("Stanford Cars", (len(parts[False]), len(parts[True])), OFFICIAL_COUNTS)
+    classes = grouping(variant)
     if variant == "reference":
         notes.append(f"{REFERENCE_VAN!r} is a van, as in the authors' code; the paper counts a wagon")
-    return Listing(
+    return Layout(
         name="cars196",
-        title="Stanford Cars",
-        folder=place.folder,
+        kind="cars196",
+        root=place.folder,
+        where=f"Stanford Cars: {place.folder}",
+        expected="",
+        grouping=classes,
         family="cars",
-        grouping=grouping(variant),
-        train=tuple(parts[False]),
-        test=tuple(parts[True]),
-        notes=tuple(notes),
+        has_parts=True,
+        files=[
+            Found(
+                path,
+                is_test,
+                COARSE_NAMES[classes.coarse_of[fine]],
+                FINE_NAMES[fine],
+                index=path_hash(official),
+            )
+            for is_test, images in parts.items()
+            for path, fine, official in images
+        ],
+        notes=notes,
     )
 
 
@@ -92,7 +105,9 @@ def missing(root: Path) -> tuple[str, ...]:
 
 
 Kind = Literal["pair", "whole", "folders"]
-Parts = dict[bool, list[Listed]]  # is it to test on? -> its images
+Parts = dict[
+    bool, list[tuple[str, int, str]]
+]  # is it to test on? -> path, class, and the path that its id is of
 
 
 @dataclass(frozen=True)
@@ -166,7 +181,7 @@ def _read_annotated(place: _Place, parts: Parts) -> list[str]:
             folder = "car_ims" if place.kind == "whole" else "cars_test" if is_test else "cars_train"
             inner = place.found[folder].relative_to(place.folder).as_posix()
             # the id stays if the set lies one folder deeper
-            parts[is_test].append(Listed(f"{inner}/{name}", fine, path_hash(f"{folder}/{name}")))
+            parts[is_test].append((f"{inner}/{name}", fine, f"{folder}/{name}"))
     return []
 
 
@@ -246,9 +261,9 @@ def _read_folders(place: _Place, parts: Parts) -> list[str]:
             )
         part = "test" if found.is_test else "train"
         official = f"{part}/{FINE_NAMES[fine]}/{found.path.rpartition('/')[2]}"
-        parts[found.is_test].append(Listed(found.path, fine, path_hash(official)))
+        parts[found.is_test].append((found.path, fine, official))
     notes = list(layout.notes)
-    seen = {row.fine for row in parts[False]}
+    seen = {fine for _, fine, _ in parts[False]}
     absent = [name for fine, name in enumerate(FINE_NAMES) if fine not in seen]
     if absent:
         notes.append(f"{len(absent)} models without an image to train on: {some(absent)}")

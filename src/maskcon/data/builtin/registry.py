@@ -17,7 +17,7 @@ from maskcon.data.builtin.classes import read_grouping
 from maskcon.data.builtin.release import Release
 from maskcon.data.builtin.sop_lists import COARSE_NAMES
 from maskcon.data.dataset import Dataset, Grouping, Variant
-from maskcon.data.image_list import Listing
+from maskcon.data.folder_layout import Layout
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Source:
     coarse_names: tuple[str, ...]
     grouping: Callable[[Path, Variant], Grouping | str]
     load: Callable[..., Dataset] | None = None
-    listing: Callable[..., Listing] | None = None
+    listing: Callable[..., Layout] | None = None
     converted: bool = False
 
 
@@ -132,7 +132,7 @@ def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | 
             "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"
         )
     try:
-        return sop.sop_listing(split, root, variant=variant).grouping
+        return sop.sop_listing(split, root, variant=variant).grouping or "no product is listed"
     except MaskconError as error:
         return str(error)
 

@@ -105,3 +105,18 @@ class Release:
             else:
                 return
         raise failures[0]
+
+
+def plain_path(path: str, depth: int) -> bool:
+    """Tell whether this is a relative path of exactly so many plain components, safe to join to a folder.
+
+    >>> plain_path("bicycle_final/1_0.JPG", 2), plain_path("../1_0.JPG", 2), plain_path("1.jpg", 2)
+    (True, False, False)
+    """
+    parts = path.split("/")
+    return (
+        len(parts) == depth
+        and not any(part in ("", ".", "..") for part in parts)
+        and path.isprintable()
+        and "\\" not in path
+    )

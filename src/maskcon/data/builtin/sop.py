@@ -10,6 +10,7 @@ folder, in the data folder or in coarse_labels/ there, they are checked against 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -28,7 +29,7 @@ from maskcon.data.builtin.sop_lists import (
     split2,
 )
 from maskcon.data.dataset import Grouping, Variant
-from maskcon.data.image_list import Listed, Listing
+from maskcon.data.folder_layout import Found, Layout
 
 SplitName = Literal["split1", "split2"]
 
@@ -65,7 +66,7 @@ def sop_listing(
     variant: Variant = "paper",  # noqa: ARG001 - text and code agree on this set
     download: bool = False,
     progress: Progress | None = None,
-) -> Listing:
+) -> Layout:
     """Read the lists of a split; opens no image, but unpacks (or downloads) the archive if need be.
 
     Fine classes are the products, ids the image_id of Ebay_info.txt.
@@ -86,20 +87,28 @@ def sop_listing(
         paper = PAPER_COUNTS[split]
         notes.append(f"{counts[0]} + {counts[1]} images are listed; the paper has {paper[0]} + {paper[1]}")
     products = by_product((*chosen.train, *chosen.test))
-    fine_of = {product: fine for fine, product in enumerate(products)}
-    return Listing(
+    name_of = _product_names(products)
+    return Layout(
         name=f"sop-{split}",
-        title=RELEASE.title,
-        folder=folder,
-        family="products",
+        kind=f"sop-{split}",
+        root=folder,
+        where=f"{RELEASE.title}: {folder}",
+        expected="",
         grouping=Grouping(
             COARSE_NAMES,
-            fine_names=tuple(_product_name(rows[0]) for rows in products.values()),
+            fine_names=tuple(name_of.values()),
             coarse_of=tuple(rows[0].coarse for rows in products.values()),
         ),
-        train=_listed(chosen.train, fine_of),
-        test=_listed(chosen.test, fine_of),
-        notes=tuple(notes),
+        family="products",
+        has_parts=True,
+        files=[
+            Found(
+                image.path, is_test, COARSE_NAMES[image.coarse], name_of[image.product], index=image.image_id
+            )
+            for is_test, images in ((False, chosen.train), (True, chosen.test))
+            for image in images
+        ],
+        notes=notes,
     )
 
 
@@ -128,10 +137,12 @@ def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImag
     return rule(images), f"split by rule: {RULES[split]}"
 
 
-def _listed(images: tuple[ProductImage, ...], fine_of: dict[int, int]) -> tuple[Listed, ...]:
-    return tuple(Listed(image.path, fine_of[image.product], image.image_id) for image in images)
-
-
-def _product_name(image: ProductImage) -> str:
-    """Category and the number of the offer, which file names carry: bicycle_final/111085122871_0.JPG."""
-    return f"{COARSE_NAMES[image.coarse]}/{PurePosixPath(image.path).stem.rpartition('_')[0]}"
+def _product_names(products: Mapping[int, Sequence[ProductImage]]) -> dict[int, str]:
+    """Name products by category and offer number, which file names carry: bicycle_final/111085122871_0.JPG."""
+    names: dict[int, str] = {}
+    taken: set[str] = set()
+    for product, rows in products.items():
+        name = f"{COARSE_NAMES[rows[0].coarse]}/{PurePosixPath(rows[0].path).stem.rpartition('_')[0]}"
+        names[product] = f"{name}#{product}" if name in taken else name
+        taken.add(name)
+    return names

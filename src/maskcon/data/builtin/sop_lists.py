@@ -11,7 +11,7 @@ from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file
-from maskcon.data.image_list import plain_path
+from maskcon.data.builtin.release import plain_path
 
 COARSE_NAMES = (
     *("bicycle", "cabinet", "chair", "coffee_maker", "fan", "kettle"),
