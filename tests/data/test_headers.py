@@ -5,12 +5,17 @@ from pathlib import Path
 import pytest
 
 from maskcon.data import headers
-from maskcon.data.decoding import Header
+from maskcon.data.decoding import Shape
 from maskcon.data.headers import read_headers
 from tests.data.miniatures import write_picture
 
 PATHS = ["a.png", "grey.png", "bad.png", "absent.png"]
-FOUND = [Header(20, False), Header(30, True), "not an image of a known format", "No such file or directory"]
+FOUND = [
+    Shape(20, 10, "RGB", "PNG"),
+    Shape(10, 30, "L", "PNG", is_grey=True),
+    "not an image of a known format",
+    "No such file or directory",
+]
 
 
 @pytest.fixture

@@ -49,21 +49,18 @@ class UndecodableError(Exception):
 
 
 @dataclass(frozen=True)
-class Header:
-    """What the first bytes of a file say about the image."""
-
-    longest_side: int
-    is_grey: bool
-
-
-@dataclass(frozen=True)
 class Shape:
-    """Size of the upright image, and Pillow's names of its mode and format."""
+    """Size of the upright image, Pillow's names of its mode and format, and whether one channel is enough."""
 
     width: int
     height: int
     mode: str
     format: str
+    is_grey: bool = False
+
+    @property
+    def longest_side(self) -> int:
+        return max(self.width, self.height)
 
 
 @contextmanager
@@ -77,12 +74,6 @@ def decompression_bombs_refused() -> Iterator[None]:
         warnings.filterwarnings("ignore", module=r"PIL\..*")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
-
-
-def read_header(file: Path | BytesIO) -> Header:
-    """Read size and kind of an image without decoding it."""
-    with _opened(file) as image:
-        return Header(max(image.size), is_grey(image))
 
 
 def is_grey(image: Image.Image) -> bool:
@@ -130,7 +121,13 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
         pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
         # here, or by Pillow while loading
         turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
-        return _shrunk(pixels, wanted[::-1] if turned else wanted)
+        size = wanted[::-1] if turned else wanted
+        if upright.size == size:
+            return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+        # imported here, because it imports torch, which takes seconds: headers and small images need none of it
+        from maskcon.data.shrinking import shrunk
+
+        return shrunk(pixels, size)
     except Exception as error:  # decoders raise nearly anything on damaged data
         raise UndecodableError(_in_short(error)) from error
 
@@ -177,7 +174,7 @@ def _shape(image: Image.Image) -> Shape:
     width, height = image.size
     if _orientation(image) in LYING:
         width, height = height, width
-    return Shape(width, height, image.mode, image.format or "")
+    return Shape(width, height, image.mode, image.format or "", is_grey(image))
 
 
 def _orientation(image: Image.Image) -> int:
@@ -200,16 +197,6 @@ def _plain(image: Image.Image) -> Image.Image:
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:
     """`convert` without its copy of an image that is in the mode already: a sixth of a photograph's decoding."""
     return image if image.mode == mode else image.convert(mode)
-
-
-def _shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """[H, W, C] at (width, height) as [C, height, width]."""
-    if pixels.shape[:2] == size[::-1]:
-        return np.ascontiguousarray(pixels.transpose(2, 0, 1))
-    # imported here, because it imports torch, which takes seconds: who reads headers or small images needs none of it
-    from maskcon.data.shrinking import shrunk
-
-    return shrunk(pixels, size)
 
 
 def _to_bytes(image: Image.Image) -> NDArray[np.uint8]:
@@ -241,7 +228,7 @@ LARGEST_WITHOUT_MARGIN = 64
 
 
 def canvas_for(image_size: int) -> int:
-    """Side of the stored image for views of this size: equal for small views, with a margin for large ones.
+    """Return the side of the stored image for views of this size: equal for small views, larger for large ones.
 
     >>> canvas_for(224), canvas_for(32)
     (256, 32)
@@ -250,7 +237,7 @@ def canvas_for(image_size: int) -> int:
 
 
 def checked_side(image_size: int | None) -> int:
-    """The side asked for, or the usual one; an impossible one is refused."""
+    """Return the side asked for, or the usual one; refuse an impossible one."""
     if image_size is None:
         return DEFAULT_SIDE
     if not SIDE_RANGE[0] <= image_size <= SIDE_RANGE[1]:
@@ -261,7 +248,7 @@ def checked_side(image_size: int | None) -> int:
 def read_images(
     images: Sequence[str | Path | Image.Image], *, channels: int, canvas: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Images on a common canvas: uint8 ``[N, C, S, S]`` and the valid (height, width) of each, ``[N, 2]``.
+    """Read images onto a common canvas: uint8 ``[N, C, S, S]`` and the valid (height, width) of each, ``[N, 2]``.
 
     Each is turned upright, shrunk (never enlarged) to fit S x S and placed in the top-left corner, as a folder's
     images are before training. Unlike there, one that cannot be read is an error: the caller counts on N rows.

@@ -9,13 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from maskcon.data.dataset import Dataset
-from maskcon.data.decoding import (
-    Header,
-    UndecodableError,
-    decompression_bombs_refused,
-    read_header,
-    read_shape,
-)
+from maskcon.data.decoding import Shape, UndecodableError, decompression_bombs_refused, read_shape
 from maskcon.data.packing import Contents, ImagePlan, Packed, Progress, map_files, opened
 
 MANY = 1000  # fewer are read in no time, without a word of progress
@@ -27,15 +21,15 @@ def read_headers(
     paths: Sequence[str],
     contents: Contents | None = None,
     progress: Progress | None = None,
-) -> list[Header | str]:
+) -> list[Shape | str]:
     """Read the header of root/path for each path, or why it cannot be read; contents: where paths are no files.
 
     progress is called where they are many.
     """
 
-    def work(row: int) -> Header | str:
+    def work(row: int) -> Shape | str:
         try:
-            return read_header(opened(root, paths[row], contents))
+            return read_shape(opened(root, paths[row], contents))
         except UndecodableError as error:
             return str(error)
 

@@ -21,8 +21,8 @@ from maskcon.data.decoding import (
     checked_side,
     decompression_bombs_refused,
     is_grey,
-    read_header,
     read_images,
+    read_shape,
 )
 from maskcon.data.folder_layout import path_hash
 from maskcon.data.photos import family_of, trimmed
@@ -45,7 +45,7 @@ def from_arrays(
     image_size: int | None = None,
     fraction: float = HELD_OUT_FRACTION,
 ) -> Dataset:
-    """A dataset of N images in memory.
+    """Make a dataset of N images in memory.
 
     Args:
         images: uint8 ``[N, H, W]``, ``[N, H, W, C]`` or (channels="first") ``[N, C, H, W]``, C 1 or 3; or a list of
@@ -209,10 +209,10 @@ def _common(items: Sequence[Any], limit: int) -> tuple[int, int]:
                 side, grey = max(item.size), is_grey(item)
             elif isinstance(item, str | Path):
                 try:
-                    header = read_header(Path(item))
+                    shape = read_shape(Path(item))
                 except UndecodableError as error:
                     raise DataError(f"cannot read {item}: {error}") from None
-                side, grey = header.longest_side, header.is_grey
+                side, grey = shape.longest_side, shape.is_grey
             else:
                 raise UsageError(
                     f"a list of images holds Pillow images, paths or uint8 arrays, not {type(item).__name__}"

@@ -156,16 +156,14 @@ def cached_folder(
         with one_at_a_time(cache) as alone:
             found = read(target)  # another process may have made it while this one waited
             if found is None:
-                _remove_old(target, partial=alone)
-                with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
-                    complete = (
-                        Path(scratch) / "complete"
-                    )  # for everyone to read; the one around it is private
-                    complete.mkdir()
-                    write(complete)
+                delete_starting(cache, f"{target.name.rpartition('-')[0]}-")  # older or damaged
+
+                def write_unchanged(folder: Path) -> None:
+                    write(folder)
                     if locate() != target:
                         raise DataError("the source files changed while they were read; try again")
-                    _publish(complete, target)
+
+                write_aside(target, write_unchanged, prefix=SCRATCH, sweep=alone)
                 found = read(target)
     except OSError as error:
         raise DataError(
@@ -292,8 +290,21 @@ def _write(folder: Path, job: PackJob, progress: Progress | None) -> None:
             os.fsync(file.fileno())
 
 
+def write_aside(target: Path, write: Callable[[Path], None], *, prefix: str, sweep: bool) -> None:
+    """Fill a new folder under another name, which begins with `prefix`, and rename it to `target` when complete.
+
+    sweep: delete what killed processes left; only if no other process can be writing there.
+    """
+    if sweep:
+        delete_starting(target.parent, prefix)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
+        complete = Path(scratch) / "complete"  # for everyone to read; the one around it is private
+        complete.mkdir()
+        write(complete)
+        _publish(complete, target)
+
+
 def _publish(folder: Path, target: Path) -> None:
-    """Sync a finished folder and rename it to the target."""
     sync_folder(folder)
     try:
         folder.rename(target)
@@ -303,11 +314,10 @@ def _publish(folder: Path, target: Path) -> None:
     sync_folder(target.parent)
 
 
-def _remove_old(target: Path, *, partial: bool) -> None:
-    """Older or damaged packs of this name; what a killed process left, only if no other process can be writing it."""
-    family = target.name.rpartition("-")[0]
-    for path in target.parent.iterdir():
-        if path.name.startswith(f"{family}-") or (partial and path.name.startswith(SCRATCH)):
+def delete_starting(folder: Path, prefix: str) -> None:
+    """Delete the sub-folders whose names begin so."""
+    for path in folder.iterdir():
+        if path.name.startswith(prefix):
             shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove
 
 

@@ -17,7 +17,7 @@ from maskcon._utils.errors import DataError
 from maskcon._utils.paths import has_folder
 from maskcon._utils.text import counted
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
-from maskcon.data.decoding import Header, checked_side
+from maskcon.data.decoding import Shape, checked_side
 from maskcon.data.folder_layout import Found, Layout, present_paths, read_layout, show, some
 from maskcon.data.headers import read_headers
 from maskcon.data.manifest import is_manifest, read_manifest
@@ -81,13 +81,11 @@ def plan_photos(
     paths = [found.path for found in layout.files]
     if layout.grouping is None:
         read = read_headers(layout.root, paths, layout.contents, looking)
-        headers = {
-            path: header for path, header in zip(paths, read, strict=True) if isinstance(header, Header)
-        }
+        shapes = [shape for shape in read if isinstance(shape, Shape)]
         failures |= {path: why for path, why in zip(paths, read, strict=True) if isinstance(why, str)}
     else:  # its images have one canvas on every machine
         there = present_paths(layout.root, paths)
-        headers = {path: Header(limit, is_grey=False) for path in paths if path in there}
+        shapes = [Shape(limit, limit, "RGB", "")]
         failures |= {path: "no such file" for path in paths if path not in there}
     files = [found for found in layout.files if found.path not in failures]
     _stop_if_strict(strict, failures)
@@ -98,8 +96,8 @@ def plan_photos(
         name=layout.kind if fraction == HELD_OUT_FRACTION else f"{layout.kind}-held-{fraction:g}",
         root=layout.root,
         paths=tuple(found.path for found in files),
-        side=min(limit, max(header.longest_side for header in headers.values())),
-        channels=1 if all(header.is_grey for header in headers.values()) else 3,
+        side=min(limit, max(shape.longest_side for shape in shapes)),
+        channels=1 if all(shape.is_grey for shape in shapes) else 3,
         cache=cache,
         contents=layout.contents,
     )
