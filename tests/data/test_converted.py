@@ -38,10 +38,10 @@ def test_later_loads_map_the_conversion_and_read_no_pickle(
     write_imagenet32(tmp_path / "root")
     first = load_imagenet32(tmp_path / "root").fingerprint()
 
-    def refuse(path: Path) -> None:
+    def refuse(path: Path, **_: range) -> None:
         raise AssertionError(f"{path} was read again")
 
-    monkeypatch.setattr(imagenet32, "load_pickle", refuse)
+    monkeypatch.setattr(imagenet32, "read_batch", refuse)
     again = load_imagenet32(tmp_path / "root")
     assert again.fingerprint() == first
     assert isinstance(again.train.images, np.memmap)

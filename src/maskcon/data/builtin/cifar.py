@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError
-from maskcon.data.builtin.batch_files import IMAGE_SHAPE, checked_labels, checked_pixels
 from maskcon.data.builtin.classes import count_notes, read_grouping
 from maskcon.data.builtin.release import Release
 from maskcon.data.dataset import Dataset, Grouping, ImageSet, Variant
-from maskcon.data.safe_pickle import load_pickle
+from maskcon.data.safe_pickle import IMAGE_SHAPE, read_batch
 
 SplitName = Literal["good", "bad"]
 
@@ -156,13 +155,14 @@ def _read_batch(
     path: Path, class_count: int, own: Grouping | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images [N, 3, 32, 32] and fine labels [N] of one file; own: the grouping that CIFAR-100 stores as well."""
-    batch = load_pickle(path)
-    pixels = checked_pixels(path, batch)
-    key = "labels" if own is None else "fine_labels"
-    fine = checked_labels(path, batch, key, len(pixels), range(class_count))
-    if own is not None:
-        coarse = checked_labels(path, batch, "coarse_labels", len(pixels), range(len(own.coarse_names)))
-        if not np.array_equal(coarse, np.array(own.coarse_of)[fine]):
+    if own is None:
+        pixels, labels = read_batch(path, labels=range(class_count))
+        fine = labels["labels"]
+    else:
+        coarse_range = range(len(own.coarse_names))
+        pixels, labels = read_batch(path, fine_labels=range(class_count), coarse_labels=coarse_range)
+        fine = labels["fine_labels"]
+        if not np.array_equal(labels["coarse_labels"], np.array(own.coarse_of)[fine]):
             raise CorruptFileError(f"{path}: the coarse labels are not those of CIFAR-100")
     images = np.array(pixels, order="C")  # a copy: what was read is not writable
     return images.reshape(-1, *IMAGE_SHAPE), fine

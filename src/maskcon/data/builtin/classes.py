@@ -40,5 +40,5 @@ def count_notes(title: str, counts: tuple[int, int], official: tuple[int, int]) 
     if counts == official:
         return ()
     return (
-        f"{counts[0]} + {counts[1]} images were read; the official {title} has {official[0]} + {official[1]}",
+        f"{counts[0]} + {counts[1]} images were found; the official {title} has {official[0]} + {official[1]}",
     )

@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,10 @@ from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.files import sync_file
 from maskcon._utils.paths import cache_root, has_file
 from maskcon.data.archive import extract
-from maskcon.data.builtin.batch_files import IMAGE_BYTES, IMAGE_SHAPE, checked_labels, checked_pixels
 from maskcon.data.builtin.classes import count_notes, read_grouping, read_table
 from maskcon.data.dataset import Dataset, ImageSet, Variant
 from maskcon.data.packing import cached_folder, check_space, files_key, place_key
-from maskcon.data.safe_pickle import load_pickle
+from maskcon.data.safe_pickle import IMAGE_BYTES, IMAGE_SHAPE, read_batch
 
 PAGE = "https://image-net.org/download-images"
 OFFICIAL_TRAIN_COUNT = 1_281_167  # a test image's id is its row plus this
@@ -164,7 +162,10 @@ def _convert(folder: Path, sources: Mapping[str, Sequence[Path]], progress: Prog
             (folder / f"{release.part}.images").open("wb") as out,
         ):
             for path in batches:
-                found.append(_copy_batch(path, out))
+                pixels, read = read_batch(path, labels=range(1, len(FILE_LABELS) + 1))
+                out.write(np.ascontiguousarray(pixels).reshape(-1).data)
+                found.append(read["labels"].astype("<i2"))
+                del pixels  # before the next batch is read
                 md5[path.name] = file_digest(path, "md5")
                 if progress is not None:
                     progress(len(md5), len(TRAIN.names) + len(TEST.names))
@@ -174,15 +175,6 @@ def _convert(folder: Path, sources: Mapping[str, Sequence[Path]], progress: Prog
     with (folder / LABELS).open("wb") as out:
         np.savez(out, allow_pickle=False, md5=np.array(json.dumps(md5)), **labels)
         sync_file(out)
-
-
-def _copy_batch(path: Path, out: BinaryIO) -> NDArray[np.int16]:
-    """Append the pixels of a batch file; return its labels (1 to 1000)."""
-    batch = load_pickle(path)
-    pixels = checked_pixels(path, batch)
-    labels = checked_labels(path, batch, "labels", len(pixels), range(1, len(FILE_LABELS) + 1))
-    out.write(np.ascontiguousarray(pixels).reshape(-1).data)
-    return labels.astype("<i2")
 
 
 @contextlib.contextmanager
