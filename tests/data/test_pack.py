@@ -17,10 +17,10 @@ from PIL import Image
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.locks import one_at_a_time
-from maskcon.data import load_photos, packing
+from maskcon.data import packing
 from maskcon.data.packing import PackJob, find_pack, make_pack
 from maskcon.data.photos import plan_photos, read_path
-from tests.data.class_folders import all_paths, write_classes
+from tests.data.class_folders import all_paths, load_photos, write_classes
 from tests.data.miniatures import write_picture
 
 

@@ -22,7 +22,6 @@ from maskcon.data.loading import (
     prepare,
     takes_image_size,
 )
-from maskcon.data.photos import load_photos
 
 __all__ = [
     "Dataset",
@@ -40,7 +39,6 @@ __all__ = [
     "is_path",
     "is_there",
     "load",
-    "load_photos",
     "prepare",
     "read_images",
     "takes_image_size",

@@ -189,43 +189,31 @@ def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, st
 
 
 def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """The columns of images, coarse and fine labels: as given, else by their kind and usual names."""
+    """Choose the columns of images, coarse and fine labels: as given, else by their kind and usual names."""
     import datasets
 
-    options = dict(address.options)
-    for role in ("image", "coarse", "fine"):
-        if options.get(role) and options[role] not in features:
-            raise UsageError(f"{unknown('column', options[role], ())}; {_described(address, features)}")
-    images = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
-    image = options.get("image") or (images[0] if len(images) == 1 else None)
-    if image is None:
-        raise UsageError(
-            f"which column holds the images? Say {PREFIX}NAME,image=COLUMN; {_described(address, features)}"
-        )
-    if image not in images:
-        raise UsageError(f"column {image!r} holds no images; {_described(address, features)}")
-    fine = options["fine"] or None if "fine" in options else _named(features, FINE_NAMES)
-    classes = [
-        name
-        for name, feature in features.items()
-        if isinstance(feature, datasets.ClassLabel) and name != fine
-    ]
-    coarse = options.get("coarse") or _named(features, COARSE_NAMES)
-    coarse = coarse or (classes[0] if len(classes) == 1 else None)
-    if coarse is None:
-        raise UsageError(
-            f"which column holds the coarse labels? Say {PREFIX}NAME,coarse=COLUMN; {_described(address, features)}"
-        )
-    return image, coarse, fine
+    listed = some([f"{name} ({type(feature).__name__})" for name, feature in features.items()], limit=20)
+    columns = f"the columns of {show(address.text)} are {listed}"
+    given = {role: address.options.get(role) for role in ("image", "coarse", "fine")}
+    for name in given.values():
+        if name and name not in features:
+            raise UsageError(f"{unknown('column', name, ())}; {columns}")
 
+    def chosen(role: str, what: str, usual: Sequence[str], kind: type, other: str | None = None) -> str:
+        """The column given; else the one of a usual name; else the only one of this kind."""
+        of_kind = [name for name in features if isinstance(features[name], kind) and name != other]
+        named = given[role] or next((name for name in usual if name in features), None)
+        if named is None and len(of_kind) != 1:
+            raise UsageError(f"which column holds the {what}? Say {PREFIX}NAME,{role}=COLUMN; {columns}")
+        return named or of_kind[0]
 
-def _named(features: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in features), None)
-
-
-def _described(address: Address, features: Mapping[str, Any]) -> str:
-    columns = [f"{name} ({type(feature).__name__})" for name, feature in features.items()]
-    return f"the columns of {show(address.text)} are {some(columns, limit=20)}"
+    image = chosen("image", "images", (), datasets.Image)
+    if not isinstance(features[image], datasets.Image):
+        raise UsageError(f"column {image!r} holds no images; {columns}")
+    fine = given["fine"] or None
+    if given["fine"] is None:
+        fine = next((name for name in FINE_NAMES if name in features), None)
+    return image, chosen("coarse", "coarse labels", COARSE_NAMES, datasets.ClassLabel, fine), fine
 
 
 def _labels(where: str, part: Any, column: str) -> list[str]:

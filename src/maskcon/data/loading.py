@@ -37,7 +37,7 @@ def load(
 
     root: where named datasets live; default $MASKCON_DATA, else the user's cache
     variant: labels as in the paper's text or as in its authors' code, where the two differ
-    image_size: side of the canvas, for own images and datasets of photographs; see `load_photos`
+    image_size: side of the canvas, for own images and datasets of photographs. None: the largest side, at most 256
     download: fetch a dataset that is not here yet
     strict: an image that cannot be read is an error, not left out
     progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded

@@ -21,39 +21,11 @@ from maskcon.data.decoding import Shape, checked_side
 from maskcon.data.folder_layout import Found, Layout, present_paths, read_layout, show, some
 from maskcon.data.headers import read_headers
 from maskcon.data.manifest import is_manifest, read_manifest
-from maskcon.data.packing import ImagePlan, Packed, PackJob, Progress, pack, usual_cache
-from maskcon.data.splits import HELD_OUT_FRACTION, check_fraction, held_out
+from maskcon.data.packing import ImagePlan, Packed, PackJob, Progress, usual_cache
+from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
 CROP_BELOW_BYTES = 2 << 30
-
-
-def load_photos(
-    path: Path,
-    *,
-    image_size: int | None = None,
-    strict: bool = False,
-    held_out: float = HELD_OUT_FRACTION,
-    progress: Progress | None = None,
-    cache: Path | None = None,
-) -> Dataset:
-    """Read a folder or a manifest; ids are hashes of the relative paths, so adding files changes no other id.
-
-    image_size: side of the canvas; larger images are shrunk to fit. None: the largest side, at most 256.
-    strict: an image that cannot be read is an error; otherwise it is left out, with a line in `notes`.
-    held_out: share kept for testing where there is no part for it, chosen by a hash of each path.
-    progress: called as progress(files done, files in all), while looking at them if they are many, then while decoding.
-    cache: where decoded images are kept; by default the user's cache.
-    """
-    plan = plan_photos(
-        read_path(path),
-        image_size=image_size,
-        strict=strict,
-        fraction=held_out,
-        cache=cache,
-        looking=progress,
-    )
-    return plan.dataset(pack(plan.job, progress))
 
 
 def read_path(path: Path) -> Layout:
@@ -66,16 +38,20 @@ def plan_photos(
     *,
     image_size: int | None = None,
     strict: bool = False,
-    fraction: float = HELD_OUT_FRACTION,
     cache: Path | None = None,
     looking: Progress | None = None,
 ) -> ImagePlan:
-    """Read how large the images are and choose those to hold out; see `load_photos` for the arguments.
+    """Read how large the images are and choose those to hold out.
 
-    looking: called as looking(images looked at, images in all), where they are many.
+    Ids are hashes of the relative paths, so that adding files changes no other id.
+
+    Args:
+        image_size: side of the canvas; larger images are shrunk to fit. None: the largest side, at most 256.
+        strict: an image that cannot be read is an error; otherwise it is left out, with a line in `notes`.
+        cache: where decoded images are kept; by default the user's cache.
+        looking: called as looking(images looked at, images in all), where they are many.
     """
     limit = checked_side(image_size)
-    check_fraction(fraction)
     failures = dict(layout.unreadable)
     cache = cache if cache is not None else usual_cache()
     paths = [found.path for found in layout.files]
@@ -90,10 +66,10 @@ def plan_photos(
     files = [found for found in layout.files if found.path not in failures]
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
-        files = _held_out_last(files, fraction)
+        files = _held_out_last(files)
     _check_enough(layout, files, failures)  # before anything is decoded
     job = PackJob(
-        name=layout.kind if fraction == HELD_OUT_FRACTION else f"{layout.kind}-held-{fraction:g}",
+        name=layout.kind,
         root=layout.root,
         paths=tuple(found.path for found in files),
         side=min(limit, max(shape.longest_side for shape in shapes)),
@@ -107,7 +83,7 @@ def plan_photos(
         _stop_if_strict(strict, lost)
         kept = [files[row] for row in packed.kept.tolist()]
         _check_enough(layout, kept, lost)
-        return _assemble(layout, kept, packed, _notes(layout, kept, lost, fraction))
+        return _assemble(layout, kept, packed, _notes(layout, kept, lost))
 
     return ImagePlan(job, failures, dataset)
 
@@ -121,14 +97,13 @@ def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
         )
 
 
-def _held_out_last(files: list[Found], fraction: float) -> list[Found]:
+def _held_out_last(files: list[Found]) -> list[Found]:
     """Mark those held out as test, and put them last."""
     fine = [found.fine for found in files if found.fine is not None]
     is_test = held_out(
         [found.split_key for found in files],
         [found.coarse for found in files],
         fine if len(fine) == len(files) else None,
-        fraction,
     )
     marked = [replace(found, is_test=held) for found, held in zip(files, is_test, strict=True)]
     return sorted(marked, key=lambda found: found.is_test)  # stable: the order within each part stays
@@ -247,7 +222,7 @@ def _check_ids(files: Sequence[Found]) -> None:
             raise DataError(f"{show(found.path)} and {show(other)} get the same id; rename one of them")
 
 
-def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str], fraction: float) -> list[str]:
+def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> list[str]:
     notes = list(layout.notes)
     if failures:
         named = [f"{show(path)} ({why})" for path, why in failures.items()]
@@ -275,7 +250,7 @@ def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str], f
         count = sum(found.is_test for found in kept)
         are = "is" if count == 1 else "are"
         notes.append(
-            f"no {layout.test_part}: {count:,} of {counted(len(kept), 'image')} (about {fraction:.0%}) {are} held "
-            "out, each by its own hash, so that added images move no other"
+            f"no {layout.test_part}: {count:,} of {counted(len(kept), 'image')} (about {HELD_OUT_FRACTION:.0%}) "
+            f"{are} held out, each by its own hash, so that added images move no other"
         )
     return notes

@@ -33,7 +33,8 @@ def held_out(
     >>> held_out([2**62, 2**62 + 1], ["cat", "cat"], None)  # neither by its key, so the lower of the two
     [True, False]
     """
-    check_fraction(fraction)
+    if not 0.0 < fraction < 1.0:
+        raise UsageError(f"the held-out share must lie between 0 and 1 (exclusive), got {fraction}")
     threshold = int(fraction * 2**KEY_BITS)
     is_held = [key < threshold for key in keys]
     finest = coarse if fine is None else fine
@@ -47,11 +48,6 @@ def held_out(
             spare = [row for row in rows if class_size[finest[row]] > 1]
             is_held[(spare or rows)[0]] = True
     return is_held
-
-
-def check_fraction(fraction: float) -> None:
-    if not 0.0 < fraction < 1.0:
-        raise UsageError(f"the held-out share must lie between 0 and 1 (exclusive), got {fraction}")
 
 
 def _rows_by_key(keys: Sequence[int], classes: Sequence[str]) -> list[list[int]]:
