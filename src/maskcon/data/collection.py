@@ -104,7 +104,7 @@ def _of_names(names: Sequence[str], root: Path, source: str, make: Callable[...,
 
 
 def _own_path(name: str) -> Path | None:
-    """The user's file or folder of this name; None where `load` knows it, or knows what is wrong with it."""
+    """Find the user's file or folder of this name; None where `load` decides."""
     try:
         path = Path(name).expanduser()
         is_there = path.exists()
@@ -116,7 +116,7 @@ def _own_path(name: str) -> Path | None:
 
 
 def _no_folder(names: Sequence[str | Path]) -> list[str]:
-    """List several images by name; with several folders it is unclear where paths start."""
+    """List several images by name; refuse folders, whose paths would be unclear."""
     for name in names:
         if has_folder(Path(name)):
             raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several images")

@@ -109,7 +109,7 @@ def _empty(root: Path) -> Layout:
 
 
 def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
-    """Which of the folders at the top are the parts to train and to test on; none where they are classes.
+    """Find the train and test folders at the top; none where they are classes.
 
     A folder called train beside others is a class, of railway images, say, unless one of them is called test.
     """
@@ -121,7 +121,7 @@ def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
 
 
 def read_any_depth(root: Path) -> Layout:
-    """Every image below `root`, whatever its depth, for embedding: new images need no labels.
+    """Find every image below `root` at any depth, for embedding.
 
     The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
     """
@@ -137,12 +137,12 @@ def read_any_depth(root: Path) -> Layout:
 
 
 def path_hash(path: str) -> int:
-    """63 bits that depend on the path alone: the id of an image, and what decides whether it is held out."""
+    """Hash a path to 63 bits: the id of an image, which also decides its split."""
     return int.from_bytes(hashlib.sha256(os.fsencode(path)).digest()[:8], "big") >> 1
 
 
 def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
-    """Find which files are there: one listing per sub-folder is far cheaper than a look at every file."""
+    """Find which files are there, by one listing per sub-folder."""
     present: set[str] = set()
     for parent in sorted({path.rpartition("/")[0] for path in paths}):
         before = f"{parent}/" if parent else ""
@@ -155,7 +155,7 @@ def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
 
 
 def show(name: str) -> str:
-    """The name as text that can be stored and printed on one line, even if its bytes are no valid UTF-8.
+    """Write a name as printable text on one line, even if it is not valid UTF-8.
 
     >>> show("a\\nb"), show(os.fsdecode(b"caf\\xe9"))
     ('a\\\\nb', 'caf\\\\xe9')
@@ -168,7 +168,7 @@ def show(name: str) -> str:
 
 
 def some(names: list[str], limit: int = 5) -> str:
-    """The first names of a list, for a message.
+    """List the first names, for a message.
 
     >>> some(["a", "b", "c"], limit=2)
     'a, b and 1 more'
@@ -184,7 +184,7 @@ class FineLabels:
     coarse_of: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def at_odds(self, fine: str, coarse: str, place: str) -> str | None:
-        """Add a label; return what is wrong with it, if it lies in another coarse class already.
+        """Add a label; return a complaint if it lies in another coarse class already.
 
         >>> labels = FineLabels()
         >>> labels.at_odds("poodle", "dog", "line 2")
@@ -236,7 +236,7 @@ def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
 def _images(
     root: Path, folder: str, layout: Layout, inside: frozenset[Identity]
 ) -> Iterator[tuple[str, ...]]:
-    """Paths, as components below `folder`, of all images in it and its sub-folders.
+    """Yield the images in `folder` and below, as path components.
 
     inside: the folders on the way here, from the root to `folder`, so that a link back to one of them ends.
     """
@@ -264,7 +264,7 @@ def _images(
 
 
 def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
-    """The visible sub-folders by name; files beside them belong to no class and are counted."""
+    """List visible sub-folders by name; count the files beside them."""
     found = {}
     for entry, identity in _entries(root, folder, layout):
         if identity is not None:
@@ -276,7 +276,7 @@ def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
 
 
 def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[str], Identity | None]]:
-    """What is visible in the folder, sorted by name; with a sub-folder comes its identity."""
+    """List what is visible in the folder by name; sub-folders with their identity."""
     try:
         with os.scandir(root / folder) as entries:
             every = sorted(entries, key=lambda entry: entry.name)

@@ -22,7 +22,9 @@ def read_headers(
     contents: Contents | None = None,
     progress: Progress | None = None,
 ) -> list[Shape | str]:
-    """Read the header of root/path for each path, or why it cannot be read; contents: where paths are no files.
+    """Read the header of root/path for each path, or why it cannot be read.
+
+    contents: reads paths that are no files.
 
     progress is called where they are many.
     """
@@ -37,7 +39,7 @@ def read_headers(
 
 
 def labels_only(plan: ImagePlan, failures: Mapping[int, str] | None = None) -> Dataset:
-    """The dataset that a plan would give, with labels, parts, paths and notes as in training, but blank 1 x 1 images.
+    """Make the dataset of a plan with blank 1 x 1 images: labels, parts and notes only.
 
     failures: place in the plan's paths -> why that image cannot be read, as far as is known.
     """
@@ -49,7 +51,7 @@ def labels_only(plan: ImagePlan, failures: Mapping[int, str] | None = None) -> D
 
 
 def usual_side(plan: ImagePlan) -> float | None:
-    """The median of the shorter sides of some of the images, spread over all of them; None if none can be read."""
+    """Estimate the median shorter side from a sample of images; None if unreadable."""
     paths = plan.job.paths
     spread = {place * len(paths) // LOOKED_AT for place in range(LOOKED_AT)} if paths else set()
     sides = []

@@ -67,12 +67,12 @@ class Address:
 
     @property
     def is_path(self) -> bool:
-        """Is it meant as a path? Names in the hub hold at most one slash, and never begin so."""
+        """Tell whether this is a path; hub names have one slash at most."""
         return self.name[0] in "./~" or "\\" in self.name or self.name.count("/") > 1
 
     @property
     def folder(self) -> Path | None:
-        """Where it lies on disk, if the name is a path that is there."""
+        """Return the folder on disk, if the name is an existing path."""
         return _folder(self.name)
 
     @property
@@ -90,7 +90,10 @@ def _folder(name: str) -> Path | None:
 
 
 def read_hub(source: str, *, download: bool = False, looking: Progress | None = None) -> Layout:
-    """Open the dataset, choose its columns and read its labels; looking: called while many rows are hashed."""
+    """Open the dataset, choose its columns and read its labels.
+
+    looking: called while many rows are hashed.
+    """
     address = Address.parse(source)
     splits = _splits(address, download)
     train, test = _chosen_splits(address, splits)
@@ -126,7 +129,7 @@ def read_hub(source: str, *, download: bool = False, looking: Progress | None = 
 
 
 def _splits(address: Address, download: bool) -> dict[str, Any]:
-    """The dataset's parts by name; a dataset saved without parts is one, called train."""
+    """Load the splits by name; a dataset saved without splits is one, called train."""
     try:
         import datasets
     except ImportError:
@@ -158,7 +161,7 @@ def _splits(address: Address, download: bool) -> dict[str, Any]:
 
 @contextmanager
 def _offline(datasets: Any, may_fetch: bool) -> Iterator[None]:
-    """Within, the package looks at its cache alone, unless it may fetch."""
+    """Restrict the package to its cache inside the block, unless it may fetch."""
     before = datasets.config.HF_HUB_OFFLINE
     datasets.config.HF_HUB_OFFLINE = before or not may_fetch
     try:
@@ -168,7 +171,7 @@ def _offline(datasets: Any, may_fetch: bool) -> Iterator[None]:
 
 
 def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The names of the parts to train on and to test on; None: to be held out."""
+    """Choose the train and test splits; None: to be held out."""
     chosen: dict[str, str] = {}
     for role, usual in (("train", TRAIN_NAMES), ("test", TEST_NAMES)):
         wanted = address.options.get(role)
@@ -189,7 +192,10 @@ def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, st
 
 
 def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """Choose the columns of images, coarse and fine labels: as given, else by their kind and usual names."""
+    """Choose the columns of images, coarse and fine labels.
+
+    Given ones first, then by their kind and usual names.
+    """
     import datasets
 
     listed = some([f"{name} ({type(feature).__name__})" for name, feature in features.items()], limit=20)
@@ -200,7 +206,7 @@ def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, s
             raise UsageError(f"{unknown('column', name, ())}; {columns}")
 
     def chosen(role: str, what: str, usual: Sequence[str], kind: type, other: str | None = None) -> str:
-        """The column given; else the one of a usual name; else the only one of this kind."""
+        """Choose the given column, else a usual name, else the only one of this kind."""
         of_kind = [name for name in features if isinstance(features[name], kind) and name != other]
         named = given[role] or next((name for name in usual if name in features), None)
         if named is None and len(of_kind) != 1:
@@ -217,7 +223,7 @@ def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, s
 
 
 def _labels(where: str, part: Any, column: str) -> list[str]:
-    """The labels of a column as text, by the names that belong to its numbers."""
+    """Read the labels of a column as text, by the names of its numbers."""
     if column not in part.features:
         raise DataError(f"{where} has no column {column!r}")
     names = getattr(part.features[column], "names", None)
@@ -274,7 +280,7 @@ class Rows:
             raise UndecodableError(error.strerror or str(error)) from None
 
     def keys(self, name: str, count: int, progress: Progress | None = None) -> list[int]:
-        """A hash of each image's content: rows of a table have no name that would stay theirs."""
+        """Hash each image's content, since rows have no lasting name."""
 
         def work(row: int) -> int:
             try:

@@ -25,7 +25,7 @@ BLOCK_BYTES = 64 << 20  # of decoded images at a time
 
 
 class Stamp(NamedTuple):
-    """By which an image is taken to be unchanged without being read: a file's size and time.
+    """Size and time of a file, by which it counts as unchanged.
 
     An image that is no file has the number of its bytes, and in place of a time a number made of its content.
     """
@@ -49,7 +49,7 @@ class Block:
 
 
 class Images(Protocol):
-    """Images in the order of their source; the number of each is its row.
+    """Images in the order of their source; each has its row number.
 
     source: what they can be gathered from again, from any directory
     root: the folder that paths start from; "" where the images are no files
@@ -78,19 +78,19 @@ class Images(Protocol):
     def image_bytes(self) -> int: ...  # of one image on its canvas
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
-        """Give the sha256 (hex) of the content of these; None where it cannot be read."""
+        """Hash the content of these rows (sha256, hex); None where unreadable."""
         ...
 
     def read(self, rows: Sequence[int]) -> Block: ...
 
 
 def at_once(pictures: Images, limit: int) -> int:
-    """How many to read at a time: at most `limit`, and fewer of large ones, so that memory stays bounded."""
+    """Return how many images to read at a time, within `limit` and BLOCK_BYTES."""
     return max(1, min(limit, BLOCK_BYTES // pictures.image_bytes))
 
 
 def none_readable(pictures: Images, failures: Mapping[str, str]) -> str:
-    """In words, that there is no image, or none that can be read; failures: path -> why, of all of them."""
+    """Say that there is no readable image; failures: path -> reason, of all images."""
     if not failures:
         return pictures.empty
     first, why = next(iter(failures.items()))
@@ -102,7 +102,7 @@ def none_readable(pictures: Images, failures: Mapping[str, str]) -> str:
 
 
 class ImageFiles:
-    """See `Images`. A link to elsewhere is followed; a file that is not regular is not opened.
+    """Image files, see `Images`; follows links, opens regular files only.
 
     named: path and coarse label ("" or None where there is none); of a path that comes twice the first counts
     canvas, channels: what images are decoded onto
@@ -184,7 +184,7 @@ LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
 
 
 class ImageArrays:
-    """See `Images`. Each is called by its path in the source, or else, unless all have one of their own, part/id.
+    """Images of a dataset, see `Images`; named by path, or part/id where paths repeat.
 
     channels: what they are turned into, grey or colour
     """
@@ -222,7 +222,7 @@ class ImageArrays:
         return [self._digest(row) for row in rows]
 
     def _digest(self, row: int) -> str:
-        """The same bytes in another shape are another image."""
+        """Hash shape and pixels of an image."""
         pixels = self.image(row)
         return hashlib.sha256(f"{pixels.shape};".encode() + pixels.tobytes()).hexdigest()
 
@@ -237,13 +237,13 @@ class ImageArrays:
         return Block(with_channels(images, self._channels), sizes, list(rows), {})
 
     def image(self, row: int) -> NDArray[np.uint8]:
-        """[C, h, w] as it is in the dataset, without the empty rest of its canvas."""
+        """Return an image [C, h, w] of the dataset without the empty rest of its canvas."""
         part, inner = self._part(row)
         return part.image(inner)
 
     @cached_property
     def row_of(self) -> dict[str, int]:
-        """Path -> row."""
+        """Map each path to its row."""
         return {path: row for row, path in enumerate(self.paths)}
 
     def _part(self, row: int) -> tuple[ImageSet, int]:
@@ -252,7 +252,7 @@ class ImageArrays:
 
 
 def with_channels(images: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
-    """Grey images as colour ones or the reverse: uint8 [N, 1 or 3, H, W] -> [N, channels, H, W].
+    """Convert grey to colour or back: uint8 [N, 1 or 3, H, W] -> [N, channels, H, W].
 
     >>> with_channels(np.full((1, 3, 1, 1), 200, np.uint8), 1).ravel().tolist()
     [200]

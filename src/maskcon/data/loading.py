@@ -33,7 +33,7 @@ def load(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load the dataset of this name (see `catalogue`), the folder or manifest at this path, or `hf:NAME`.
+    """Load a dataset by name (see `catalogue`), folder, manifest or `hf:NAME`.
 
     root: where named datasets live; default $MASKCON_DATA, else the user's cache
     variant: labels as in the paper's text or as in its authors' code, where the two differ
@@ -65,7 +65,7 @@ def image_plan(
     progress: Progress | None = None,
     looking: Progress | None = None,
 ) -> ImagePlan | None:
-    """Find the images that `load` with the same arguments would decode; None for a dataset that comes as arrays.
+    """Find the images that `load` would decode; None for datasets of arrays.
 
     progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
     """
@@ -76,7 +76,7 @@ def image_plan(
 
 
 def takes_image_size(name_or_path: str) -> bool:
-    """Tell whether a source has images of many sizes, for which a canvas can be chosen.
+    """Tell whether a canvas size can be chosen: the images have many sizes.
 
     >>> takes_image_size("cifar10"), takes_image_size("cars196"), takes_image_size("./my_images")
     (False, True, True)
@@ -116,7 +116,7 @@ def prepare(
     looking: Progress | None = None,
     decoding: Progress | None = None,
 ) -> Prepared:
-    """Decode images once into a memory-mapped file that `load` with the same arguments finds, whatever its size.
+    """Decode images once into a memory-mapped file that `load` finds.
 
     fetching is called in bytes while an archive is downloaded, looking in files while many headers are read, decoding
     in files while they are decoded or converted.
@@ -156,7 +156,7 @@ def _converted(
 
 
 def _array_loader(name: str, image_size: int | None) -> Callable[..., Dataset] | None:
-    """Return what loads a named dataset that comes as arrays; None for other sources."""
+    """Return the loader of a named dataset of arrays; None for other sources."""
     source = SOURCES.get(name)
     if source is None or source.load is None:
         return None
@@ -192,7 +192,7 @@ def _check_variant(variant: str) -> None:
 
 
 def with_known_total(progress: Progress | None) -> DownloadProgress | None:
-    """Count what came so far as all where a server does not say how much is to come."""
+    """Report the bytes so far as the total where a server does not give it."""
     if progress is None:
         return None
     return lambda done, total: progress(done, total or done)

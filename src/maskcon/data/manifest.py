@@ -81,19 +81,19 @@ def is_manifest(path: Path) -> bool:
 
 
 def folder_of(path: Path) -> Path:
-    """Where a manifest's paths start from: its own folder, also if it was reached by a link from elsewhere."""
+    """Return the folder that paths start from: that of the file itself, links resolved."""
     return resolved(path).parent
 
 
 def listed_images(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield path and coarse label ("" where there is none) of every row: for embedding, which needs no labels."""
+    """Yield path and coarse label ("" if absent) per row, for embedding."""
     place, folder = Place(path), folder_of(path)
     for row in read_rows(path, ("path",)):
         yield _checked_path(place, row, folder), row.coarse
 
 
 def read_manifest(path: Path) -> Layout:
-    """Read and check all rows: images to train on and to test on, each sorted by path.
+    """Read and check all rows; train before test, each sorted by path.
 
     The first thing wrong is an error that names its line: a label that is empty or at odds with another line, a path
     that is listed twice, leads out of the folder with `..`, or names no file.
@@ -147,7 +147,7 @@ def read_manifest(path: Path) -> Layout:
 
 
 def _checked_path(place: Place, row: Row, folder: Path) -> str:
-    """Return the path in its plainest form; relative to the manifest's folder wherever it lies below it."""
+    """Normalise a path; relative to the manifest's folder where it lies below it."""
     text = row.path
     if not text.strip():
         raise place.wrong(row.number, "path is empty")
@@ -175,7 +175,7 @@ def _check_split(place: Place, row: Row, first: Row) -> None:
 
 
 def _check_files(place: Place, folder: Path, line_of: dict[str, int]) -> None:
-    """Every file must be there: a list and a folder that do not belong together should not be half trained on."""
+    """Require every file: a list may not belong to this folder."""
     present = present_paths(folder, line_of)
     # a file system may know a name under another form of its letters than the one it lists
     absent = [path for path in line_of if path not in present and not has_file(folder / path)]
@@ -189,7 +189,7 @@ def _check_files(place: Place, folder: Path, line_of: dict[str, int]) -> None:
 
 
 def _check_fine_of_parts(place: Place, files: Sequence[Found], line_of: dict[str, int]) -> None:
-    """Fine labels are for all of a part or for none of it."""
+    """Require fine labels for all of a part or for none of it."""
     first: dict[bool, Found] = {}
     for found in files:
         other = first.setdefault(found.is_test, found)
@@ -203,7 +203,7 @@ def _check_fine_of_parts(place: Place, files: Sequence[Found], line_of: dict[str
 
 
 def read_rows(path: Path, needed: Sequence[str]) -> Iterator[Row]:
-    """Yield every row in order; a column of `needed` that is absent, and a line that is no row, are errors."""
+    """Yield every row; a missing column of `needed` or a malformed line is an error."""
     place = Place(path)
     try:
         for number, texts in (_parquet_rows if place.is_parquet else _csv_rows)(place, needed):
@@ -317,7 +317,7 @@ def _parquet_rows(place: Place, needed: Sequence[str]) -> Iterator[tuple[int, li
 
 
 def _text(place: Place, number: int, column: str, value: object) -> str:
-    """Return text unchanged, whole numbers as text, nothing as ""."""
+    """Return text unchanged, whole numbers as text, null as ""."""
     if value is None:
         return ""
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):

@@ -47,11 +47,11 @@ class Contents(Protocol):
 
     @property
     def key(self) -> str:
-        """Changes when any of them does."""
+        """Identify the content; changes when any image does."""
         ...
 
     def read(self, path: str) -> bytes:
-        """An image file's content; `UndecodableError` where there is none. Called from several threads."""
+        """Return an image file's content, or raise `UndecodableError`; thread-safe."""
         ...
 
 
@@ -126,7 +126,7 @@ def find_pack(job: PackJob) -> Packed | None:
 
 
 def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
-    """Decode the images into a pack, whatever its size. An older pack of the same name and folder goes."""
+    """Decode the images into a pack; replaces an older one of the same name and folder."""
     cache = job.cache or cache_root() / PACKS
     return cached_folder(
         lambda: _pack_folder(cache, job),
@@ -138,7 +138,7 @@ def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
 def cached_folder(
     locate: Callable[[], Path], read: Callable[[Path], Result | None], write: Callable[[Path], None]
 ) -> Result:
-    """Read a folder of the cache that is written first where it is absent or damaged.
+    """Read a folder of the cache; write it first if it is absent or damaged.
 
     It is written under another name, synced and renamed, so that neither a kill nor a full disk leaves a partial one;
     the next process that writes removes what a killed one left. Of several processes, one writes and the others wait.
@@ -176,7 +176,7 @@ def cached_folder(
 
 
 def usual_cache() -> Path | None:
-    """The folder of packs in the user's cache; None where no home is known."""
+    """Return the folder of packs in the user's cache; None without a home folder."""
     try:
         return cache_root() / PACKS
     except UsageError:
@@ -184,7 +184,10 @@ def usual_cache() -> Path | None:
 
 
 def map_files(work: Callable[[int], Result], count: int, progress: Progress | None = None) -> list[Result]:
-    """work(0), ..., work(count - 1) in a pool of threads, in order; Pillow decodes outside Python's lock."""
+    """Return work(0), ..., work(count - 1), computed by a pool of threads.
+
+    Pillow decodes outside Python's lock.
+    """
     results: list[Result] = []
     blocks: deque[Iterator[Result]] = deque()  # handed to the threads, the oldest first
 
@@ -208,12 +211,12 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
 
 
 def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:
-    """What `decode` takes for this image."""
+    """Return what `decode` takes for this image."""
     return root / path if contents is None else BytesIO(contents.read(path))
 
 
 def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents | None) -> str:
-    """Changes when an image is added, removed or changed."""
+    """Hash a list of images; changes when one is added, removed or changed."""
     if contents is None:
         return files_key(root, paths, salt)
     listed = "".join(f"{path}\0" for path in paths)
@@ -225,7 +228,7 @@ def fill(
     read: Callable[[int], NDArray[np.uint8]],
     progress: Progress | None = None,
 ) -> Packed:
-    """Put read(0), read(1), ... on the canvases [N, C, S, S], without gaps for those that cannot be read."""
+    """Write read(0), read(1), ... to canvases [N, C, S, S], skipping unreadable ones."""
 
     def work(row: int) -> tuple[int, int] | str:
         try:
@@ -255,7 +258,7 @@ def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) ->
 
 
 def _pack_folder(cache: Path, job: PackJob) -> Path:
-    """Packs of one folder, name and side share the first part, up to the last hyphen."""
+    """Name the pack; all of one folder, name and side differ after the last hyphen only."""
     key = contents_key(job.root, job.paths, f"{FORMAT_VERSION};{job.channels};", job.contents)
     return cache / f"{job.name}-{job.side}px-{place_key(job.root)}-{key}"
 
@@ -291,7 +294,9 @@ def _write(folder: Path, job: PackJob, progress: Progress | None) -> None:
 
 
 def write_aside(target: Path, write: Callable[[Path], None], *, prefix: str, sweep: bool) -> None:
-    """Fill a new folder under another name, which begins with `prefix`, and rename it to `target` when complete.
+    """Fill a new folder under another name and rename it to `target` when complete.
+
+    prefix: of the temporary name
 
     sweep: delete what killed processes left; only if no other process can be writing there.
     """
@@ -315,7 +320,7 @@ def _publish(folder: Path, target: Path) -> None:
 
 
 def delete_starting(folder: Path, prefix: str) -> None:
-    """Delete the sub-folders whose names begin so."""
+    """Delete the sub-folders whose names start with `prefix`."""
     for path in folder.iterdir():
         if path.name.startswith(prefix):
             shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove

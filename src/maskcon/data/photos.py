@@ -196,14 +196,14 @@ def _grouping(kept: Sequence[Found]) -> Grouping:
 
 
 def family_of(images: NDArray[np.uint8]) -> str:
-    """The kind of views that images of this size take: [N, C, H, W] -> "cifar" or "photos"."""
+    """Return the kind of views for images [N, C, H, W]: "cifar" or "photos"."""
     return "cifar" if max(images.shape[2:]) <= SMALL_SIDE else "photos"
 
 
 def trimmed(
     images: NDArray[np.uint8], sizes: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:
-    """Where all images have one size, a canvas of just that size, and no sizes to carry along."""
+    """Crop the canvas where all images have one size; sizes are then None."""
     height, width = (int(side) for side in sizes[0])
     if (sizes != sizes[0]).any():
         return images, sizes

@@ -69,7 +69,7 @@ def load_pickle(path: Path) -> dict[str, Any]:
 
 
 def read_batch(path: Path, **allowed: range) -> tuple[NDArray[np.uint8], dict[str, NDArray[np.int64]]]:
-    """Read a batch of 32x32 images, as CIFAR and ImageNet 32x32 come: pixels [N, 3072] with N > 0, and labels [N].
+    """Read a batch of 32x32 images (CIFAR, ImageNet 32x32): pixels [N, 3072], labels [N].
 
     allowed: the keys of the labels to read, each with the numbers that may occur.
     """

@@ -23,7 +23,7 @@ def held_out(
     fine: Sequence[str] | None,
     fraction: float = HELD_OUT_FRACTION,
 ) -> list[bool]:
-    """Whether each of N images is held out: about `fraction` of them, by their keys in 0..2**63-1.
+    """Choose about `fraction` of N images to hold out, by their keys in 0..2**63-1.
 
     coarse, fine: the class of each. Every coarse class keeps an image to train on, and one of two or more has one to
     score on. A fine class keeps one to train on too, but where all fine classes of a coarse one are single images.
@@ -51,7 +51,7 @@ def held_out(
 
 
 def _rows_by_key(keys: Sequence[int], classes: Sequence[str]) -> list[list[int]]:
-    """The rows of each class, lowest key first."""
+    """List the rows of each class, lowest key first."""
     rows_of: dict[str, list[int]] = {}
     for row in sorted(range(len(keys)), key=keys.__getitem__):
         rows_of.setdefault(classes[row], []).append(row)

@@ -40,7 +40,9 @@ WHERE_FROM = (
 
 
 def grouping(variant: Variant = "paper") -> Grouping:
-    """Return the body type of each model: 7 wagons and 12 vans (paper), or 6 and 13 (the authors' code).
+    """Return the body type of each model.
+
+    The paper counts 7 wagons and 12 vans, the authors' code 6 and 13.
 
     >>> grouping().coarse_of[:6], grouping("paper").coarse_of.count(6), grouping("reference").coarse_of.count(6)
     ((2, 1, 1, 1, 1, 4), 7, 6)
@@ -97,7 +99,7 @@ def cars_listing(
 
 
 def missing(root: Path) -> tuple[str, ...]:
-    """List what is not here, one line each, of the layout that is nearest to being complete."""
+    """List what the most complete layout lacks, one line each."""
     place = _find(root)
     if place.lacking and not place.found:
         return (f"Stanford Cars, to be put into {root / FOLDERS[0]}; {WHERE_FROM}",)
@@ -121,7 +123,7 @@ class _Place:
 
 
 def _find(root: Path) -> _Place:
-    """Find the first complete layout; else the one of which least is lacking, whole absences last."""
+    """Find the first complete layout, else the one that lacks least."""
     places = list(_places(root))
     complete = [place for place in places if not place.lacking]
     return complete[0] if complete else min(places, key=lambda place: (not place.found, len(place.lacking)))
@@ -151,7 +153,7 @@ def _seen_as(kind: Kind, base: Path, names: tuple[str, ...]) -> _Place:
 
 
 def _has_models(folder: Path) -> bool:
-    """Tell whether a sub-folder has a model's name: any dataset may have a folder called train."""
+    """Tell whether a sub-folder has a model's name, as in no other dataset."""
     try:
         return any(_name_key(path.name) in CLASS_OF_KEY for path in folder.iterdir())
     except OSError:
@@ -186,7 +188,7 @@ def _read_annotated(place: _Place, parts: Parts) -> list[str]:
 
 
 def _annotations(path: Path, *, second_edition: bool) -> Iterator[tuple[str, int, bool | None]]:
-    """Yield file name, class from 0, and whether it is to test on (None where not said) of each annotated image."""
+    """Yield file name, class from 0 and test flag (None if absent) per image."""
     content = read_mat(path, ("annotations", "class_names"))
     if "class_names" in content:
         _check_class_names(path, content["class_names"])
@@ -220,7 +222,7 @@ def _annotations(path: Path, *, second_edition: bool) -> Iterator[tuple[str, int
 
 
 def _check_class_names(path: Path, names: Value | None) -> None:
-    """Refuse another numbering: a known name in a wrong place. Unknown spellings are let pass."""
+    """Refuse another numbering of the classes; accept unknown spellings."""
     if not isinstance(names, list) or len(names) != len(FINE_NAMES):
         raise CorruptFileError(f"{path}: 'class_names' should hold {len(FINE_NAMES)} names")
     for place, given in enumerate(names):
@@ -233,7 +235,7 @@ def _check_class_names(path: Path, names: Value | None) -> None:
 
 
 def _whole(value: Value | None) -> int | None:
-    """Return the whole number that a 1 x 1 array of any numeric type stands for."""
+    """Return the whole number in a 1 x 1 array, else None."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], int | float):
         number = float(value[0])
         return int(number) if number.is_integer() else None
@@ -275,7 +277,7 @@ def _read_folders(place: _Place, parts: Parts) -> list[str]:
 
 
 def _name_key(name: str) -> str:
-    """Reduce a model name to letters and digits, since copies of the dataset differ in case and signs.
+    """Reduce a model name to letters and digits; copies differ in the rest.
 
     >>> _name_key("Ram C/V Cargo Van Minivan 2012") == _name_key("ram_c-v_cargo_van_minivan_2012")
     True

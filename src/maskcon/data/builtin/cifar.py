@@ -63,14 +63,16 @@ CIFAR100 = _release(
 
 
 def cifar10_grouping() -> Grouping:
-    """All ten classes as animals and vehicles; ours, the paper has none."""
+    """Group all ten classes as animals and vehicles; the paper has no such grouping."""
     animals = ("bird", "cat", "deer", "dog", "frog", "horse")
     vehicles = ("airplane", "automobile", "ship", "truck")
     return _grouped(("animals", "vehicles"), (animals, vehicles))
 
 
 def toy_grouping(split: SplitName, variant: Variant = "paper") -> Grouping:
-    """The eight classes of CIFARtoy in two groups; the bad split differs between paper and authors' code.
+    """Group eight classes into CIFARtoy's two.
+
+    The bad split differs between the paper and the authors' code.
 
     >>> toy_grouping("good").coarse_of
     (0, 0, 1, 1, 1, 1, 0, 0)
@@ -87,7 +89,7 @@ def load_cifar(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """CIFAR-10 as animals and vehicles, or CIFAR-100 in its own 20 coarse classes; [N, 3, 32, 32]."""
+    """Load CIFAR-10 (animals, vehicles) or CIFAR-100 (20 coarse classes); [N, 3, 32, 32]."""
     if name == "cifar10":
         return _load(CIFAR10, name, cifar10_grouping(), root, download, progress)
     return _load(CIFAR100, name, read_grouping("cifar100"), root, download, progress)
@@ -101,7 +103,7 @@ def load_toy(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """CIFARtoy: 8 classes of CIFAR-10 in 2 groups, see `toy_grouping`."""
+    """Load CIFARtoy: 8 classes of CIFAR-10 in 2 groups, see `toy_grouping`."""
     data = _load(CIFAR10, f"cifartoy-{split}", toy_grouping(split, variant), root, download, progress)
     if TOY_GROUPS[variant, split] == TOY_GROUPS["paper", split]:
         return data
@@ -111,7 +113,7 @@ def load_toy(
 
 
 def _grouped(coarse_names: tuple[str, ...], groups: tuple[tuple[str, ...], ...]) -> Grouping:
-    """These groups of CIFAR-10's classes; classes of no group are left out."""
+    """Make a grouping of CIFAR-10's classes; classes of no group are left out."""
     group_of = {fine: number for number, group in enumerate(groups) for fine in group}
     kept = tuple(fine for fine in CIFAR10_NAMES if fine in group_of)
     return Grouping(coarse_names, kept, tuple(group_of[fine] for fine in kept))
@@ -154,7 +156,10 @@ def _read_part(
 def _read_batch(
     path: Path, class_count: int, own: Grouping | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images [N, 3, 32, 32] and fine labels [N] of one file; own: the grouping that CIFAR-100 stores as well."""
+    """Read images [N, 3, 32, 32] and fine labels [N] of one file.
+
+    own: the grouping, which CIFAR-100 stores as well.
+    """
     if own is None:
         pixels, labels = read_batch(path, labels=range(class_count))
         fine = labels["labels"]

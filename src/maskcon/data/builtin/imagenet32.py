@@ -48,7 +48,7 @@ class _Release:
     names: tuple[str, ...]
 
     def find(self, root: Path) -> list[Path]:
-        """The batch files if they are all there, else the zip, else nothing."""
+        """Find the batch files if they are complete, else the zip, else nothing."""
         for folder in self.folders(root):
             if all(has_file(folder / name) for name in self.names):
                 return [folder / name for name in self.names]
@@ -60,7 +60,7 @@ class _Release:
         return [root / folder / inner for folder in FOLDERS for inner in (".", own)]
 
     def lacking(self, root: Path) -> str:
-        """One line on what is not there, knowing that `find` found nothing."""
+        """Say in one line what is absent, after `find` found nothing."""
         for folder in self.folders(root):
             absent = [name for name in self.names if not has_file(folder / name)]
             if len(absent) < len(self.names):
@@ -84,7 +84,7 @@ FILE_LABELS = tuple(int(row["file_label"]) for row in read_table("imagenet32")) 
 
 
 def missing(root: Path) -> tuple[str, ...]:
-    """What is not here, one line each; empty if everything needed is."""
+    """List what is not here, one line each."""
     return tuple(release.lacking(root) for release in (TRAIN, TEST) if not release.find(root))
 
 
@@ -95,7 +95,7 @@ def load_imagenet32(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """All of ImageNet-1K at 32x32: 1,281,167 + 50,000 images [3, 32, 32], memory-mapped.
+    """Load ImageNet-1K at 32x32: 1,281,167 + 50,000 images [3, 32, 32], memory-mapped.
 
     The first call converts the official files (unpacked, or their zips) below `root` into the cache; progress is then
     called with the batch files done and in all. The official validation images are the test part.
@@ -125,7 +125,7 @@ def load_imagenet32(
 
 
 def _open(folder: Path) -> tuple[list[ImageSet], dict[str, str]] | None:
-    """Read both parts and the md5 of every batch file from a conversion; None if it is absent or damaged."""
+    """Read parts and md5 per batch file of a conversion; None if absent or damaged."""
     fine_of_label = np.empty(len(FILE_LABELS) + 1, dtype=np.int64)
     fine_of_label[list(FILE_LABELS)] = np.arange(len(FILE_LABELS))
     parts = []
@@ -179,7 +179,7 @@ def _convert(folder: Path, sources: Mapping[str, Sequence[Path]], progress: Prog
 
 @contextlib.contextmanager
 def _batch_files(release: _Release, found: Sequence[Path], scratch: Path) -> Iterator[list[Path]]:
-    """The batch files; those of a zip are unpacked for the time being."""
+    """Open the batch files; those of a zip are unpacked inside the block only."""
     if found[0].suffix != ".zip":
         yield list(found)
         return
@@ -198,7 +198,7 @@ def _batch_files(release: _Release, found: Sequence[Path], scratch: Path) -> Ite
 
 
 def _known_release(md5: Mapping[str, str]) -> dict[str, str] | None:
-    """The release that most of these files belong to; None if not one file is known."""
+    """Find the release that most of these files belong to; None if no file is known."""
     matches = [sum(md5.get(name) == value for name, value in known.items()) for known in KNOWN_MD5]
     return KNOWN_MD5[matches.index(max(matches))] if max(matches) else None
 

@@ -30,7 +30,7 @@ class WantedFile:
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """One named dataset, as a person wants to know it before choosing one.
+    """Facts about a named dataset that help to choose one.
 
     classes: (coarse, fine); counts: (train, test); image: size and colour
     family: kind of images, by which fitting views are chosen
@@ -126,7 +126,7 @@ def _sop(split: sop.SplitName) -> Source:
 
 
 def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
-    """Which products a split has is in the set's own lists only."""
+    """Read the products of a split, which only the dataset's own lists name."""
     if sop.RELEASE.find(root) is None:
         return (
             "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"

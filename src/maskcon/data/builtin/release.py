@@ -51,7 +51,7 @@ class Release:
         ]
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """List what is not here, one line each; empty if the release is here, unpacked or as its archive."""
+        """List what is not here, one line each; the archive counts as complete."""
         own = root / self.folder
         if self.find(root) is not None:
             return ()
@@ -65,7 +65,7 @@ class Release:
         return (f"{self.archive} (from {self.urls[0]}) in {root}",)
 
     def get(self, root: Path, *, download: bool = False, progress: Progress | None = None) -> Path:
-        """Return the folder of a complete copy, unpacking or downloading the archive if need be."""
+        """Return the folder of a complete copy; unpack or download it if necessary."""
         own, archive = root / self.folder, root / self.archive
         folder = self.find(root)
         if folder is not None:
@@ -95,7 +95,7 @@ class Release:
         return own
 
     def _fetch(self, target: Path, progress: Progress | None) -> None:
-        """Download the archive from the first address that has it; one that is there is only checked."""
+        """Download the archive from the first address that has it, or check it."""
         failures = []
         for url in self.urls:
             try:
@@ -108,7 +108,7 @@ class Release:
 
 
 def plain_path(path: str, depth: int) -> bool:
-    """Tell whether this is a relative path of exactly so many plain components, safe to join to a folder.
+    """Tell whether a path is relative, of `depth` plain components, safe to join.
 
     >>> plain_path("bicycle_final/1_0.JPG", 2), plain_path("../1_0.JPG", 2), plain_path("1.jpg", 2)
     (True, False, False)

@@ -67,7 +67,9 @@ def sop_listing(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Layout:
-    """Read the lists of a split; opens no image, but unpacks (or downloads) the archive if need be.
+    """Read the lists of a split; opens no image.
+
+    Unpacks (or downloads) the archive if necessary.
 
     Fine classes are the products, ids the image_id of Ebay_info.txt.
     split1: products of 8 or more images, half of the products to train on, the others to test.
@@ -118,7 +120,7 @@ def missing(root: Path) -> tuple[str, ...]:
 
 
 def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> dict[int, int]:
-    """How many images each product of the whole set has, by class_id; opens no image."""
+    """Count the images of each product of the whole set, by class_id."""
     folder = RELEASE.get(root, download=download, progress=progress)
     return {product: len(rows) for product, rows in by_product(_read_images(folder)).items()}
 
@@ -138,7 +140,7 @@ def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImag
 
 
 def _product_names(products: Mapping[int, Sequence[ProductImage]]) -> dict[int, str]:
-    """Name products by category and offer number, which file names carry: bicycle_final/111085122871_0.JPG."""
+    """Name products by category and offer number (bicycle_final/111085122871_0.JPG)."""
     names: dict[int, str] = {}
     taken: set[str] = set()
     for product, rows in products.items():

@@ -43,7 +43,7 @@ class Split:
 
 
 def read_info(paths: Sequence[Path]) -> list[ProductImage]:
-    """The images of Ebay_info.txt, or of Ebay_train.txt and Ebay_test.txt, which hold the same rows in two files."""
+    """Read Ebay_info.txt, or Ebay_train.txt and Ebay_test.txt, which hold the same rows."""
     images = [image for path in paths for image in _read_file(path)]
     coarse_of: dict[int, int] = {}
     for image in images:
@@ -61,7 +61,7 @@ def read_info(paths: Sequence[Path]) -> list[ProductImage]:
 
 
 def by_product(images: Iterable[ProductImage]) -> dict[int, list[ProductImage]]:
-    """Product -> its images; products by class_id, images by image_id, whatever the order of the rows."""
+    """Group images by product: products sorted by class_id, images by image_id."""
     products: dict[int, list[ProductImage]] = {}
     for image in sorted(images, key=lambda image: (image.product, image.image_id)):
         products.setdefault(image.product, []).append(image)
@@ -69,7 +69,7 @@ def by_product(images: Iterable[ProductImage]) -> dict[int, list[ProductImage]]:
 
 
 def split1(images: Iterable[ProductImage]) -> Split:
-    """Products of 8 or more images, in the order of class_id: the first half (rounded down) trains, the rest tests.
+    """Split products of 8 or more images by class_id: first half trains, rest tests.
 
     This is the order of the authors' lists (their last bicycle to train on comes right before their first one to
     test on), so that the whole set gives their parts: 2,517 and 2,518 products, 25,368 and 25,278 images. No product
@@ -81,7 +81,7 @@ def split1(images: Iterable[ProductImage]) -> Split:
 
 
 def split2(images: Iterable[ProductImage], seed: int = SPLIT2_SEED) -> Split:
-    """Products of exactly 12 images: 2 of each to test on, 10 to train on; 1,498 products in the whole set.
+    """Split products of exactly 12 images: 2 images of each test, 10 train.
 
     The authors drew the two at random. Here they are those with the smallest sha256 of "<seed>;<path>", which
     depends on nothing else: no file order, no library version.
