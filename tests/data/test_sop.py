@@ -68,14 +68,6 @@ def test_parts_have_the_products_and_counts_of_the_split(tmp_path: Path) -> None
     assert second.coarse_of_fine == (3, 0, 11)
 
 
-def test_train_and_test_lists_do_where_the_common_one_is_lacking(tmp_path: Path) -> None:
-    folder = write_sop(tmp_path, SIZES)
-    whole = load_sop("split2", tmp_path, image_size=32).fingerprint()
-    (folder / "Ebay_info.txt").unlink()
-    assert sop.RELEASE.missing(tmp_path) == ()
-    assert load_sop("split2", tmp_path, image_size=32).fingerprint() == whole
-
-
 def test_set_may_lie_in_the_root_itself(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES)
     assert sop.RELEASE.missing(folder) == ()
@@ -131,8 +123,7 @@ def test_nothing_at_all_says_where_to_get_it_and_where_to_put_it(tmp_path: Path)
 def test_partial_set_names_what_is_lacking(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES, pictures=False)
     shutil.rmtree(folder / "sofa_final")
-    for name in ("Ebay_info.txt", "Ebay_train.txt"):
-        (folder / name).unlink()
+    (folder / "Ebay_info.txt").unlink()
     assert sop.RELEASE.missing(tmp_path) == (f"Ebay_info.txt in {folder}", f"sofa_final in {folder}")
     with pytest.raises(
         DataError, match=r"not complete: Ebay_info\.txt, sofa_final not found; take them from"

@@ -47,7 +47,7 @@ def full_size_sizes() -> list[tuple[int, int]]:
 def test_splits_of_a_set_of_the_real_size_have_the_papers_counts(tmp_path: Path) -> None:
     rows = info_rows(full_size_sizes())
     (tmp_path / "Ebay_info.txt").write_text("\n".join([HEADER, *rows]))
-    pictures = read_info([tmp_path / "Ebay_info.txt"])
+    pictures = read_info(tmp_path / "Ebay_info.txt")
     assert len(pictures) == 120_053
     first, second = split1(pictures), split2(pictures)
     assert (len(products(first.train)), len(products(first.test))) == (2_517, 2_518)

@@ -84,18 +84,18 @@ class Images(Protocol):
     def read(self, rows: Sequence[int]) -> Block: ...
 
 
-def at_once(pictures: Images, limit: int) -> int:
+def at_once(images: Images, limit: int) -> int:
     """Return how many images to read at a time, within `limit` and BLOCK_BYTES."""
-    return max(1, min(limit, BLOCK_BYTES // pictures.image_bytes))
+    return max(1, min(limit, BLOCK_BYTES // images.image_bytes))
 
 
-def none_readable(pictures: Images, failures: Mapping[str, str]) -> str:
+def none_readable(images: Images, failures: Mapping[str, str]) -> str:
     """Say that there is no readable image; failures: path -> reason, of all images."""
     if not failures:
-        return pictures.empty
+        return images.empty
     first, why = next(iter(failures.items()))
     told = f"{show(first)} ({show(why)})"
-    source = show(pictures.source)
+    source = show(images.source)
     if len(failures) == 1:
         return f"the one image of {source} cannot be read: {told}"
     return f"none of the {len(failures):,} images of {source} can be read; the first: {told}"

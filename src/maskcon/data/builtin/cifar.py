@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,15 +12,17 @@ from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError
 from maskcon.data.builtin.classes import count_notes, read_grouping
 from maskcon.data.builtin.release import Release
-from maskcon.data.dataset import Dataset, Grouping, ImageSet, Variant
+from maskcon.data.dataset import Dataset, Grouping, Variant
 from maskcon.data.safe_pickle import IMAGE_SHAPE, read_batch
 
-SplitName = Literal["good", "bad"]
+Name = Literal["cifartoy-good", "cifartoy-bad", "cifar10", "cifar100"]
 
 CIFAR10_NAMES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
 )
+ANIMALS = ("bird", "cat", "deer", "dog", "frog", "horse")
+VEHICLES = ("airplane", "automobile", "ship", "truck")
 OFFICIAL_TRAIN_COUNT = 50_000  # a test image's id is its row plus this
 OFFICIAL_TEST_COUNT = 10_000
 UNPACKED_LIMIT = 400_000_000  # both archives unpack to less than 190 MB
@@ -62,95 +62,57 @@ CIFAR100 = _release(
 )
 
 
-def cifar10_grouping() -> Grouping:
-    """Group all ten classes as animals and vehicles; the paper has no such grouping."""
-    animals = ("bird", "cat", "deer", "dog", "frog", "horse")
-    vehicles = ("airplane", "automobile", "ship", "truck")
-    return _grouped(("animals", "vehicles"), (animals, vehicles))
+def grouping(name: Name, variant: Variant = "paper") -> Grouping:
+    """Return the classes; the bad split of CIFARtoy differs between the paper and the authors' code.
 
-
-def toy_grouping(split: SplitName, variant: Variant = "paper") -> Grouping:
-    """Group eight classes into CIFARtoy's two.
-
-    The bad split differs between the paper and the authors' code.
-
-    >>> toy_grouping("good").coarse_of
+    >>> grouping("cifartoy-good").coarse_of
     (0, 0, 1, 1, 1, 1, 0, 0)
     """
-    names = ("vehicles", "animals") if split == "good" else ("class A", "class B")
-    return _grouped(names, TOY_GROUPS[variant, split])
+    if name == "cifar100":
+        return read_grouping("cifar100")
+    groups: tuple[tuple[str, ...], ...]
+    if name == "cifar10":  # DEVIATES: the paper has no coarse classes of CIFAR-10
+        coarse_names, groups = ("animals", "vehicles"), (ANIMALS, VEHICLES)
+    else:
+        split = name.removeprefix("cifartoy-")
+        coarse_names = ("vehicles", "animals") if split == "good" else ("class A", "class B")
+        groups = TOY_GROUPS[variant, split]
+    group_of = {fine: number for number, group in enumerate(groups) for fine in group}
+    kept = tuple(fine for fine in CIFAR10_NAMES if fine in group_of)  # in no group: left out
+    return Grouping(coarse_names, kept, tuple(group_of[fine] for fine in kept))
 
 
 def load_cifar(
-    name: Literal["cifar10", "cifar100"],
-    root: Path,
-    *,
-    variant: Variant = "paper",  # noqa: ARG001 - one grouping for both
-    download: bool = False,
-    progress: Progress | None = None,
-) -> Dataset:
-    """Load CIFAR-10 (animals, vehicles) or CIFAR-100 (20 coarse classes); [N, 3, 32, 32]."""
-    if name == "cifar10":
-        return _load(CIFAR10, name, cifar10_grouping(), root, download, progress)
-    return _load(CIFAR100, name, read_grouping("cifar100"), root, download, progress)
-
-
-def load_toy(
-    split: SplitName,
+    name: Name,
     root: Path,
     *,
     variant: Variant = "paper",
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load CIFARtoy: 8 classes of CIFAR-10 in 2 groups, see `toy_grouping`."""
-    data = _load(CIFAR10, f"cifartoy-{split}", toy_grouping(split, variant), root, download, progress)
-    if TOY_GROUPS[variant, split] == TOY_GROUPS["paper", split]:
-        return data
-    return replace(
-        data, notes=(*data.notes, "grouped as in the authors' code, which differs from the paper's text")
-    )
-
-
-def _grouped(coarse_names: tuple[str, ...], groups: tuple[tuple[str, ...], ...]) -> Grouping:
-    """Make a grouping of CIFAR-10's classes; classes of no group are left out."""
-    group_of = {fine: number for number, group in enumerate(groups) for fine in group}
-    kept = tuple(fine for fine in CIFAR10_NAMES if fine in group_of)
-    return Grouping(coarse_names, kept, tuple(group_of[fine] for fine in kept))
-
-
-def _load(
-    release: Release, name: str, grouping: Grouping, root: Path, download: bool, progress: Progress | None
-) -> Dataset:
+    """Load CIFAR-10, CIFAR-100 or CIFARtoy (8 classes of CIFAR-10); images [N, 3, 32, 32]."""
+    release = CIFAR100 if name == "cifar100" else CIFAR10
     folder = release.get(root, download=download, progress=progress)
-    classes = grouping.fine_names if name == "cifar100" else CIFAR10_NAMES
-    group_of = dict(zip(grouping.fine_names, grouping.coarse_of, strict=True))
-    coarse_by_label = np.array([group_of.get(fine, -1) for fine in classes], dtype=np.int64)  # -1: left out
-    *train_files, test_file = (folder / file for file in release.content)
-    own = grouping if name == "cifar100" else None
-    train = _read_part(train_files, coarse_by_label, 0, own)
-    test = _read_part([test_file], coarse_by_label, OFFICIAL_TRAIN_COUNT, own)
-    parts = [_only_grouped(part, coarse_by_label) for part in (train, test)]
-    notes = count_notes(release.title, (len(train), len(test)), (OFFICIAL_TRAIN_COUNT, OFFICIAL_TEST_COUNT))
-    return grouping.dataset(name, "cifar", *parts, notes=notes)
-
-
-def _only_grouped(part: ImageSet, coarse_by_label: NDArray[np.int64]) -> ImageSet:
-    """Keep the images of classes that have a group, with their fine labels renumbered from 0."""
-    if part.fine is None or (coarse_by_label >= 0).all():
-        return part
-    kept = part.subset(np.flatnonzero(part.coarse >= 0))
-    new_label = np.cumsum(coarse_by_label >= 0) - 1
-    return ImageSet(kept.images, kept.coarse, new_label[part.fine[part.coarse >= 0]], kept.index)
-
-
-def _read_part(
-    files: Sequence[Path], coarse_by_label: NDArray[np.int64], first_id: int, own: Grouping | None
-) -> ImageSet:
-    read = [_read_batch(path, len(coarse_by_label), own) for path in files]
-    images = np.concatenate([images for images, _ in read])
-    fine = np.concatenate([fine for _, fine in read])
-    return ImageSet(images, coarse_by_label[fine], fine, np.arange(len(fine), dtype=np.int64) + first_id)
+    chosen = grouping(name, variant)
+    own = chosen if name == "cifar100" else None
+    new_label = {fine: label for label, fine in enumerate(chosen.fine_names)}
+    classes = CIFAR10_NAMES if own is None else chosen.fine_names
+    fine_of_label = np.array([new_label.get(fine, -1) for fine in classes], dtype=np.int64)  # -1: left out
+    parts, counts = [], []
+    for files, first_id in ((release.content[:-1], 0), (release.content[-1:], OFFICIAL_TRAIN_COUNT)):
+        read = [_read_batch(folder / file, len(classes), own) for file in files]
+        images = np.concatenate([pixels for pixels, _ in read])
+        fine = fine_of_label[np.concatenate([labels for _, labels in read])]
+        index = np.arange(len(fine), dtype=np.int64) + first_id
+        counts.append(len(fine))
+        if (fine < 0).any():
+            images, fine, index = images[fine >= 0], fine[fine >= 0], index[fine >= 0]
+        parts.append(chosen.image_set(images, fine, index))
+    official = (OFFICIAL_TRAIN_COUNT, OFFICIAL_TEST_COUNT)
+    notes = count_notes(release.title, (counts[0], counts[1]), official)
+    if chosen != grouping(name, "paper"):
+        notes = (*notes, "grouped as in the authors' code, which differs from the paper's text")
+    return chosen.dataset(name, "cifar", *parts, notes=notes)
 
 
 def _read_batch(

@@ -13,8 +13,6 @@ from typing import Any, get_args
 from maskcon._utils.errors import MaskconError, unknown
 from maskcon._utils.paths import data_root
 from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
-from maskcon.data.builtin.classes import read_grouping
-from maskcon.data.builtin.release import Release
 from maskcon.data.builtin.sop_lists import COARSE_NAMES
 from maskcon.data.dataset import Dataset, Grouping, Variant
 from maskcon.data.folder_layout import Layout
@@ -111,8 +109,11 @@ def _source(
     return Source(info, missing, names, lambda _, variant: grouping(variant), **reader)
 
 
-def _cifar(name: str, release: Release, grouping: Callable[[Variant], Grouping], load: Any) -> Source:
-    return _source(name, grouping, release.missing, [WantedFile(release.archive, (release.md5,))], load=load)
+def _cifar(name: cifar.Name) -> Source:
+    release = cifar.CIFAR100 if name == "cifar100" else cifar.CIFAR10
+    wanted = [WantedFile(release.archive, (release.md5,))]
+    load = partial(cifar.load_cifar, name)
+    return _source(name, partial(cifar.grouping, name), release.missing, wanted, load=load)
 
 
 def _sop(split: sop.SplitName) -> Source:
@@ -154,21 +155,7 @@ _ALL: tuple[Source, ...] = (
         ),
         load=fashion_mnist.load_fashion_mnist,
     ),
-    *(
-        _cifar(
-            f"cifartoy-{split}",
-            cifar.CIFAR10,
-            partial(cifar.toy_grouping, split),
-            partial(cifar.load_toy, split),
-        )
-        for split in get_args(cifar.SplitName)
-    ),
-    _cifar(
-        "cifar10", cifar.CIFAR10, lambda _: cifar.cifar10_grouping(), partial(cifar.load_cifar, "cifar10")
-    ),
-    _cifar(
-        "cifar100", cifar.CIFAR100, lambda _: read_grouping("cifar100"), partial(cifar.load_cifar, "cifar100")
-    ),
+    *(_cifar(name) for name in get_args(cifar.Name)),
     _source(
         "imagenet32",
         lambda _: imagenet32.GROUPING,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from maskcon._utils.download import Progress, fetch
@@ -18,7 +17,7 @@ class Release:
     """An archive and what it holds, unpacked below the data folder or lying loose in it.
 
     folder: the archive's top folder; urls: tried in order; size: of the download, for messages
-    content: files and folders of a complete copy; instead: what may stand in for one of them
+    content: files and folders of a complete copy
     max_bytes, max_members: limits on the unpacked archive
     """
 
@@ -31,7 +30,6 @@ class Release:
     content: tuple[str, ...]
     max_bytes: int
     max_members: int = MAX_MEMBERS
-    instead: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def find(self, root: Path) -> Path | None:
         """Return the folder of a complete copy."""
@@ -39,15 +37,8 @@ class Release:
 
     def lacking(self, folder: Path) -> list[str]:
         """List what a folder lacks to be a complete copy."""
-
-        def is_there(name: str) -> bool:
-            return has_file(folder / name) or has_folder(folder / name)
-
         return [
-            name
-            for name in self.content
-            if not is_there(name)
-            and not (name in self.instead and all(is_there(other) for other in self.instead[name]))
+            name for name in self.content if not has_file(folder / name) and not has_folder(folder / name)
         ]
 
     def missing(self, root: Path) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """`sop-split1` and `sop-split2`: Stanford Online Products, photographs of things for sale in 12 categories.
 
-Read from Stanford_Online_Products/ in the data folder (Ebay_info.txt, or Ebay_train.txt and Ebay_test.txt, and the
-twelve folders bicycle_final/ ... toaster_final/), from the data folder itself if these lie there, or from
-Stanford_Online_Products.zip, which is unpacked once.
+Read from Stanford_Online_Products/ in the data folder (Ebay_info.txt and the twelve folders bicycle_final/ ...
+toaster_final/), from the data folder itself if these lie there, or from Stanford_Online_Products.zip, which is
+unpacked once.
 
 The splits are made by rule (see `sop_lists`). If the authors' lists lie in sop_split1/ or sop_split2/, in the set's
 folder, in the data folder or in coarse_labels/ there, they are checked against Ebay_info.txt and used instead.
@@ -16,7 +16,7 @@ from typing import Literal
 
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import DataError
-from maskcon._utils.paths import has_file, has_folder
+from maskcon._utils.paths import has_folder
 from maskcon.data.builtin.release import Release
 from maskcon.data.builtin.sop_lists import (
     COARSE_NAMES,
@@ -35,10 +35,7 @@ SplitName = Literal["split1", "split2"]
 
 FOLDER = "Stanford_Online_Products"
 ARCHIVE = f"{FOLDER}.zip"
-INFO_FILE, INFO_FILES = (
-    "Ebay_info.txt",
-    ("Ebay_train.txt", "Ebay_test.txt"),
-)  # the whole list, in one file or in two
+INFO_FILE = "Ebay_info.txt"
 RELEASE = Release(
     title="Stanford Online Products",
     folder=FOLDER,
@@ -47,7 +44,6 @@ RELEASE = Release(
     urls=(f"http://ftp.cs.stanford.edu/cs/cvgl/{ARCHIVE}",),
     size="3.1 GB",
     content=(INFO_FILE, *(f"{name}_final" for name in COARSE_NAMES)),
-    instead={INFO_FILE: INFO_FILES},
     max_bytes=6 << 30,  # the archive has hardly any compression
     max_members=400_000,  # 120,053 images, and as many files again that some systems add
 )
@@ -76,7 +72,7 @@ def sop_listing(
     split2: products of 12 images, 10 of them to train on, 2 to test.
     """
     folder = RELEASE.get(root, download=download, progress=progress)
-    images = _read_images(folder)
+    images = read_info(folder / INFO_FILE)
     chosen, note = _chosen(split, root, folder, images)
     counts = (len(chosen.train), len(chosen.test))
     if min(counts) == 0:
@@ -122,12 +118,7 @@ def missing(root: Path) -> tuple[str, ...]:
 def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> dict[int, int]:
     """Count the images of each product of the whole set, by class_id."""
     folder = RELEASE.get(root, download=download, progress=progress)
-    return {product: len(rows) for product, rows in by_product(_read_images(folder)).items()}
-
-
-def _read_images(folder: Path) -> list[ProductImage]:
-    names = (INFO_FILE,) if has_file(folder / INFO_FILE) else INFO_FILES
-    return read_info([folder / name for name in names])
+    return {product: len(rows) for product, rows in by_product(read_info(folder / INFO_FILE)).items()}
 
 
 def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImage]) -> tuple[Split, str]:

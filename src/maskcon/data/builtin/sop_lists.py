@@ -42,21 +42,20 @@ class Split:
     test: tuple[ProductImage, ...]
 
 
-def read_info(paths: Sequence[Path]) -> list[ProductImage]:
-    """Read Ebay_info.txt, or Ebay_train.txt and Ebay_test.txt, which hold the same rows."""
-    images = [image for path in paths for image in _read_file(path)]
+def read_info(path: Path) -> list[ProductImage]:
+    """Read and check Ebay_info.txt, the list of the whole dataset."""
+    lines = _read_text(path).splitlines()
+    if not lines or lines[0].split() != HEADER:
+        raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
+    images = [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
     coarse_of: dict[int, int] = {}
     for image in images:
         if coarse_of.setdefault(image.product, image.coarse) != image.coarse:
-            raise CorruptFileError(f"{paths[0]}: class_id {image.product} has two super_class_id")
-    for what, count in (
-        ("image_id", len({image.image_id for image in images})),
-        ("path", len({image.path for image in images})),
-    ):
+            raise CorruptFileError(f"{path}: class_id {image.product} has two super_class_id")
+    for what in ("image_id", "path"):
+        count = len({getattr(image, what) for image in images})
         if count != len(images):
-            raise CorruptFileError(
-                f"{paths[0]}: {len(images)} rows have only {count} different values of {what}"
-            )
+            raise CorruptFileError(f"{path}: {len(images)} rows have only {count} different values of {what}")
     return images
 
 
@@ -145,13 +144,6 @@ def _read_text(path: Path) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise CorruptFileError(f"{path}: not text ({error})") from error
-
-
-def _read_file(path: Path) -> list[ProductImage]:
-    lines = _read_text(path).splitlines()
-    if not lines or lines[0].split() != HEADER:
-        raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
-    return [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
 
 
 def _read_row(path: Path, number: int, line: str) -> ProductImage:
