@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import DataError
-from maskcon.data import packing
+from maskcon.data import cache as cache_module
 from maskcon.data.builtin import imagenet32
 from maskcon.data.builtin.imagenet32 import load_imagenet32
 from maskcon.data.loading import prepare
@@ -158,7 +158,7 @@ def test_too_little_room_is_said_before_anything_is_written(
 ) -> None:
     write_imagenet32(tmp_path / "root")
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(packing.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(DataError, match=r"converting needs about .* GB .*XDG_CACHE_HOME"):
         load_imagenet32(tmp_path / "root")
     assert_nothing_was_kept(conversions)

@@ -17,6 +17,7 @@ from PIL import Image
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.locks import one_at_a_time
+from maskcon.data import cache as cache_module
 from maskcon.data import packing
 from maskcon.data.packing import PackJob, find_pack, make_pack
 from maskcon.data.photos import plan_photos, read_path
@@ -105,7 +106,7 @@ def test_too_little_room_for_the_pack_is_said_before_decoding(
 ) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
     monkeypatch.setattr(packing, "PACK_ABOVE_BYTES", 1000)
-    monkeypatch.setattr(packing.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 50, 50))
+    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 50, 50))
     with pytest.raises(DataError, match="GB free; set XDG_CACHE_HOME"):
         load_photos(root, cache=tmp_path / "cache")
 

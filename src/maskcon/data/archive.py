@@ -24,7 +24,7 @@ from typing import IO, NamedTuple
 from maskcon._utils.errors import CorruptFileError, DataError, MaskconError
 from maskcon._utils.files import write_all
 from maskcon._utils.locks import one_at_a_time
-from maskcon.data.packing import write_aside
+from maskcon.data.cache import write_aside
 
 MAX_BYTES = 1 << 30
 MAX_MEMBERS = 100_000

@@ -23,8 +23,8 @@ from maskcon._utils.files import sync_file
 from maskcon._utils.paths import cache_root, has_file
 from maskcon.data.archive import extract
 from maskcon.data.builtin.classes import count_notes, read_grouping, read_table
+from maskcon.data.cache import cached_folder, check_space, files_key, place_key
 from maskcon.data.dataset import Dataset, ImageSet, Variant
-from maskcon.data.packing import cached_folder, check_space, files_key, place_key
 from maskcon.data.safe_pickle import IMAGE_BYTES, IMAGE_SHAPE, read_batch
 
 PAGE = "https://image-net.org/download-images"
