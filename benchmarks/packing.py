@@ -30,8 +30,8 @@ from PIL import Image
 from bench.packing import make_photos
 from maskcon._utils.threads import usable_cores
 from maskcon.data.decoding import DRAFT_MARGIN, canvas_for, fitted
-from maskcon.data.folder import plan_path
 from maskcon.data.packing import make_pack
+from maskcon.data.photos import plan_photos, read_path
 
 CHUNK = 32
 
@@ -73,14 +73,14 @@ def packing(folder: Path, side: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="maskcon-packing-") as cache:
 
         def work() -> None:
-            make_pack(plan_path(folder, image_size=side, cache=Path(cache)).job)
+            make_pack(plan_photos(read_path(folder), image_size=side, cache=Path(cache)).job)
 
         return spent_on(work)
 
 
 def measure(folder: Path, view: int, repeats: int) -> dict[str, object]:
     side = canvas_for(view)
-    paths = [str(folder / path) for path in plan_path(folder, image_size=side).job.paths]
+    paths = [str(folder / path) for path in plan_photos(read_path(folder), image_size=side).job.paths]
     turns = [(decoder(paths, side), packing(folder, side)) for _ in range(repeats)]
     return {
         "images": len(paths),

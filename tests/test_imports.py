@@ -157,7 +157,7 @@ def test_layers_name_every_room_of_the_package():
         ("maskcon.methods.relations", "from maskcon.models.heads import unit_rows"),
         ("maskcon.methods.relations", "def f():\n    from maskcon.data import load"),
         ("maskcon.config.settings", "from ..data import load"),
-        ("maskcon.data.folder", "def f():\n    import torch.nn"),
+        ("maskcon.data.folder_layout", "def f():\n    import torch.nn"),
         ("maskcon.report.page", "from torch import Tensor"),
         ("maskcon.training.loop", "if True:\n    from maskcon.report import page"),
         ("maskcon.training.loop", "from maskcon import api"),

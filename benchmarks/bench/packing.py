@@ -11,8 +11,8 @@ from PIL import Image
 from torch import Tensor
 
 from maskcon.data.decoding import canvas_for, decode
-from maskcon.data.folder import plan_path
 from maskcon.data.packing import make_pack
+from maskcon.data.photos import plan_photos, read_path
 from maskcon.training.feed import Feed
 
 from .figures import Row
@@ -30,7 +30,7 @@ def pack_read(effort: Effort) -> Row:
     with tempfile.TemporaryDirectory(prefix="maskcon-bench-") as scratch:
         folder = Path(scratch, "photos")
         make_photos(folder, count)
-        job = plan_path(folder, image_size=side, cache=Path(scratch, "packs")).job
+        job = plan_photos(read_path(folder), image_size=side, cache=Path(scratch, "packs")).job
         packed = make_pack(job)
         feed = Feed(packed.images, packed.sizes, torch.device("cpu"))
         order = torch.randperm(len(packed.images), generator=torch.Generator().manual_seed(0))

@@ -28,7 +28,7 @@ from maskcon.data.arrays import (
     checked_range,
     chosen_shape,
     flattened,
-    pictures_of,
+    images_of,
     planes,
     value_range,
     warn_of_another_scale,
@@ -227,7 +227,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.image_shape_ = shape
         given = self.pixel_range
         self.pixel_range_ = value_range(rows) if given is None else checked_range(given)
-        return pictures_of(rows, shape, self.channels, self.pixel_range_), None
+        return images_of(rows, shape, self.channels, self.pixel_range_), None
 
     def _pictures_to_embed(self, X: Any) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:  # noqa: N803
         facts = self.encoder_facts_
@@ -241,7 +241,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if shape is not None and shape != self.image_shape_:
             raise DataError(f"X holds images of shape {shape}, and fit saw {self.image_shape_}")
         warn_of_another_scale(rows, self.pixel_range_)
-        return pictures_of(rows, self.image_shape_, self.channels, self.pixel_range_), None
+        return images_of(rows, self.image_shape_, self.channels, self.pixel_range_), None
 
     def _labels(
         self, images: NDArray[np.uint8], y: Any, method: Method

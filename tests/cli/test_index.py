@@ -19,7 +19,7 @@ from maskcon._utils.locks import FolderLock
 from maskcon.api import Run
 from maskcon.cli import app
 from maskcon.data import load
-from maskcon.data.collection import with_channels
+from maskcon.data.image_readers import with_channels
 from maskcon.models.encoder_file import read_encoder
 from maskcon.retrieval import faiss_index
 from maskcon.retrieval.index import INDEX, Index

@@ -132,7 +132,7 @@ def test_unreadable_pictures_are_counted_named_and_stop_it_if_strict(
         assert error.exit_code == 2
         assert name in str(error)
     with pytest.raises(
-        MaskconError, match=r"111085122877_1.JPG \(no such file\) cannot be read; 1 such files found"
+        MaskconError, match=r"111085122877_1.JPG cannot be read \(no such file\); 1 such file in all"
     ):
         load("sop-split1", image_size=32, strict=True)
 
@@ -145,7 +145,7 @@ def test_strict_names_an_absent_picture_before_anything_is_decoded(
     no_decoding(monkeypatch)
     error = refusal("sop-split1", "--strict")
     assert error.exit_code == 2
-    assert "111085122877_1.JPG (no such file) cannot be read; 1 such files found" in str(error)
+    assert "111085122877_1.JPG cannot be read (no such file); 1 such file in all" in str(error)
     assert not cache.exists()
 
 

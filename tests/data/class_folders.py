@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from maskcon.data import Dataset
+from maskcon.data.packing import Progress, pack
+from maskcon.data.photos import plan_photos, read_path
 from tests.data.miniatures import write_picture
 
 
@@ -17,3 +19,16 @@ def write_classes(root: Path, *classes: str, count: int = 10, size: tuple[int, i
 
 def all_paths(data: Dataset) -> set[str]:
     return {*(data.train.paths or ()), *(data.test.paths or ())}
+
+
+def load_photos(
+    path: Path,
+    *,
+    image_size: int | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+) -> Dataset:
+    """`load` with a cache of its own."""
+    plan = plan_photos(read_path(path), image_size=image_size, strict=strict, cache=cache, looking=progress)
+    return plan.dataset(pack(plan.job, progress))

@@ -238,8 +238,8 @@ def test_tar_that_ends_with_a_zip_is_unpacked_as_a_tar(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
 def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from maskcon.data import archive\n"
-        "archive._publish = lambda *_: os._exit(9)\n"
+        "import os, sys; from pathlib import Path; from maskcon.data import archive, cache\n"
+        "cache._publish = lambda *_: os._exit(9)\n"
         "archive.extract(Path(sys.argv[1]), Path(sys.argv[2]))"
     )
     archive = plain_tar(tmp_path / "archive", GOOD)

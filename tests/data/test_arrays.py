@@ -12,7 +12,7 @@ from maskcon.data.arrays import (
     checked_range,
     chosen_shape,
     flattened,
-    pictures_of,
+    images_of,
     planes,
     value_range,
 )
@@ -31,14 +31,14 @@ def test_every_layout_gives_the_same_picture_pixel_by_pixel(count, height, width
     for array, place in ((pixels, "first"), (last, "last")):
         rows, shape = flattened(array)
         assert (rows.shape, shape) == ((count, channels * height * width), array.shape[1:])
-        np.testing.assert_array_equal(pictures_of(rows, shape, place, (0.0, 255.0)), pixels)
+        np.testing.assert_array_equal(images_of(rows, shape, place, (0.0, 255.0)), pixels)
         assert planes(shape, place) == (channels, height, width)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(-100, 100), st.floats(0.01, 100))
 def test_levels_match_a_loop_of_plain_arithmetic(values, low, span):
     row = np.array([values])
-    found = pictures_of(row, (1, len(values)), "last", (low, low + span))[0, 0, 0]
+    found = images_of(row, (1, len(values)), "last", (low, low + span))[0, 0, 0]
     for value, level in zip(values, found, strict=True):
         share = min(1.0, max(0.0, (value - low) / ((low + span) - low)))
         assert int(level) == int(share * 255 + 0.5)
@@ -46,20 +46,20 @@ def test_levels_match_a_loop_of_plain_arithmetic(values, low, span):
 
 def test_bytes_pass_as_they_are_unless_a_range_is_given():
     row = np.arange(256, dtype=np.uint8)[None]
-    np.testing.assert_array_equal(pictures_of(row, (16, 16), "last", value_range(row)).ravel(), row[0])
-    stretched = pictures_of(row, (16, 16), "last", (0.0, 51.0)).ravel()
+    np.testing.assert_array_equal(images_of(row, (16, 16), "last", value_range(row)).ravel(), row[0])
+    stretched = images_of(row, (16, 16), "last", (0.0, 51.0)).ravel()
     np.testing.assert_array_equal(stretched, np.minimum(np.arange(256) * 5, 255))
 
 
 def test_many_images_are_converted_in_parts_to_the_same_pixels(monkeypatch):
     rows = np.random.default_rng(0).random((50, 12))
-    whole = pictures_of(rows, (2, 2, 3), "last", (0.0, 1.0))
+    whole = images_of(rows, (2, 2, 3), "last", (0.0, 1.0))
     monkeypatch.setattr(arrays, "CHUNK_VALUES", 100)
-    np.testing.assert_array_equal(pictures_of(rows, (2, 2, 3), "last", (0.0, 1.0)), whole)
+    np.testing.assert_array_equal(images_of(rows, (2, 2, 3), "last", (0.0, 1.0)), whole)
 
 
 def test_images_without_any_contrast_are_black():
-    assert pictures_of(np.full((2, 4), 7.5), (2, 2), "last", (7.5, 7.5)).max() == 0
+    assert images_of(np.full((2, 4), 7.5), (2, 2), "last", (7.5, 7.5)).max() == 0
 
 
 @pytest.mark.parametrize(

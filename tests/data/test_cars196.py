@@ -11,8 +11,8 @@ from PIL import Image
 
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data import packing
-from maskcon.data.builtin.car_annotations import CLASS_OF_KEY, COARSE_NAMES, FINE_NAMES, coarse_of
-from maskcon.data.builtin.cars196 import missing
+from maskcon.data.builtin.cars196 import CLASS_OF_KEY, COARSE_NAMES, FINE_NAMES, grouping, missing
+from maskcon.data.dataset import Variant
 from tests.data.miniature_photos import (
     BOX,
     cell_array,
@@ -23,6 +23,11 @@ from tests.data.miniature_photos import (
     write_cars_pair,
     write_cars_whole,
 )
+
+
+def coarse_of(variant: Variant = "paper") -> tuple[int, ...]:
+    return grouping(variant).coarse_of
+
 
 LABELS = {"train": [1, 4, 116, 174, 196, 4], "test": [4, 174, 196]}
 

@@ -13,8 +13,8 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data import Dataset, load
 from maskcon.data.archive import extract
-from maskcon.data.builtin import cifar
-from maskcon.data.builtin.cifar import cifar100_grouping
+from maskcon.data.builtin import cifar, release
+from maskcon.data.builtin.classes import read_grouping
 from tests.data.miniatures import python2_pickle, random_pixels, write_cifar10, write_cifar100
 
 
@@ -96,14 +96,14 @@ def test_cifar100_has_its_own_twenty_groups(tmp_path: Path) -> None:
     write_cifar100(tmp_path / "cifar-100-python")
     data = load("cifar100", root=tmp_path)
     assert len(data.coarse_names) == 20
-    assert data.coarse_names == cifar100_grouping().coarse_names
+    assert data.coarse_names == read_grouping("cifar100").coarse_names
     assert [len(group) for group in groups(data)] == [5] * 20
     assert data.train.fine is not None
-    assert np.array_equal(data.train.coarse, np.array(cifar100_grouping().coarse_of)[data.train.fine])
+    assert np.array_equal(data.train.coarse, np.array(read_grouping("cifar100").coarse_of)[data.train.fine])
 
 
 def test_cifar100_names_are_numbered_as_in_the_official_files() -> None:
-    grouping = cifar100_grouping()
+    grouping = read_grouping("cifar100")
     assert list(grouping.fine_names) == sorted(grouping.fine_names)
     assert list(grouping.coarse_names) == sorted(grouping.coarse_names)
     assert len(set(grouping.fine_names)) == 100
@@ -146,8 +146,8 @@ def test_folder_that_lacks_a_file_is_named_before_anything_is_fetched(
     if with_archive:
         write_archive(folder, tmp_path / "cifar-10-python.tar.gz")
     (folder / "data_batch_3").unlink()
-    monkeypatch.setattr(cifar, "fetch", lambda *_, **__: pytest.fail("fetched for nothing"))
-    assert cifar.missing(cifar.CIFAR10, tmp_path) == (f"data_batch_3 in {folder}",)
+    monkeypatch.setattr(release, "fetch", lambda *_, **__: pytest.fail("fetched for nothing"))
+    assert cifar.CIFAR10.missing(tmp_path) == (f"data_batch_3 in {folder}",)
     with pytest.raises(DataError, match=r"is not complete: data_batch_3 not found.*delete the folder"):
         load("cifar10", root=tmp_path, download=True)
 
@@ -156,7 +156,7 @@ def test_loose_files_that_lack_one_say_which(tmp_path: Path) -> None:
     root = tmp_path / "root"
     write_cifar10(root)
     (root / "test_batch").unlink()
-    assert cifar.missing(cifar.CIFAR10, root) == (f"test_batch in {root}",)
+    assert cifar.CIFAR10.missing(root) == (f"test_batch in {root}",)
     with pytest.raises(DataError, match=r"not found whole \(missing: test_batch\)"):
         load("cifar10", root=root)
 
@@ -196,7 +196,7 @@ def test_download_fetches_the_archive_from_the_next_address_if_one_fails(
         target.write_bytes(archive.read_bytes())
         return target
 
-    monkeypatch.setattr(cifar, "fetch", fetch)
+    monkeypatch.setattr(release, "fetch", fetch)
     monkeypatch.setattr(cifar, "CIFAR100", replace(cifar.CIFAR100, md5=md5))
     data = load("cifar100", root=tmp_path / "root", download=True)
     assert len(data.train) == 200
@@ -252,7 +252,7 @@ def test_folder_that_another_process_unpacks_meanwhile_is_used(
         extract(archive, destination, **options)  # the other process
         return extract(archive, destination, **options)
 
-    monkeypatch.setattr(cifar, "extract", late)
+    monkeypatch.setattr(release, "extract", late)
     assert len(load("cifar10", root=root).train) == 100
 
 

@@ -13,23 +13,23 @@ from PIL import Image
 from maskcon._utils.errors import DataError
 from maskcon.data import ImageSet
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.data.collection import (
-    ArrayPictures,
-    Pictures,
+from maskcon.data.collection import gather
+from maskcon.data.image_readers import (
+    BLOCK_BYTES,
+    ImageArrays,
+    Images,
     Stamp,
     at_once,
-    gather,
     none_readable,
     with_channels,
 )
-from maskcon.data.image_readers import BLOCK_BYTES
 from tests.finished_run import write_photo
 from tests.miniature import miniature
 
 SIDE = 16
 
 
-def pictures_of(source: object) -> Pictures:
+def pictures_of(source: object) -> Images:
     return gather(source, canvas=SIDE, channels=3)  # type: ignore[arg-type]
 
 
@@ -166,11 +166,11 @@ def test_equal_bytes_in_another_shape_are_another_picture() -> None:
     sizes = np.array([[4, 8], [8, 4]], dtype=np.int32)
     numbers = np.arange(2, dtype=np.int64)
     part = ImageSet(np.full((2, 1, 8, 8), 7, dtype=np.uint8), 0 * numbers, None, numbers, sizes)
-    found = ArrayPictures("white", replace(miniature(), train=part, test=part), channels=1)
+    found = ImageArrays("white", replace(miniature(), train=part, test=part), channels=1)
     first, second = found.digests([0, 1])
     assert first != second
     assert found.stamps[0] != found.stamps[1]
-    assert found.picture(1).shape == (1, 8, 4)
+    assert found.image(1).shape == (1, 8, 4)
 
 
 def test_grey_and_colour_are_turned_into_each_other_as_pillow_does() -> None:

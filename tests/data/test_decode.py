@@ -17,9 +17,8 @@ from maskcon.data.decoding import (
     REDUCING_GAP,
     UndecodableError,
     decode,
+    decompression_bombs_refused,
     fitted,
-    picture_bombs_refused,
-    read_header,
     read_shape,
     to_array,
 )
@@ -100,7 +99,7 @@ def test_grey_with_alpha_and_palette_transparency_lie_on_white(tmp_path: Path) -
     palette.save(tmp_path / "p.png", transparency=0)
     for name in ("la.png", "p.png"):
         assert decode(tmp_path / name, 8, 3).min() == 255
-        assert not read_header(tmp_path / name).is_grey
+        assert not read_shape(tmp_path / name).is_grey
 
 
 def test_palette_is_read_as_its_colours(tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_sixteen_bits_keep_one_scale(tmp_path: Path, name: str) -> None:
     else:
         Image.fromarray(levels).save(tmp_path / name)
     assert decode(tmp_path / name, 8, 1)[0, 0].tolist() == [0, 1, 128, 254, 255]
-    assert read_header(tmp_path / name).is_grey
+    assert read_shape(tmp_path / name).is_grey
 
 
 def test_float_pictures_are_scaled_to_bytes(tmp_path: Path) -> None:
@@ -256,19 +255,19 @@ def test_truncated_picture_is_an_error(tmp_path: Path) -> None:
 def test_text_with_an_image_name_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_text("hello")
     with pytest.raises(UndecodableError, match="not an image"):
-        read_header(tmp_path / "a.jpg")
+        read_shape(tmp_path / "a.jpg")
 
 
 @pytest.mark.parametrize("side", [12_000, 30_000, 2**31 - 1])
 def test_picture_bomb_is_an_error_before_it_is_decoded(tmp_path: Path, side: int) -> None:
     (tmp_path / "a.png").write_bytes(png_claiming(side, side))
-    with picture_bombs_refused(), pytest.raises(UndecodableError, match="pixels"):
-        read_header(tmp_path / "a.png")
+    with decompression_bombs_refused(), pytest.raises(UndecodableError, match="pixels"):
+        read_shape(tmp_path / "a.png")
 
 
 def test_warning_filters_are_put_back() -> None:
     before = list(warnings.filters)
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         pass
     assert warnings.filters == before
 
@@ -276,7 +275,7 @@ def test_warning_filters_are_put_back() -> None:
 def test_postscript_is_never_opened(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
     with pytest.raises(UndecodableError, match="not an image"):
-        read_header(tmp_path / "a.png")
+        read_shape(tmp_path / "a.png")
 
 
 def _mutation_round(tmp_path: Path, rounds: int, seed: int) -> tuple[int, int]:
@@ -288,7 +287,7 @@ def _mutation_round(tmp_path: Path, rounds: int, seed: int) -> tuple[int, int]:
         noise.save(tmp_path / f"base{suffix}")
         originals.append((tmp_path / f"base{suffix}").read_bytes())
     read = refused = 0
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         for number in range(rounds):
             data = bytearray(originals[number % len(originals)])
             for _ in range(int(generator.integers(1, 8))):
@@ -300,7 +299,7 @@ def _mutation_round(tmp_path: Path, rounds: int, seed: int) -> tuple[int, int]:
             path = tmp_path / "mutated.png"
             path.write_bytes(data)
             try:
-                read_header(path)
+                read_shape(path)
                 pixels = decode(path, 32, 3)
             except UndecodableError:
                 refused += 1

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from maskcon.data import load, load_photos
+from maskcon.data import load
 from maskcon.data.folder_layout import path_hash, read_any_depth
-from tests.data.class_folders import all_paths, write_classes
+from tests.data.class_folders import all_paths, load_photos, write_classes
 from tests.data.miniatures import write_picture
 
 
@@ -109,7 +109,7 @@ def test_every_class_keeps_a_picture_to_train_on(tmp_path: Path) -> None:
 
 
 def test_each_class_of_a_tiny_folder_is_on_both_sides(tmp_path: Path) -> None:
-    data = load_photos(write_classes(tmp_path, "a", "b", count=2), held_out=0.001)
+    data = load_photos(write_classes(tmp_path, "a", "b", count=2))
     assert (data.train.coarse.tolist(), data.test.coarse.tolist()) == ([0, 1], [0, 1])
 
 

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from maskcon._utils.errors import DataError, UsageError
-from maskcon.data import absolute, load, load_photos
-from tests.data.class_folders import all_paths, write_classes
+from maskcon.data import absolute, load
+from tests.data.class_folders import all_paths, load_photos, write_classes
 from tests.data.miniatures import write_picture
 from tests.data.test_decode import png_claiming
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from maskcon._utils.errors import DataError, UsageError
-from maskcon.data import absolute, is_there, load, packing, picture_plan
+from maskcon.data import absolute, image_plan, is_there, load, packing
 from maskcon.data.decoding import UndecodableError
 from maskcon.data.huggingface import Address, Rows
 from maskcon.data.packing import make_pack
@@ -157,7 +157,7 @@ def test_rows_that_name_a_file_are_read_from_disk_and_never_from_the_net(tmp_pat
 def test_large_sets_are_packed_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = saved(tmp_path / "s", table(30))
     first = load(source)
-    plan = picture_plan(source)
+    plan = image_plan(source)
     assert plan is not None
     make_pack(plan.job)
 

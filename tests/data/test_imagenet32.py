@@ -43,11 +43,9 @@ def test_zips_are_read_and_left_alone(tmp_path: Path, inside: str, conversions: 
     assert sorted(path.name for path in root.iterdir()) == ["Imagenet32_train.zip", "Imagenet32_val.zip"]
     (folder,) = conversions.iterdir()
     assert sorted(path.name for path in folder.iterdir()) == [
-        "manifest.json",
+        "labels.npz",
         "test.images",
-        "test.labels",
         "train.images",
-        "train.labels",
     ]
 
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from maskcon._utils.errors import DataError
-from maskcon.data import Dataset, absolute, load, load_photos
-from maskcon.data.manifest import listed_images
-from maskcon.data.manifest_rows import read_rows
+from maskcon.data import Dataset, absolute, load
+from maskcon.data.manifest import listed_images, read_rows
+from tests.data.class_folders import load_photos
 from tests.data.manifests import Rows, pictures, usual_rows, write_csv, write_parquet
 
 

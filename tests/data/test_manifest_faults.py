@@ -13,8 +13,7 @@ import pytest
 
 from maskcon._utils.errors import DataError
 from maskcon.data import load
-from maskcon.data.manifest import read_manifest
-from maskcon.data.manifest_rows import read_rows
+from maskcon.data.manifest import read_manifest, read_rows
 from tests.data.manifests import Rows, pictures, usual_rows, write_csv
 
 
@@ -51,7 +50,7 @@ def refused(path: Path) -> str:
         ("path,coarse,split\ncat/0.png,cat,test\n", "no row of .* has the split 'train'"),
         (
             "path,coarse,fine\ncat/0.png,cat,x\ncat/1.png,dog,x\n",
-            "line 3: fine label 'x' lies in coarse class 'dog', but on line 2 in 'cat'",
+            "line 3: fine label 'x' lies in coarse class 'dog', but in 'cat' at line 2",
         ),
         (
             "path,coarse,fine\ncat/0.png,cat,x\ncat/1.png,cat,\n",

@@ -17,10 +17,11 @@ from PIL import Image
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.locks import one_at_a_time
-from maskcon.data import load_photos, packing
-from maskcon.data.folder import plan_path
+from maskcon.data import cache as cache_module
+from maskcon.data import packing
 from maskcon.data.packing import PackJob, find_pack, make_pack
-from tests.data.class_folders import all_paths, write_classes
+from maskcon.data.photos import plan_photos, read_path
+from tests.data.class_folders import all_paths, load_photos, write_classes
 from tests.data.miniatures import write_picture
 
 
@@ -73,7 +74,7 @@ def test_flipped_bytes_beside_the_pack_never_escape(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(packing, "PACK_ABOVE_BYTES", 1000)
     load_photos(root, cache=tmp_path / "cache")
     (folder,) = (tmp_path / "cache").iterdir()
-    job = plan_path(root, cache=tmp_path / "cache").job
+    job = plan_photos(read_path(root), cache=tmp_path / "cache").job
     assert find_pack(job) is not None
     generator = np.random.default_rng(0)
     for name in ("beside.npz", "images.npy"):
@@ -105,7 +106,7 @@ def test_too_little_room_for_the_pack_is_said_before_decoding(
 ) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
     monkeypatch.setattr(packing, "PACK_ABOVE_BYTES", 1000)
-    monkeypatch.setattr(packing.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 50, 50))
+    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 50, 50))
     with pytest.raises(DataError, match="GB free; set XDG_CACHE_HOME"):
         load_photos(root, cache=tmp_path / "cache")
 
@@ -126,7 +127,7 @@ def test_a_pack_that_is_there_is_used_whatever_its_size(
     cache = tmp_path / "cache"
     in_memory = load_photos(root, cache=cache)
     assert not isinstance(in_memory.train.images, np.memmap)
-    make_pack(plan_path(root, cache=cache).job)
+    make_pack(plan_photos(read_path(root), cache=cache).job)
 
     def no_decoding(*_: object) -> None:
         raise AssertionError("decoded again")
@@ -180,7 +181,7 @@ def test_files_that_change_while_they_are_decoded_leave_no_pack(tmp_path: Path) 
     def change(_done: int, _total: int) -> None:
         write_picture(job.root / "0.png", (7, 7))
 
-    with pytest.raises(DataError, match="changed while they were decoded"):
+    with pytest.raises(DataError, match="changed while they were read"):
         make_pack(job, change)
     assert list(job.cache.iterdir()) == []
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data import packing
 from maskcon.data.archive import extract
-from maskcon.data.builtin import sop
-from maskcon.data.builtin.sop import COARSE_NAMES, missing, product_sizes
-from maskcon.data.builtin.sop_lists import split1, split2
+from maskcon.data.builtin import release, sop
+from maskcon.data.builtin.sop import product_sizes
+from maskcon.data.builtin.sop_lists import COARSE_NAMES, split1, split2
 from tests.data.miniature_photos import (
     SIZES,
     colour_of,
@@ -67,17 +68,9 @@ def test_parts_have_the_products_and_counts_of_the_split(tmp_path: Path) -> None
     assert second.coarse_of_fine == (3, 0, 11)
 
 
-def test_train_and_test_lists_do_where_the_common_one_is_lacking(tmp_path: Path) -> None:
-    folder = write_sop(tmp_path, SIZES)
-    whole = load_sop("split2", tmp_path, image_size=32).fingerprint()
-    (folder / "Ebay_info.txt").unlink()
-    assert missing(tmp_path) == ()
-    assert load_sop("split2", tmp_path, image_size=32).fingerprint() == whole
-
-
 def test_set_may_lie_in_the_root_itself(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES)
-    assert missing(folder) == ()
+    assert sop.RELEASE.missing(folder) == ()
     assert len(load_sop("split1", folder, image_size=32).train) == 20
 
 
@@ -119,8 +112,8 @@ def test_list_of_too_few_products_is_an_error(tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_says_where_to_get_it_and_where_to_put_it(tmp_path: Path) -> None:
-    (line,) = missing(tmp_path)
-    assert sop.URL in line
+    (line,) = sop.RELEASE.missing(tmp_path)
+    assert sop.RELEASE.urls[0] in line
     assert str(tmp_path) in line
     with pytest.raises(DataError, match=r"not found in .*--download.*Stanford_Online_Products\.zip"):
         load_sop("split1", tmp_path)
@@ -130,9 +123,8 @@ def test_nothing_at_all_says_where_to_get_it_and_where_to_put_it(tmp_path: Path)
 def test_partial_set_names_what_is_lacking(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES, pictures=False)
     shutil.rmtree(folder / "sofa_final")
-    for name in ("Ebay_info.txt", "Ebay_train.txt"):
-        (folder / name).unlink()
-    assert missing(tmp_path) == (f"Ebay_info.txt in {folder}", f"sofa_final in {folder}")
+    (folder / "Ebay_info.txt").unlink()
+    assert sop.RELEASE.missing(tmp_path) == (f"Ebay_info.txt in {folder}", f"sofa_final in {folder}")
     with pytest.raises(
         DataError, match=r"not complete: Ebay_info\.txt, sofa_final not found; take them from"
     ):
@@ -148,8 +140,8 @@ def test_folder_in_the_way_of_unpacking_is_named_before_anything_is_fetched(
     def no_fetch(*_: object, **__: object) -> None:
         raise AssertionError("fetched")
 
-    monkeypatch.setattr(sop, "fetch", no_fetch)
-    assert missing(tmp_path)[0] == f"Ebay_info.txt in {tmp_path / sop.FOLDER}"
+    monkeypatch.setattr(release, "fetch", no_fetch)
+    assert sop.RELEASE.missing(tmp_path)[0] == f"Ebay_info.txt in {tmp_path / sop.FOLDER}"
     with pytest.raises(DataError, match=r"not complete: Ebay_info.*or delete the folder and try again"):
         load_sop("split1", tmp_path, download=True)
 
@@ -185,8 +177,10 @@ def test_archive_is_checked_and_unpacked_once(tmp_path: Path, monkeypatch: pytes
     folder = write_sop(tmp_path / "made", SIZES)
     root = tmp_path / "root"
     root.mkdir()
-    monkeypatch.setattr(sop, "MD5", zipped(folder, root / "Stanford_Online_Products.zip"))
-    assert missing(root) == ()
+    monkeypatch.setattr(
+        sop, "RELEASE", replace(sop.RELEASE, md5=zipped(folder, root / "Stanford_Online_Products.zip"))
+    )
+    assert sop.RELEASE.missing(root) == ()
     data = load_sop("split1", root, image_size=32)
     assert data.fingerprint() == load_sop("split1", tmp_path / "made", image_size=32).fingerprint()
     (root / "Stanford_Online_Products.zip").unlink()
@@ -198,7 +192,9 @@ def test_archive_with_a_wrong_checksum_is_named_and_not_used(tmp_path: Path) -> 
     root = tmp_path / "root"
     root.mkdir()
     zipped(folder, root / "Stanford_Online_Products.zip")
-    with pytest.raises(CorruptFileError, match=rf"Stanford_Online_Products\.zip is not the file.*{sop.MD5}"):
+    with pytest.raises(
+        CorruptFileError, match=rf"Stanford_Online_Products\.zip is not the file.*{sop.RELEASE.md5}"
+    ):
         load_sop("split1", root)
     assert [path.name for path in root.iterdir()] == ["Stanford_Online_Products.zip"]
 
@@ -216,11 +212,11 @@ def test_download_fetches_the_archive_with_its_checksum(
         shutil.copy(tmp_path / "made.zip", target)
         return target
 
-    monkeypatch.setattr(sop, "fetch", fetch)
-    monkeypatch.setattr(sop, "MD5", md5)
+    monkeypatch.setattr(release, "fetch", fetch)
+    monkeypatch.setattr(sop, "RELEASE", replace(sop.RELEASE, md5=md5))
     data = load_sop("split2", tmp_path / "root", download=True, image_size=32)
     assert len(data.train) == 30
-    assert asked == [(sop.URL, md5)]
+    assert asked == [(sop.RELEASE.urls[0], md5)]
 
 
 def test_archive_cut_short_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +226,9 @@ def test_archive_cut_short_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     target = root / "Stanford_Online_Products.zip"
     zipped(folder, target)
     target.write_bytes(target.read_bytes()[:2000])
-    monkeypatch.setattr(sop, "MD5", hashlib.md5(target.read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        sop, "RELEASE", replace(sop.RELEASE, md5=hashlib.md5(target.read_bytes()).hexdigest())
+    )
     with pytest.raises(CorruptFileError, match="nothing was unpacked"):
         load_sop("split1", root)
     assert [path.name for path in root.iterdir()] == [target.name]
@@ -257,13 +255,15 @@ def test_a_folder_that_another_process_unpacks_meanwhile_is_used(
     write_sop(root, SIZES)
     archive = shutil.make_archive(str(root / "Stanford_Online_Products"), "zip", root, sop.FOLDER)
     shutil.rmtree(root / sop.FOLDER)
-    monkeypatch.setattr(sop, "MD5", hashlib.md5(Path(archive).read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        sop, "RELEASE", replace(sop.RELEASE, md5=hashlib.md5(Path(archive).read_bytes()).hexdigest())
+    )
 
     def late(archive: Path, destination: Path, **options: Any) -> Path:
         extract(archive, destination, **options)  # the other process
         return extract(archive, destination, **options)
 
-    monkeypatch.setattr(sop, "extract", late)
+    monkeypatch.setattr(release, "extract", late)
     assert len(load_sop("split1", root, image_size=32).train) == 20
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon.data import load_photos
 from maskcon.data.folder_layout import path_hash
 from maskcon.data.splits import held_out
+from tests.data.class_folders import load_photos
 from tests.data.miniatures import write_picture
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.api import Run
-from maskcon.data import Dataset, load_photos
+from maskcon.data import Dataset, load
 from maskcon.export import export_run
 from maskcon.export import write as writing
 from maskcon.export.card import card_text
@@ -138,7 +138,7 @@ def test_pictures_that_changed_since_still_serve_to_check_the_export(photos, tmp
 def copied(tmp_path: Path) -> Run:
     """A run whose pictures stayed on another machine."""
     photo_data(tmp_path / "photos")
-    data = load_photos(tmp_path / "photos", image_size=24)
+    data = load(str(tmp_path / "photos"), image_size=24)
     run = finished_run(tmp_path / "run", data, source=str(tmp_path / "photos"))
     shutil.rmtree(tmp_path / "photos")
     return run

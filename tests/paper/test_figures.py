@@ -12,7 +12,7 @@ import torch
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.config.settings import Machine
-from maskcon.data.builtin import sop
+from maskcon.data.builtin import release, sop
 from maskcon.data.builtin.cars196 import cars_listing
 from maskcon.paper.cars import example_images
 from maskcon.paper.figures import (
@@ -185,10 +185,10 @@ def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, mo
         fetched.append(url)
         raise DataError("no network")
 
-    monkeypatch.setattr(sop, "fetch", fetch)
+    monkeypatch.setattr(release, "fetch", fetch)
     with pytest.raises(DataError, match="no network"):
         draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", scale="cpu", download=True)
-    assert fetched == [sop.URL]
+    assert fetched == [sop.RELEASE.urls[0]]
     with pytest.raises(DataError, match="cannot be downloaded"):
         draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", scale="cpu", download=True)
     assert not (tmp_path / "figures").exists()

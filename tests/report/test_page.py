@@ -205,7 +205,7 @@ def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path:
     canvas[:, :, :4, :8] = 200
     labels, sizes = np.zeros(30, dtype=np.int64), np.array([[4, 8]] * 29 + [[8, 8]], dtype=np.int32)
     part = ImageSet(canvas, labels, None, np.arange(30), sizes)
-    pictures = [part.picture(row) for row in range(len(part))]
+    pictures = [part.image(row) for row in range(len(part))]
     assert [picture.shape for picture in pictures[-2:]] == [(3, 4, 8), (3, 8, 8)]
     path = write_report(inputs(sample=dataclasses.replace(sample(), images=pictures)), tmp_path)
     grid = min((path.parent / "figures").glob("retrieval_*.png"))

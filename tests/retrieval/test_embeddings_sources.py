@@ -14,7 +14,7 @@ from maskcon._utils.errors import DataError, UsageError
 from maskcon.api import Run
 from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.data.image_list import Listed, Listing
+from maskcon.data.folder_layout import Found, Layout
 from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings
 from tests.finished_run import write_photo
 from tests.miniature import miniature
@@ -156,17 +156,9 @@ def test_a_data_set_decoded_as_a_whole_says_what_it_failures(run, tmp_path, monk
 def test_a_named_set_of_pictures_is_read_from_its_files(run, tmp_path, monkeypatch) -> None:
     for number in range(3):
         write_photo(tmp_path / "sets" / f"{number}.png", number)
-    listing = Listing(
-        name="cars196",
-        title="cars",
-        folder=tmp_path / "sets",
-        family="photos",
-        coarse_names=("sedan", "van"),
-        fine_names=("a", "b"),
-        coarse_of_fine=(1, 0),
-        train=(Listed("0.png", 0, 0), Listed("1.png", 1, 1)),
-        test=(Listed("2.png", 0, 2), Listed("3.png", 0, 3)),
-    )
+    labels = (("van", "a"), ("sedan", "b"), ("van", "a"), ("van", "a"))
+    files = [Found(f"{row}.png", row > 1, *label) for row, label in enumerate(labels)]
+    listing = Layout("cars196", tmp_path / "sets", "cars", "", files=files, has_parts=True)
     source = replace(SOURCES["cars196"], listing=lambda root, **_: listing)
     monkeypatch.setitem(SOURCES, "cars196", source)
     outcome = write_embeddings(run, "cars196", tmp_path / "e.parquet")

@@ -109,7 +109,7 @@ def write_embeddings(
         progress, reading: called as f(images done, total) while embedding, and while a dataset is read as a whole.
     """
     from maskcon._utils.errors import DataError
-    from maskcon.data.collection import none_readable
+    from maskcon.data.image_readers import none_readable
     from maskcon.retrieval.embeddings import EmbeddingsStore, check_target, parts_folder, remove_empty_parts
     from maskcon.retrieval.store import check_replaces, refresh
 

@@ -28,8 +28,7 @@ def pack(
     """Decode images once into a memory-mapped array, so that training reads them without decoding.
 
     Training finds the pack by itself, as long as the files and the image size stay the same. For ImageNet32 the
-    batch files are converted instead; the same command again reads the converted images through and compares them
-    with their checksums.
+    batch files are converted instead.
 
     Example: `maskcon pack cars196 --image-size 224`
     """

@@ -119,7 +119,7 @@ def _draw(
 ) -> None:
     """Draw queries and neighbours; images of a folder are read again, others come from the dataset."""
     from maskcon._utils.text import counted
-    from maskcon.data.decoding import canvas_for, decode, picture_bombs_refused
+    from maskcon.data.decoding import canvas_for, decode, decompression_bombs_refused
     from maskcon.report.search_grid import DECODE_SIDE, picture_reader, write_grid
 
     picture_of = picture_reader(
@@ -127,7 +127,7 @@ def _draw(
         canvas=canvas_for(run.config.image_size or DECODE_SIDE),  # as they were indexed
         root=None if data_root is None else Path(data_root),
     )
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         asked = [decode(query, DECODE_SIDE, 3) for query in queries]
         gone = write_grid(grid, asked, found, picture_of)
     if gone:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from maskcon.api import Run
-    from maskcon.data.collection import Given, Pictures
+    from maskcon.data.collection import Given
+    from maskcon.data.image_readers import Images
     from maskcon.data.packing import Progress
     from maskcon.models.encoder_file import EncoderFacts
     from maskcon.retrieval.store import Embed, Header
@@ -57,7 +58,7 @@ def gather_images(
     download: bool,
     strict: bool,
     progress: Progress | None,
-) -> Pictures:
+) -> Images:
     """List the images of a source, to be decoded as the run's encoder needs them."""
     from maskcon.data.collection import gather
 
@@ -73,7 +74,7 @@ def gather_images(
     )
 
 
-def header_of(run: Run, facts: EncoderFacts, images: Pictures) -> Header:
+def header_of(run: Run, facts: EncoderFacts, images: Images) -> Header:
     """Describe which encoder embeds which images."""
     from maskcon import __version__
     from maskcon.retrieval.store import Header

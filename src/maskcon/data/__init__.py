@@ -8,22 +8,20 @@
 from __future__ import annotations
 
 from maskcon._utils.paths import data_root
-from maskcon.data.builtin.registry import catalogue, describe
+from maskcon.data.builtin.registry import Description, SourceInfo, catalogue, describe
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
 from maskcon.data.decoding import read_images
-from maskcon.data.folder import load_photos
 from maskcon.data.in_memory import from_arrays
 from maskcon.data.loading import (
     Prepared,
     absolute,
+    image_plan,
     is_path,
     is_there,
     load,
-    picture_plan,
     prepare,
     takes_image_size,
 )
-from maskcon.data.source import Description, SourceInfo
 
 __all__ = [
     "Dataset",
@@ -37,11 +35,10 @@ __all__ = [
     "data_root",
     "describe",
     "from_arrays",
+    "image_plan",
     "is_path",
     "is_there",
     "load",
-    "load_photos",
-    "picture_plan",
     "prepare",
     "read_images",
     "takes_image_size",

@@ -11,11 +11,9 @@ import gzip
 import io
 import lzma
 import os
-import shutil
 import stat
 import struct
 import tarfile
-import tempfile
 import unicodedata
 import zipfile
 import zlib
@@ -26,6 +24,7 @@ from typing import IO, NamedTuple
 from maskcon._utils.errors import CorruptFileError, DataError, MaskconError
 from maskcon._utils.files import write_all
 from maskcon._utils.locks import one_at_a_time
+from maskcon.data.cache import write_aside
 
 MAX_BYTES = 1 << 30
 MAX_MEMBERS = 100_000
@@ -78,34 +77,15 @@ def extract(
         with one_at_a_time(destination.parent) as alone:
             if destination.exists():
                 raise DataError(f"{destination} exists already; delete it to unpack {archive.name} again")
-            scratch = _make_scratch(destination, sweep=alone)
-            try:
-                _unpack(archive, scratch, inside, max_bytes, max_members)
-                _publish(scratch, destination)
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
+            write_aside(
+                destination,
+                lambda folder: _unpack(archive, folder, inside, max_bytes, max_members),
+                prefix=f".{destination.name}-unpacking-",
+                sweep=alone,
+            )
     except OSError as error:
         raise DataError(f"cannot write to {destination.parent}: {error.strerror or error}") from error
     return destination
-
-
-def _make_scratch(destination: Path, *, sweep: bool) -> Path:
-    """Make a new folder beside the destination. sweep: delete those that killed processes left."""
-    prefix = f".{destination.name}-unpacking-"
-    if sweep:
-        for left in destination.parent.iterdir():
-            if left.name.startswith(prefix):
-                shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=destination.parent))
-
-
-def _publish(scratch: Path, destination: Path) -> None:
-    scratch.chmod(0o755)  # mkdtemp made it private
-    try:
-        scratch.rename(destination)
-    except OSError as error:
-        if not destination.is_dir():  # else another process, where folders cannot be locked, was faster
-            raise DataError(f"cannot create {destination}: {error.strerror or error}") from error
 
 
 def _unpack(archive: Path, folder: Path, inside: str | None, max_bytes: int, max_members: int) -> None:
@@ -119,10 +99,8 @@ def _unpack(archive: Path, folder: Path, inside: str | None, max_bytes: int, max
         file.seek(0)
         members = _zip_members(file) if is_zip else _tar_members(file, max_bytes + 4096 * max_members)
         try:
-            files_written = _write_members(members, folder, inside, max_bytes, max_members)
-            if not files_written:
-                where = "" if inside is None else f" below {inside!r}"
-                raise _RefusedError(f"it holds no file{where}")
+            if not _write_members(members, folder, inside, max_bytes, max_members):
+                raise _RefusedError("it holds no file" + ("" if inside is None else f" below {inside!r}"))
         except _RefusedError as error:
             raise CorruptFileError(f"{archive}: {error}; nothing was unpacked") from error
         except MaskconError:  # a full disk, for example

@@ -1,7 +1,7 @@
 """Images given as arrays of numbers, flattened or not, into the uint8 ``[N, C, H, W]`` that training reads.
 
 Where the channels are is said, never guessed: an array of 3 x 32 x 3 could be read either way.
-Letters in shapes: N images, D = H * W * C values an image, C channels, H and W rows and columns.
+Letters in shapes: N images, D = H * W * C values per image, C channels, H and W rows and columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHUNK_VALUES = 1 << 22  # converted together, at most: 32 MB as doubles
 
 
 def are_files(X: Any) -> bool:  # noqa: N803
-    """Whether X is a list (or array, or column of a table) of paths or Pillow images."""
+    """Tell whether X is a list (or array, or column) of paths or Pillow images."""
     if isinstance(X, str | Path | Image.Image):
         raise UsageError("X is a list of images, even if there is only one")
     if isinstance(X, Iterator):  # to look at the first would be to lose it
@@ -37,7 +37,7 @@ def are_files(X: Any) -> bool:  # noqa: N803
 
 
 def flattened(X: Any) -> tuple[Any, tuple[int, ...] | None]:  # noqa: N803
-    """Rows ``[N, D]`` and the shape of one image; X as it is and None where it is no stack of images."""
+    """Return rows ``[N, D]`` and the shape of one image; (X, None) for tables."""
     if not hasattr(X, "ndim"):
         try:
             X = np.asarray(X)  # noqa: N806 - nested lists
@@ -56,7 +56,7 @@ def flattened(X: Any) -> tuple[Any, tuple[int, ...] | None]:  # noqa: N803
 
 
 def chosen_shape(image_shape: Sequence[int], values: int) -> tuple[int, ...]:
-    """The shape of one image of `values` numbers; one entry may be -1 and is worked out, as in `numpy.reshape`.
+    """Return the shape of one image of `values` numbers; one entry may be -1.
 
     >>> chosen_shape((8, 8), 64), chosen_shape((-1, 32, 3), 1920)
     ((8, 8), (20, 32, 3))
@@ -78,7 +78,7 @@ def chosen_shape(image_shape: Sequence[int], values: int) -> tuple[int, ...]:
 
 
 def planes(shape: Sequence[int], channels: Channels) -> tuple[int, int, int]:
-    """(C, H, W) of an image of this shape: two sides are grey, of three `channels` says which counts the colours.
+    """Return (C, H, W) of an image of this shape; two sides mean grey.
 
     >>> planes((28, 28), "last"), planes((32, 20, 3), "last"), planes((3, 32, 20), "first")
     ((1, 28, 28), (3, 32, 20), (3, 32, 20))
@@ -99,7 +99,7 @@ def planes(shape: Sequence[int], channels: Channels) -> tuple[int, int, int]:
 
 
 def value_range(values: NDArray[Any]) -> tuple[float, float]:
-    """What counts as black and as white: 0 and 255 for bytes, else the least and the largest value.
+    """Return black and white: 0 and 255 for bytes, else the extreme values.
 
     >>> value_range(np.array([[0, 16]], dtype=np.uint8)), value_range(np.array([[0.0, 16.0]]))
     ((0.0, 255.0), (0.0, 16.0))
@@ -113,7 +113,7 @@ def value_range(values: NDArray[Any]) -> tuple[float, float]:
 
 
 def checked_range(pixel_range: Sequence[float]) -> tuple[float, float]:
-    """A range given by the user, as two numbers that grow."""
+    """Check a range given by the user: two increasing numbers."""
     try:
         low, high = (float(end) for end in pixel_range)
     except (TypeError, ValueError):
@@ -123,16 +123,16 @@ def checked_range(pixel_range: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def pictures_of(
+def images_of(
     rows: NDArray[Any], shape: Sequence[int], channels: Channels, pixel_range: tuple[float, float]
 ) -> NDArray[np.uint8]:
-    """Rows of numbers as images: uint8 ``[N, C, H, W]``, `pixel_range` spread over 256 levels, the rest clipped.
+    """Scale rows of numbers to images: uint8 ``[N, C, H, W]``, clipped to `pixel_range`.
 
     Args:
         rows: ``[N, D]``, each an image of `shape` in C order.
         shape: (H, W), (H, W, C) or (C, H, W), as `channels` says.
 
-    >>> pictures_of(np.array([[0.0, 0.5, 1.0, 9.0]]), (2, 2), "last", (0.0, 1.0)).tolist()
+    >>> images_of(np.array([[0.0, 0.5, 1.0, 9.0]]), (2, 2), "last", (0.0, 1.0)).tolist()
     [[[[0, 128], [255, 255]]]]
     """
     count, height, width = planes(shape, channels)
@@ -147,7 +147,7 @@ def pictures_of(
 
 
 def warn_of_another_scale(rows: NDArray[Any], pixel_range: tuple[float, float]) -> None:
-    """Say so when images ``[N, D]`` to embed do not come on the scale of those that were trained on."""
+    """Warn if images ``[N, D]`` are not on the scale of the training images."""
     if rows.dtype == np.uint8 and pixel_range == BYTE_RANGE:
         return
     low, high = pixel_range

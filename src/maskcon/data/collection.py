@@ -19,33 +19,10 @@ from maskcon.data.dataset import Variant
 from maskcon.data.decoding import EXTENSIONS
 from maskcon.data.folder_layout import read_any_depth, show
 from maskcon.data.huggingface import PREFIX
-from maskcon.data.image_readers import (
-    ArrayPictures,
-    Block,
-    FilePictures,
-    Pictures,
-    Stamp,
-    at_once,
-    none_readable,
-    with_channels,
-)
+from maskcon.data.image_readers import ImageArrays, ImageFiles
 from maskcon.data.loading import with_known_total
 from maskcon.data.manifest import folder_of, is_manifest, listed_images
 from maskcon.data.packing import Progress
-from maskcon.data.source import PictureSource
-
-__all__ = [
-    "ArrayPictures",
-    "Block",
-    "FilePictures",
-    "Given",
-    "Pictures",
-    "Stamp",
-    "at_once",
-    "gather",
-    "none_readable",
-    "with_channels",
-]
 
 LIST_SUFFIX = ".txt"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a text file with it
@@ -63,7 +40,7 @@ def gather(
     download: bool = False,
     strict: bool = False,
     progress: Progress | None = None,
-) -> FilePictures | ArrayPictures:
+) -> ImageFiles | ImageArrays:
     """Open the images of a folder, of a list of files, or of a dataset.
 
     Args:
@@ -75,19 +52,18 @@ def gather(
         strict, progress: for those that are decoded or fetched as a whole, here and now; see `load`.
     """
     if isinstance(source, Dataset):
-        return ArrayPictures(source.name, source, channels=channels)
-    make = partial(FilePictures, canvas=canvas, channels=channels)
+        return ImageArrays(source.name, source, channels=channels)
+    make = partial(ImageFiles, canvas=canvas, channels=channels)
     if not isinstance(source, str | Path):
         return _of_names(_no_folder(source), Path.cwd(), f"{len(source)} files", make)
     name = str(source)
     known = SOURCES.get(name)
-    if isinstance(known, PictureSource):
+    if known is not None and known.listing is not None:
         fetching = with_known_total(progress)
         listing = known.listing(data_root(root), variant=variant, download=download, progress=fetching)
-        labels = [listing.coarse_names[coarse] for coarse in listing.coarse_of_fine]
-        named = [(found.path, labels[found.fine]) for found in (*listing.train, *listing.test)]
+        named = [(found.path, found.coarse) for found in listing.files]
         empty = f"{listing.name} lists no image"
-        return make(listing.name, listing.folder.resolve(), named, empty=empty, notes=listing.notes)
+        return make(listing.name, listing.root.resolve(), named, empty=empty, notes=tuple(listing.notes))
     path = None if known is not None or name.startswith(PREFIX) else _own_path(name)
     if path is not None:
         return _of_path(path, name, make)
@@ -100,10 +76,10 @@ def gather(
         strict=strict,
         progress=progress,
     )
-    return ArrayPictures(absolute(name), data, channels=channels)
+    return ImageArrays(absolute(name), data, channels=channels)
 
 
-def _of_path(path: Path, name: str, make: Callable[..., FilePictures]) -> FilePictures:
+def _of_path(path: Path, name: str, make: Callable[..., ImageFiles]) -> ImageFiles:
     """Open a folder, a manifest, a list, or an image."""
     source, suffix = absolute(name), path.suffix.lower()
     if path.is_dir():
@@ -122,15 +98,13 @@ def _of_path(path: Path, name: str, make: Callable[..., FilePictures]) -> FilePi
     raise DataError(f"{show(name)} is no image of a known kind ({suffix or 'no ending'}); {ADVICE}")
 
 
-def _of_names(
-    names: Sequence[str], root: Path, source: str, make: Callable[..., FilePictures]
-) -> FilePictures:
+def _of_names(names: Sequence[str], root: Path, source: str, make: Callable[..., ImageFiles]) -> ImageFiles:
     empty = f"{show(source)} names no file; write one path per line"
     return make(source, root, [(name, None) for name in names], empty=empty)
 
 
 def _own_path(name: str) -> Path | None:
-    """The user's file or folder of this name; None where `load` knows it, or knows what is wrong with it."""
+    """Find the user's file or folder of this name; None where `load` decides."""
     try:
         path = Path(name).expanduser()
         is_there = path.exists()
@@ -142,7 +116,7 @@ def _own_path(name: str) -> Path | None:
 
 
 def _no_folder(names: Sequence[str | Path]) -> list[str]:
-    """List several images by name; with several folders it is unclear where paths start."""
+    """List several images by name; refuse folders, whose paths would be unclear."""
     for name in names:
         if has_folder(Path(name)):
             raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several images")

@@ -35,7 +35,7 @@ class Grouping:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many fine classes each coarse class has."""
+        """Count the fine classes of each coarse class."""
         return tuple(self.coarse_of.count(coarse) for coarse in range(len(self.coarse_names)))
 
     def image_set(
@@ -109,7 +109,7 @@ class ImageSet:
         return len(self.images)
 
     def subset(self, rows: NDArray[np.int64] | Sequence[int]) -> ImageSet:
-        """The given rows, in the given order, each with the id it had. Copies the images it keeps."""
+        """Select rows in the given order with their ids; copies the images."""
         chosen = np.asarray(rows, dtype=np.int64)
         return ImageSet(
             images=np.asarray(self.images[chosen]),
@@ -120,18 +120,18 @@ class ImageSet:
             paths=None if self.paths is None else tuple(self.paths[row] for row in chosen.tolist()),
         )
 
-    def pictures_fingerprint(self) -> str:
-        """sha256 (hex) over images and their sizes alone: independent of labels."""
+    def images_fingerprint(self) -> str:
+        """Hash images and their sizes (sha256, hex), independent of labels."""
         digest = hashlib.sha256()
         for array in (self.images, self.sizes):
             _hash_array(digest, array)
         return digest.hexdigest()
 
-    def picture(self, row: int) -> NDArray[np.uint8]:
-        """One image [C, H, W] without the empty rest of its canvas.
+    def image(self, row: int) -> NDArray[np.uint8]:
+        """Return one image [C, H, W] without the empty rest of its canvas.
 
         >>> sizes = np.array([[2, 3]], np.int32)
-        >>> ImageSet(np.zeros((1, 3, 8, 8), np.uint8), *[np.zeros(1, np.int64)] * 3, sizes).picture(0).shape
+        >>> ImageSet(np.zeros((1, 3, 8, 8), np.uint8), *[np.zeros(1, np.int64)] * 3, sizes).image(0).shape
         (3, 2, 3)
         """
         image = np.asarray(self.images[row])
@@ -142,7 +142,7 @@ class ImageSet:
 
     @property
     def finest(self) -> NDArray[np.int64]:
-        """[N] the fine labels where known, else the coarse ones: what a balanced choice is balanced by."""
+        """Return fine labels [N] where known, else coarse ones, to balance a choice."""
         return self.coarse if self.fine is None else self.fine
 
 
@@ -209,13 +209,13 @@ class Dataset:
         return digest.hexdigest()
 
     def fingerprint(self) -> str:
-        """sha256 (hex) over images, labels, ids and sizes of both parts; computed once, the same on any machine."""
+        """Hash images, labels, ids and sizes of both parts (sha256, hex), once."""
         return self._digest
 
     def hold_out(
         self, fraction: float, seed: int = 0, *, train: int | None = None, test: int | None = None
     ) -> Dataset:
-        """A dataset whose test part is a stratified share of THIS train part; for choosing settings honestly.
+        """Hold out a stratified share of the train part as test part, to choose settings.
 
         The original test part is not used. Stratified by fine label where known, else by coarse label; a class
         of one image stays in train. train, test: as `limited` afterwards, but without ever copying the rest.
@@ -238,7 +238,7 @@ class Dataset:
         )
 
     def limited(self, train: int | None, test: int | None, seed: int = 0) -> Dataset:
-        """At most `train` and `test` images, with class counts as equal as they can be; None keeps all."""
+        """Keep at most `train` and `test` images, balanced over classes; None keeps all."""
 
         def part(whole: ImageSet, count: int | None) -> ImageSet:
             if count is None or count >= len(whole):
@@ -269,7 +269,7 @@ def _hash_array(digest: hashlib._Hash, array: NDArray[np.generic] | None) -> Non
 
 
 def _shuffled_rank(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """[N] the place of each row among the rows of its class, in an order shuffled by the seed."""
+    """Rank each row within its class, [N], in an order shuffled by the seed."""
     shuffled = np.random.Generator(np.random.PCG64(seed)).permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]  # rows grouped by class, shuffled inside
     class_start = np.concatenate([[0], np.cumsum(np.bincount(labels))])[labels[by_class]]
@@ -281,7 +281,7 @@ def _shuffled_rank(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 def _balanced(
     rows: NDArray[np.int64], labels: NDArray[np.int64], count: int | None, seed: int
 ) -> NDArray[np.int64]:
-    """At most `count` of these rows, in their order, with class counts as equal as they can be."""
+    """Choose at most `count` rows with class counts as equal as possible; keep their order."""
     if count is None or count >= len(rows):
         return rows
     if count < 1:

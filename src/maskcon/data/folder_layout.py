@@ -1,16 +1,24 @@
-"""Layout of a folder of images: parts, coarse classes, fine classes, and files to ignore."""
+"""Labelled images before they are opened, and how they are found in a folder with one sub-folder per class.
+
+flowers/daisy/1.jpg                    coarse labels only; about a fifth of the images is held out to score on
+flowers/daisy/oxeye/1.jpg              coarse and fine labels
+flowers/train/daisy/1.jpg, flowers/test/daisy/oxeye/2.jpg     train and test parts; fine labels to score with
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskcon._utils.errors import DataError
+from maskcon._utils.paths import has_file, resolved
+from maskcon.data.dataset import Grouping
 from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
+from maskcon.data.packing import Contents
 
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "testing", "val", "valid", "validation")  # the first that exists is used
@@ -23,7 +31,8 @@ Identity = tuple[int, int]  # device and number of a folder, by which a link bac
 class Found:
     """One image file: its path from the root with `/`, its part, its class folders (names as on disk).
 
-    key: what decides whether it is held out, where that is not its path; see `split`
+    key: what decides whether it is held out, where that is not its path; see `splits`
+    index: its id, where that is not the hash of its path
     """
 
     path: str
@@ -31,6 +40,11 @@ class Found:
     coarse: str
     fine: str | None
     key: int | None = None
+    index: int | None = None
+
+    @property
+    def id(self) -> int:
+        return path_hash(self.path) if self.index is None else self.index
 
     @property
     def split_key(self) -> int:
@@ -39,25 +53,43 @@ class Found:
 
 @dataclass
 class Layout:
-    """All image files of a folder, train before test, each sorted by path."""
+    """The images of a folder, a manifest, a named or a Hugging Face dataset, and how messages speak of them.
 
+    name: of the dataset; root: the folder that paths start from; where: the source, as `show` gives it
+    expected: what a good source holds; test_part: how to give a part to test on
+    kind: distinguishes packs of one folder; contents: reads images that are no files of their own
+    grouping, family: of a named dataset, whose classes have numbers of their own
+    files: train before test
+    loose_images: of the ignored files, images beside the class folders, in no class
+    unreadable: path, reason
+    """
+
+    name: str
+    root: Path
+    where: str
+    expected: str
+    test_part: str = "test folder"
+    kind: str = "folder"
+    contents: Contents | None = None
+    grouping: Grouping | None = None
+    family: str | None = None
     files: list[Found] = field(default_factory=list)
     has_parts: bool = False
     empty_classes: list[str] = field(default_factory=list)
     ignored_files: int = 0
-    loose_images: int = 0  # of the ignored files: images beside the class folders, in no class
-    unreadable: list[tuple[str, str]] = field(default_factory=list)  # path, reason
+    loose_images: int = 0
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def read_layout(root: Path) -> Layout:
     """Find the images below `root`: [train|test/]coarse/[fine/]image."""
     _check_folder(root, "give a folder with one sub-folder of images per class")
-    layout = Layout()
+    layout = _empty(root)
     folders = _folders(root, "", layout)
     train, tests = _parts(folders)
     if train is None:
-        layout = Layout()  # _read_part counts the files beside the folders itself
+        layout = _empty(root)  # _read_part counts the files beside the folders itself
         _read_part(root, "", False, layout)
         return layout
     _read_part(root, train, False, layout)
@@ -70,8 +102,14 @@ def read_layout(root: Path) -> Layout:
     return layout
 
 
+def _empty(root: Path) -> Layout:
+    where = show(str(root))
+    expected = f"{where}/CLASS/image.jpg, with one sub-folder per class"
+    return Layout(show(resolved(root).name) or "folder", root, where, expected)
+
+
 def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
-    """Which of the folders at the top are the parts to train and to test on; none where they are classes.
+    """Find the train and test folders at the top; none where they are classes.
 
     A folder called train beside others is a class, of railway images, say, unless one of them is called test.
     """
@@ -83,12 +121,12 @@ def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
 
 
 def read_any_depth(root: Path) -> Layout:
-    """Every image below `root`, whatever its depth, for embedding: new images need no labels.
+    """Find every image below `root` at any depth, for embedding.
 
     The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
     """
     _check_folder(root, "give a folder of images")
-    layout = Layout()
+    layout = _empty(root)
     every = sorted(_images(root, "", layout, frozenset({_identity(root)})), key=lambda inner: _join(*inner))
     train, tests = _parts({inner[0] for inner in every if len(inner) > 1})
     parts = () if train is None else (train, *tests)
@@ -99,12 +137,25 @@ def read_any_depth(root: Path) -> Layout:
 
 
 def path_hash(path: str) -> int:
-    """63 bits that depend on the path alone: the id of an image, and what decides whether it is held out."""
+    """Hash a path to 63 bits: the id of an image, which also decides its split."""
     return int.from_bytes(hashlib.sha256(os.fsencode(path)).digest()[:8], "big") >> 1
 
 
+def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
+    """Find which files are there, by one listing per sub-folder."""
+    present: set[str] = set()
+    for parent in sorted({path.rpartition("/")[0] for path in paths}):
+        before = f"{parent}/" if parent else ""
+        try:
+            with os.scandir(folder / parent) as entries:
+                present.update(f"{before}{entry.name}" for entry in entries if has_file(entry))
+        except (OSError, ValueError):  # ValueError: a zero byte in the name
+            continue  # an absent folder: its images are absent
+    return present
+
+
 def show(name: str) -> str:
-    """The name as text that can be stored and printed on one line, even if its bytes are no valid UTF-8.
+    """Write a name as printable text on one line, even if it is not valid UTF-8.
 
     >>> show("a\\nb"), show(os.fsdecode(b"caf\\xe9"))
     ('a\\\\nb', 'caf\\\\xe9')
@@ -117,13 +168,36 @@ def show(name: str) -> str:
 
 
 def some(names: list[str], limit: int = 5) -> str:
-    """The first names of a list, for a message.
+    """List the first names, for a message.
 
     >>> some(["a", "b", "c"], limit=2)
     'a, b and 1 more'
     """
     shown = ", ".join(show(name) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+@dataclass
+class FineLabels:
+    """Which coarse class each fine label lies in, and where that was said first."""
+
+    coarse_of: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def at_odds(self, fine: str, coarse: str, place: str) -> str | None:
+        """Add a label; return a complaint if it lies in another coarse class already.
+
+        >>> labels = FineLabels()
+        >>> labels.at_odds("poodle", "dog", "line 2")
+        >>> labels.at_odds("poodle", "cat", "line 3").partition(";")[0]
+        "fine label 'poodle' lies in coarse class 'cat', but in 'dog' at line 2"
+        """
+        other, first = self.coarse_of.setdefault(fine, (coarse, place))
+        if other == coarse:
+            return None
+        return (
+            f"fine label {show(fine)!r} lies in coarse class {show(coarse)!r}, but in {show(other)!r} at {first}; "
+            "a fine label belongs to one coarse class"
+        )
 
 
 def _check_folder(root: Path, advice: str) -> None:
@@ -162,7 +236,7 @@ def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
 def _images(
     root: Path, folder: str, layout: Layout, inside: frozenset[Identity]
 ) -> Iterator[tuple[str, ...]]:
-    """Paths, as components below `folder`, of all images in it and its sub-folders.
+    """Yield the images in `folder` and below, as path components.
 
     inside: the folders on the way here, from the root to `folder`, so that a link back to one of them ends.
     """
@@ -190,7 +264,7 @@ def _images(
 
 
 def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
-    """The visible sub-folders by name; files beside them belong to no class and are counted."""
+    """List visible sub-folders by name; count the files beside them."""
     found = {}
     for entry, identity in _entries(root, folder, layout):
         if identity is not None:
@@ -202,7 +276,7 @@ def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
 
 
 def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[str], Identity | None]]:
-    """What is visible in the folder, sorted by name; with a sub-folder comes its identity."""
+    """List what is visible in the folder by name; sub-folders with their identity."""
     try:
         with os.scandir(root / folder) as entries:
             every = sorted(entries, key=lambda entry: entry.name)

@@ -18,10 +18,9 @@ from typing import Any
 from maskcon._utils.errors import DataError, MaskconError, UsageError, unknown
 from maskcon._utils.paths import has_file
 from maskcon.data.decoding import UndecodableError
-from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, Found, Layout, show, some
-from maskcon.data.headers import REMEMBER_FROM
-from maskcon.data.packing import PicturePlan, Progress, map_files
-from maskcon.data.photos import Origin, plan_photos
+from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, FineLabels, Found, Layout, show, some
+from maskcon.data.headers import MANY
+from maskcon.data.packing import Progress, map_files
 
 PREFIX = "hf:"
 OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")
@@ -68,12 +67,12 @@ class Address:
 
     @property
     def is_path(self) -> bool:
-        """Is it meant as a path? Names in the hub hold at most one slash, and never begin so."""
+        """Tell whether this is a path; hub names have one slash at most."""
         return self.name[0] in "./~" or "\\" in self.name or self.name.count("/") > 1
 
     @property
     def folder(self) -> Path | None:
-        """Where it lies on disk, if the name is a path that is there."""
+        """Return the folder on disk, if the name is an existing path."""
         return _folder(self.name)
 
     @property
@@ -90,51 +89,47 @@ def _folder(name: str) -> Path | None:
         return None
 
 
-def plan_hub(
-    source: str,
-    *,
-    image_size: int | None = None,
-    download: bool = False,
-    strict: bool = False,
-    looking: Progress | None = None,
-) -> PicturePlan:
-    """Open the dataset, choose its columns, and look at its images; the arguments are those of `load`."""
+def read_hub(source: str, *, download: bool = False, looking: Progress | None = None) -> Layout:
+    """Open the dataset, choose its columns and read its labels.
+
+    looking: called while many rows are hashed.
+    """
     address = Address.parse(source)
     splits = _splits(address, download)
     train, test = _chosen_splits(address, splits)
     parts = {name: splits[name] for name in (train, test) if name is not None}
     image, coarse, fine = _columns(address, parts[train].features)
     contents = Rows.of(parts, image)
-    layout = Layout(has_parts=test is not None)
-    coarse_of: dict[str, tuple[str, str]] = {}
+    cached = parts[train].cache_files
+    layout = Layout(
+        name=show(address.short_name),
+        root=Path(cached[0]["filename"]).parent if cached else Path.cwd(),
+        where=show(address.text),
+        expected="rows with an image and a coarse label",
+        test_part="test split",
+        kind=f"hf-{hashlib.sha256(f'{image};{list(parts)}'.encode()).hexdigest()[:8]}",
+        contents=contents,
+        has_parts=test is not None,
+    )
+    fine_labels = FineLabels()
     for name, part in parts.items():
-        where = f"{show(address.text)}, split {name!r}"
+        where = f"{layout.where}, split {name!r}"
         labels = _labels(where, part, coarse)
         fines = [None] * len(labels) if fine is None else _labels(where, part, fine)
         keys = contents.keys(name, len(labels), looking) if test is None else [None] * len(labels)
         for row, (label, kind, key) in enumerate(zip(labels, fines, keys, strict=True)):
-            if kind is not None:
-                _check_fine(where, row, label, kind, coarse_of)
+            place = f"{where}, row {row}"
+            if kind is not None and (odd := fine_labels.at_odds(kind, label, place)):
+                raise DataError(f"{place}: {odd}")
             layout.files.append(Found(f"{name}/{row}", name == test, label, kind, key))
     spare = [name for name in splits if name not in parts]
     if spare:
         layout.notes.append(f"splits that are not used: {some(spare)}")
-    files = parts[train].cache_files
-    origin = Origin(
-        name=show(address.short_name),
-        where=show(address.text),
-        kind=f"hf-{hashlib.sha256(f'{image};{list(parts)}'.encode()).hexdigest()[:8]}",
-        inside=show(address.text),
-        expected="rows with an image and a coarse label",
-        test_part="test split",
-        root=Path(files[0]["filename"]).parent if files else Path.cwd(),
-        contents=contents,
-    )
-    return plan_photos(origin, layout, image_size=image_size, strict=strict, looking=looking)
+    return layout
 
 
 def _splits(address: Address, download: bool) -> dict[str, Any]:
-    """The dataset's parts by name; a dataset saved without parts is one, called train."""
+    """Load the splits by name; a dataset saved without splits is one, called train."""
     try:
         import datasets
     except ImportError:
@@ -166,7 +161,7 @@ def _splits(address: Address, download: bool) -> dict[str, Any]:
 
 @contextmanager
 def _offline(datasets: Any, may_fetch: bool) -> Iterator[None]:
-    """Within, the package looks at its cache alone, unless it may fetch."""
+    """Restrict the package to its cache inside the block, unless it may fetch."""
     before = datasets.config.HF_HUB_OFFLINE
     datasets.config.HF_HUB_OFFLINE = before or not may_fetch
     try:
@@ -176,7 +171,7 @@ def _offline(datasets: Any, may_fetch: bool) -> Iterator[None]:
 
 
 def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The names of the parts to train on and to test on; None: to be held out."""
+    """Choose the train and test splits; None: to be held out."""
     chosen: dict[str, str] = {}
     for role, usual in (("train", TRAIN_NAMES), ("test", TEST_NAMES)):
         wanted = address.options.get(role)
@@ -197,47 +192,38 @@ def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, st
 
 
 def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, str | None]:
-    """The columns of images, coarse and fine labels: as given, else by their kind and usual names."""
+    """Choose the columns of images, coarse and fine labels.
+
+    Given ones first, then by their kind and usual names.
+    """
     import datasets
 
-    options = dict(address.options)
-    for role in ("image", "coarse", "fine"):
-        if options.get(role) and options[role] not in features:
-            raise UsageError(f"{unknown('column', options[role], ())}; {_described(address, features)}")
-    pictures = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
-    image = options.get("image") or (pictures[0] if len(pictures) == 1 else None)
-    if image is None:
-        raise UsageError(
-            f"which column holds the images? Say {PREFIX}NAME,image=COLUMN; {_described(address, features)}"
-        )
-    if image not in pictures:
-        raise UsageError(f"column {image!r} holds no images; {_described(address, features)}")
-    fine = options["fine"] or None if "fine" in options else _named(features, FINE_NAMES)
-    classes = [
-        name
-        for name, feature in features.items()
-        if isinstance(feature, datasets.ClassLabel) and name != fine
-    ]
-    coarse = options.get("coarse") or _named(features, COARSE_NAMES)
-    coarse = coarse or (classes[0] if len(classes) == 1 else None)
-    if coarse is None:
-        raise UsageError(
-            f"which column holds the coarse labels? Say {PREFIX}NAME,coarse=COLUMN; {_described(address, features)}"
-        )
-    return image, coarse, fine
+    listed = some([f"{name} ({type(feature).__name__})" for name, feature in features.items()], limit=20)
+    columns = f"the columns of {show(address.text)} are {listed}"
+    given = {role: address.options.get(role) for role in ("image", "coarse", "fine")}
+    for name in given.values():
+        if name and name not in features:
+            raise UsageError(f"{unknown('column', name, ())}; {columns}")
 
+    def chosen(role: str, what: str, usual: Sequence[str], kind: type, other: str | None = None) -> str:
+        """Choose the given column, else a usual name, else the only one of this kind."""
+        of_kind = [name for name in features if isinstance(features[name], kind) and name != other]
+        named = given[role] or next((name for name in usual if name in features), None)
+        if named is None and len(of_kind) != 1:
+            raise UsageError(f"which column holds the {what}? Say {PREFIX}NAME,{role}=COLUMN; {columns}")
+        return named or of_kind[0]
 
-def _named(features: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in features), None)
-
-
-def _described(address: Address, features: Mapping[str, Any]) -> str:
-    columns = [f"{name} ({type(feature).__name__})" for name, feature in features.items()]
-    return f"the columns of {show(address.text)} are {some(columns, limit=20)}"
+    image = chosen("image", "images", (), datasets.Image)
+    if not isinstance(features[image], datasets.Image):
+        raise UsageError(f"column {image!r} holds no images; {columns}")
+    fine = given["fine"] or None
+    if given["fine"] is None:
+        fine = next((name for name in FINE_NAMES if name in features), None)
+    return image, chosen("coarse", "coarse labels", COARSE_NAMES, datasets.ClassLabel, fine), fine
 
 
 def _labels(where: str, part: Any, column: str) -> list[str]:
-    """The labels of a column as text, by the names that belong to its numbers."""
+    """Read the labels of a column as text, by the names of its numbers."""
     if column not in part.features:
         raise DataError(f"{where} has no column {column!r}")
     names = getattr(part.features[column], "names", None)
@@ -252,15 +238,6 @@ def _labels(where: str, part: Any, column: str) -> list[str]:
             )
         labels.append(str(value).strip())
     return labels
-
-
-def _check_fine(where: str, row: int, coarse: str, fine: str, coarse_of: dict[str, tuple[str, str]]) -> None:
-    other, place = coarse_of.setdefault(fine, (coarse, f"{where}, row {row}"))
-    if other != coarse:
-        raise DataError(
-            f"{where}, row {row}: fine label {show(fine)!r} lies in coarse class {show(coarse)!r}, but in "
-            f"{show(other)!r} at {place}; a fine label belongs to one coarse class"
-        )
 
 
 @dataclass(frozen=True)
@@ -303,7 +280,7 @@ class Rows:
             raise UndecodableError(error.strerror or str(error)) from None
 
     def keys(self, name: str, count: int, progress: Progress | None = None) -> list[int]:
-        """A hash of each image's content: rows of a table have no name that would stay theirs."""
+        """Hash each image's content, since rows have no lasting name."""
 
         def work(row: int) -> int:
             try:
@@ -312,4 +289,4 @@ class Rows:
                 return 0
             return int.from_bytes(hashlib.sha256(content).digest()[:KEY_BYTES], "big") >> 1
 
-        return map_files(work, count, progress if count >= REMEMBER_FROM else None)
+        return map_files(work, count, progress if count >= MANY else None)

@@ -1,4 +1,4 @@
-"""Read the images of a source block by block: `FilePictures` from files, `ArrayPictures` from arrays.
+"""Read the images of a source block by block: `ImageFiles` from files, `ImageArrays` from arrays.
 
 Letters in shapes: M images that could be read, C channels, H and W the canvas.
 """
@@ -25,7 +25,7 @@ BLOCK_BYTES = 64 << 20  # of decoded images at a time
 
 
 class Stamp(NamedTuple):
-    """By which an image is taken to be unchanged without being read: a file's size and time.
+    """Size and time of a file, by which it counts as unchanged.
 
     An image that is no file has the number of its bytes, and in place of a time a number made of its content.
     """
@@ -48,8 +48,8 @@ class Block:
     failures: dict[int, str]
 
 
-class Pictures(Protocol):
-    """Images in the order of their source; the number of each is its row.
+class Images(Protocol):
+    """Images in the order of their source; each has its row number.
 
     source: what they can be gathered from again, from any directory
     root: the folder that paths start from; "" where the images are no files
@@ -78,31 +78,31 @@ class Pictures(Protocol):
     def image_bytes(self) -> int: ...  # of one image on its canvas
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
-        """Give the sha256 (hex) of the content of these; None where it cannot be read."""
+        """Hash the content of these rows (sha256, hex); None where unreadable."""
         ...
 
     def read(self, rows: Sequence[int]) -> Block: ...
 
 
-def at_once(pictures: Pictures, limit: int) -> int:
-    """How many to read at a time: at most `limit`, and fewer of large ones, so that memory stays bounded."""
-    return max(1, min(limit, BLOCK_BYTES // pictures.image_bytes))
+def at_once(images: Images, limit: int) -> int:
+    """Return how many images to read at a time, within `limit` and BLOCK_BYTES."""
+    return max(1, min(limit, BLOCK_BYTES // images.image_bytes))
 
 
-def none_readable(pictures: Pictures, failures: Mapping[str, str]) -> str:
-    """In words, that there is no image, or none that can be read; failures: path -> why, of all of them."""
+def none_readable(images: Images, failures: Mapping[str, str]) -> str:
+    """Say that there is no readable image; failures: path -> reason, of all images."""
     if not failures:
-        return pictures.empty
+        return images.empty
     first, why = next(iter(failures.items()))
     told = f"{show(first)} ({show(why)})"
-    source = show(pictures.source)
+    source = show(images.source)
     if len(failures) == 1:
         return f"the one image of {source} cannot be read: {told}"
     return f"none of the {len(failures):,} images of {source} can be read; the first: {told}"
 
 
-class FilePictures:
-    """See `Pictures`. A link to elsewhere is followed; a file that is not regular is not opened.
+class ImageFiles:
+    """Image files, see `Images`; follows links, opens regular files only.
 
     named: path and coarse label ("" or None where there is none); of a path that comes twice the first counts
     canvas, channels: what images are decoded onto
@@ -183,8 +183,8 @@ class FilePictures:
 LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
 
 
-class ArrayPictures:
-    """See `Pictures`. Each is called by its path in the source, or else, unless all have one of their own, part/id.
+class ImageArrays:
+    """Images of a dataset, see `Images`; named by path, or part/id where paths repeat.
 
     channels: what they are turned into, grey or colour
     """
@@ -215,15 +215,15 @@ class ArrayPictures:
     def stamps(self) -> list[Stamp]:
         # one at a time: the array may be larger than memory
         return [
-            Stamp(self.picture(row).nbytes, int(self._digest(row)[:15], 16)) for row in range(len(self.paths))
+            Stamp(self.image(row).nbytes, int(self._digest(row)[:15], 16)) for row in range(len(self.paths))
         ]
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
         return [self._digest(row) for row in rows]
 
     def _digest(self, row: int) -> str:
-        """The same bytes in another shape are another image."""
-        pixels = self.picture(row)
+        """Hash shape and pixels of an image."""
+        pixels = self.image(row)
         return hashlib.sha256(f"{pixels.shape};".encode() + pixels.tobytes()).hexdigest()
 
     def read(self, rows: Sequence[int]) -> Block:
@@ -236,14 +236,14 @@ class ArrayPictures:
             sizes = np.array(known, dtype=np.int32)
         return Block(with_channels(images, self._channels), sizes, list(rows), {})
 
-    def picture(self, row: int) -> NDArray[np.uint8]:
-        """[C, h, w] as it is in the dataset, without the empty rest of its canvas."""
+    def image(self, row: int) -> NDArray[np.uint8]:
+        """Return an image [C, h, w] of the dataset without the empty rest of its canvas."""
         part, inner = self._part(row)
-        return part.picture(inner)
+        return part.image(inner)
 
     @cached_property
     def row_of(self) -> dict[str, int]:
-        """Path -> row."""
+        """Map each path to its row."""
         return {path: row for row, path in enumerate(self.paths)}
 
     def _part(self, row: int) -> tuple[ImageSet, int]:
@@ -252,7 +252,7 @@ class ArrayPictures:
 
 
 def with_channels(images: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
-    """Grey images as colour ones or the reverse: uint8 [N, 1 or 3, H, W] -> [N, channels, H, W].
+    """Convert grey to colour or back: uint8 [N, 1 or 3, H, W] -> [N, channels, H, W].
 
     >>> with_channels(np.full((1, 3, 1, 1), 200, np.uint8), 1).ravel().tolist()
     [200]

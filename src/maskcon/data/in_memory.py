@@ -19,10 +19,10 @@ from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import (
     UndecodableError,
     checked_side,
+    decompression_bombs_refused,
     is_grey,
-    picture_bombs_refused,
-    read_header,
     read_images,
+    read_shape,
 )
 from maskcon.data.folder_layout import path_hash
 from maskcon.data.photos import family_of, trimmed
@@ -45,7 +45,7 @@ def from_arrays(
     image_size: int | None = None,
     fraction: float = HELD_OUT_FRACTION,
 ) -> Dataset:
-    """A dataset of N images in memory.
+    """Make a dataset of N images in memory.
 
     Args:
         images: uint8 ``[N, H, W]``, ``[N, H, W, C]`` or (channels="first") ``[N, C, H, W]``, C 1 or 3; or a list of
@@ -157,14 +157,14 @@ def _numbers(names: Iterable[Label], labels: Sequence[Label]) -> NDArray[np.int6
 
 
 def _in_order(labels: Iterable[Label]) -> list[Label]:
-    """Each once: numbers by their value, then text."""
+    """Sort distinct labels: numbers by value, then text."""
     return sorted(set(labels), key=lambda label: (isinstance(label, str), label))
 
 
 def _pixels(
     given: Sequence[Images], channels: Channels, image_size: int | None
 ) -> list[tuple[NDArray[np.uint8], NDArray[np.int32] | None]]:
-    """Each part as uint8 [N, C, H, W] of one C, H and W, with valid sizes [N, 2] where they differ."""
+    """Convert parts to uint8 [N, C, H, W] with valid sizes [N, 2] where they differ."""
     if all(isinstance(images, np.ndarray) for images in given):
         if image_size is not None:
             raise UsageError(
@@ -193,7 +193,7 @@ def _from_array(images: NDArray[Any], channels: Channels) -> NDArray[np.uint8]:
 
 
 def _single(item: Any, channels: Channels) -> Any:
-    """An array of one image as an image; images and paths as they are."""
+    """Convert an array of one image to a Pillow image; keep images and paths."""
     if not isinstance(item, np.ndarray):
         return item
     pixels = _from_array(item[None], channels)[0]  # [C, H, W]
@@ -201,18 +201,18 @@ def _single(item: Any, channels: Channels) -> Any:
 
 
 def _common(items: Sequence[Any], limit: int) -> tuple[int, int]:
-    """The side of the canvas that all fit on, and the number of channels that all need."""
+    """Find the canvas side and the number of channels that fit all images."""
     longest, all_grey = 1, True
-    with picture_bombs_refused():
+    with decompression_bombs_refused():
         for item in items:
             if isinstance(item, Image.Image):
                 side, grey = max(item.size), is_grey(item)
             elif isinstance(item, str | Path):
                 try:
-                    header = read_header(Path(item))
+                    shape = read_shape(Path(item))
                 except UndecodableError as error:
                     raise DataError(f"cannot read {item}: {error}") from None
-                side, grey = header.longest_side, header.is_grey
+                side, grey = shape.longest_side, shape.is_grey
             else:
                 raise UsageError(
                     f"a list of images holds Pillow images, paths or uint8 arrays, not {type(item).__name__}"
@@ -222,7 +222,7 @@ def _common(items: Sequence[Any], limit: int) -> tuple[int, int]:
 
 
 def _keys(images: Images, pixels: NDArray[np.uint8], ids: Sequence[Label] | None) -> list[str]:
-    """What each image is known by: its id, or a hash of its content as it was given."""
+    """Return each image's key: its id, or a hash of its content as given."""
     if ids is not None:
         keys = [str(label) for label in _plain_labels("id", ids)]
         if len(keys) != len(images) or len(set(keys)) != len(keys):
@@ -244,7 +244,7 @@ def _content(item: Any) -> str:
 
 
 def _numbered(keys: Sequence[str]) -> NDArray[np.int64]:
-    """[N] ids, which must differ for equal images too."""
+    """Make ids [N] that differ for equal images too."""
     seen: dict[str, int] = {}
     numbers = []
     for key in keys:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -13,15 +14,13 @@ import numpy as np
 from maskcon._utils.download import Progress as DownloadProgress
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.paths import data_root, resolved
-from maskcon.data.builtin.batch_files import check_converted
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.dataset import Dataset, Variant
-from maskcon.data.folder import plan_path
-from maskcon.data.huggingface import PREFIX, Address, plan_hub
-from maskcon.data.image_list import plan_listing
+from maskcon.data.folder_layout import Layout
+from maskcon.data.huggingface import PREFIX, Address, read_hub
 from maskcon.data.manifest import is_manifest
-from maskcon.data.packing import PicturePlan, Progress, find_pack, make_pack, pack
-from maskcon.data.source import ArraySource, PictureSource
+from maskcon.data.packing import ImagePlan, Progress, find_pack, make_pack, pack
+from maskcon.data.photos import plan_photos, read_path
 
 
 def load(
@@ -34,29 +33,28 @@ def load(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """The dataset of this name (see `catalogue`), the folder of images or the manifest at this path, or `hf:NAME`.
+    """Load a dataset by name (see `catalogue`), folder, manifest or `hf:NAME`.
 
     root: where named datasets live; default $MASKCON_DATA, else the user's cache
     variant: labels as in the paper's text or as in its authors' code, where the two differ
-    image_size: side of the canvas, for own images and datasets of photographs; see `load_photos`
+    image_size: side of the canvas, for own images and datasets of photographs. None: the largest side, at most 256
     download: fetch a dataset that is not here yet
     strict: an image that cannot be read is an error, not left out
     progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded
 
     A name goes before a folder of the same name in the current directory; write "./cifar10" for the folder.
     """
-    if variant not in get_args(Variant):
-        raise unknown("variant", variant, get_args(Variant))
-    source = SOURCES.get(name_or_path)
+    load_arrays = _array_loader(name_or_path, image_size)
     fetching = with_known_total(progress)
-    if isinstance(source, ArraySource):
-        _refuse_size(source, image_size)
-        return source.load(data_root(root), variant=variant, download=download, progress=fetching)
-    plan = _plan(name_or_path, root, variant, image_size, download, strict, fetching, progress)
+    if load_arrays is not None:
+        _check_variant(variant)
+        return load_arrays(data_root(root), variant=variant, download=download, progress=fetching)
+    layout = _layout(name_or_path, root, variant, download, fetching, progress)
+    plan = plan_photos(layout, image_size=image_size, strict=strict, looking=progress)
     return plan.dataset(pack(plan.job, progress))
 
 
-def picture_plan(
+def image_plan(
     name_or_path: str,
     *,
     root: Path | None = None,
@@ -66,24 +64,25 @@ def picture_plan(
     strict: bool = False,
     progress: Progress | None = None,
     looking: Progress | None = None,
-) -> PicturePlan | None:
-    """The images that `load` with the same arguments would decode; None for a dataset that comes as arrays.
+) -> ImagePlan | None:
+    """Find the images that `load` would decode; None for datasets of arrays.
 
     progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
     """
-    if isinstance(SOURCES.get(name_or_path), ArraySource):
+    if not takes_image_size(name_or_path):
         return None
-    fetching = with_known_total(progress)
-    return _plan(name_or_path, root, variant, image_size, download, strict, fetching, looking)
+    layout = _layout(name_or_path, root, variant, download, with_known_total(progress), looking)
+    return plan_photos(layout, image_size=image_size, strict=strict, looking=looking)
 
 
 def takes_image_size(name_or_path: str) -> bool:
-    """Tell whether a source has images of many sizes, for which a canvas can be chosen.
+    """Tell whether a canvas size can be chosen: the images have many sizes.
 
-    >>> takes_image_size("cifar10"), takes_image_size("cars196"), takes_image_size("./my_pictures")
+    >>> takes_image_size("cifar10"), takes_image_size("cars196"), takes_image_size("./my_images")
     (False, True, True)
     """
-    return not isinstance(SOURCES.get(name_or_path), ArraySource)
+    source = SOURCES.get(name_or_path)
+    return source is None or source.load is None
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,13 @@ class Prepared:
 
     data: Dataset | None
     place: Path | None
-    size_bytes: int
     left_out: int
     was_there: bool
     seconds: float = 0.0
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.place is None else sum(path.stat().st_size for path in self.place.iterdir())
 
 
 def prepare(
@@ -114,35 +116,30 @@ def prepare(
     looking: Progress | None = None,
     decoding: Progress | None = None,
 ) -> Prepared:
-    """Decode images once into a memory-mapped file that `load` with the same arguments finds, whatever its size.
+    """Decode images once into a memory-mapped file that `load` finds.
 
     fetching is called in bytes while an archive is downloaded, looking in files while many headers are read, decoding
     in files while they are decoded or converted.
     """
-    source = SOURCES.get(name_or_path)
-    if isinstance(source, ArraySource):
-        _refuse_size(source, image_size)
-        if not source.converted:
-            return Prepared(None, None, 0, 0, was_there=True)
-        return _converted(source, root, download, decoding)
-    plan = _plan(name_or_path, root, "paper", image_size, download, strict, fetching, looking)
+    load_arrays = _array_loader(name_or_path, image_size)
+    if load_arrays is not None:
+        if not SOURCES[name_or_path].converted:
+            return Prepared(None, None, 0, was_there=True)
+        return _converted(load_arrays, root, download, decoding)
+    layout = _layout(name_or_path, root, "paper", download, fetching, looking)
+    plan = plan_photos(layout, image_size=image_size, strict=strict, looking=looking)
     found = find_pack(plan.job)
     begun = time.monotonic()
     packed = make_pack(plan.job, decoding) if found is None else found
     seconds = time.monotonic() - begun
-    place = packed.folder
-    return Prepared(
-        data=plan.dataset(packed),
-        place=place,
-        size_bytes=_size(place),
-        left_out=len(plan.failures) + len(packed.failures),
-        was_there=found is not None,
-        seconds=seconds,
-    )
+    left_out = len(plan.failures) + len(packed.failures)
+    return Prepared(plan.dataset(packed), packed.folder, left_out, found is not None, seconds)
 
 
-def _converted(source: ArraySource, root: Path | None, download: bool, decoding: Progress | None) -> Prepared:
-    calls = 0
+def _converted(
+    load_arrays: Callable[..., Dataset], root: Path | None, download: bool, decoding: Progress | None
+) -> Prepared:
+    calls = 0  # a conversion reports each file it has read
 
     def counted(done: int, total: int | None) -> None:
         nonlocal calls
@@ -151,52 +148,51 @@ def _converted(source: ArraySource, root: Path | None, download: bool, decoding:
             decoding(done, total or done)
 
     begun = time.monotonic()
-    data = source.load(data_root(root), variant="paper", download=download, progress=counted)
+    data = load_arrays(data_root(root), variant="paper", download=download, progress=counted)
     seconds = time.monotonic() - begun
     images = data.train.images
     place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
-    made = calls > 0  # a conversion reports each file it has read
-    if place is not None and not made:
-        check_converted(place)  # a repeated `maskcon pack` verifies it
-    return Prepared(data, place, _size(place), 0, was_there=not made, seconds=seconds)
+    return Prepared(data, place, 0, was_there=calls == 0, seconds=seconds)
 
 
-def _size(folder: Path | None) -> int:
-    return 0 if folder is None else sum(path.stat().st_size for path in folder.iterdir())
+def _array_loader(name: str, image_size: int | None) -> Callable[..., Dataset] | None:
+    """Return the loader of a named dataset of arrays; None for other sources."""
+    source = SOURCES.get(name)
+    if source is None or source.load is None:
+        return None
+    if image_size is not None:
+        large = [other for other in SOURCES if takes_image_size(other)]
+        raise UsageError(
+            f"image_size={image_size} is for folders of images and for {', '.join(large)}; "
+            f"{name!r} has images of {source.info.image}"
+        )
+    return source.load
 
 
-def _plan(
+def _layout(
     name_or_path: str,
     root: Path | None,
     variant: Variant,
-    image_size: int | None,
     download: bool,
-    strict: bool,
     fetching: DownloadProgress | None,
     looking: Progress | None,
-) -> PicturePlan:
+) -> Layout:
+    _check_variant(variant)
     source = SOURCES.get(name_or_path)
-    if isinstance(source, PictureSource):
-        listing = source.listing(data_root(root), variant=variant, download=download, progress=fetching)
-        return plan_listing(listing, image_size=image_size, strict=strict)
+    if source is not None and source.listing is not None:
+        return source.listing(data_root(root), variant=variant, download=download, progress=fetching)
     if name_or_path.startswith(PREFIX):
-        return plan_hub(
-            name_or_path, image_size=image_size, download=download, strict=strict, looking=looking
-        )
-    return plan_path(_own_path(name_or_path), image_size=image_size, strict=strict, looking=looking)
+        return read_hub(name_or_path, download=download, looking=looking)
+    return read_path(_own_path(name_or_path))
 
 
-def _refuse_size(source: ArraySource, image_size: int | None) -> None:
-    if image_size is not None:
-        large = [name for name, other in SOURCES.items() if isinstance(other, PictureSource)]
-        raise UsageError(
-            f"image_size={image_size} is for folders of images and for {', '.join(large)}; "
-            f"{source.info.name!r} has images of {source.info.image}"
-        )
+def _check_variant(variant: str) -> None:
+    if variant not in get_args(Variant):
+        raise unknown("variant", variant, get_args(Variant))
 
 
 def with_known_total(progress: Progress | None) -> DownloadProgress | None:
-    """A server may not say how much is to come; then what came so far counts as all."""
+    """Report the bytes so far as the total where a server does not give it."""
     if progress is None:
         return None
     return lambda done, total: progress(done, total or done)

@@ -5,28 +5,74 @@ cats/1.jpg,cat,siamese,train
 "dogs/rex, old.jpg",dog,poodle,test
 
 Paths start from the folder of the manifest. Other columns are ignored. Without a split, about a fifth of the images
-is held out to score on.
+is held out to score on. Rows are read one at a time, never more of the file in memory than a block of it.
 """
 
 from __future__ import annotations
 
+import csv
+import difflib
 import hashlib
+import itertools
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from maskcon._utils.errors import DataError, unknown
 from maskcon._utils.paths import has_file, resolved
 from maskcon._utils.text import counted
-from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, Found, Layout, show
-from maskcon.data.image_list import present_paths
-from maskcon.data.manifest_rows import FORM, SUFFIXES, Place, Row, read_rows
-from maskcon.data.photos import Origin
+from maskcon.data.folder_layout import (
+    TEST_NAMES,
+    TRAIN_NAMES,
+    FineLabels,
+    Found,
+    Layout,
+    present_paths,
+    show,
+    some,
+)
+
+COLUMNS = ("path", "coarse", "fine", "split")
+PARQUET = ".parquet"
+SUFFIXES = (".csv", ".tsv", PARQUET)
+DELIMITERS = ",;\t"  # spreadsheets write semicolons where the comma is for decimals
+LONGEST_LINE_BYTES = 1 << 20
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+FORM = "path,coarse[,fine][,split]"
+
+
+class Row(NamedTuple):
+    """One image as it is listed; "" where its column is absent or empty."""
+
+    number: int  # of the line, or of the row in a Parquet file
+    path: str
+    coarse: str
+    fine: str
+    split: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A manifest, for messages that name a place in it."""
+
+    path: Path
+
+    @property
+    def is_parquet(self) -> bool:
+        return self.path.suffix.lower() == PARQUET
+
+    def at(self, number: int) -> str:
+        return f"{'row' if self.is_parquet else 'line'} {number:,}"
+
+    def wrong(self, number: int, what: str) -> DataError:
+        return DataError(f"{show(str(self.path))}, {self.at(number)}: {what}")
 
 
 def is_manifest(path: Path) -> bool:
-    """By its name alone.
+    """Tell by its name alone whether this is a manifest.
 
     >>> is_manifest(Path("photos.csv")), is_manifest(Path("photos"))
     (True, False)
@@ -34,47 +80,74 @@ def is_manifest(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def manifest_photos(path: Path) -> tuple[Origin, Layout]:
-    """The images that a manifest lists, all of it checked, and how to speak of them."""
-    where = show(str(path))
-    origin = Origin(
-        name=show(path.stem),
-        where=where,
-        kind=f"manifest-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}",
-        inside=where,
-        expected=f"one line per image in {where}: {FORM}",
-        test_part="test rows",
-        root=folder_of(path),
-    )
-    return origin, read_manifest(path)
-
-
-def read_manifest(path: Path) -> Layout:
-    """All rows, checked, as images to train on and to test on, each sorted by path.
-
-    The first thing wrong is an error that names its line: a label that is empty or at odds with another line, a path
-    that is listed twice, leads out of the folder with `..`, or names no file.
-    """
-    rows = _Rows(Place(path))
-    for row in read_rows(path, ("path", "coarse")):
-        rows.add(row)
-    return rows.layout()
-
-
 def folder_of(path: Path) -> Path:
-    """Where a manifest's paths start from: its own folder, also if it was reached by a link from elsewhere."""
+    """Return the folder that paths start from: that of the file itself, links resolved."""
     return resolved(path).parent
 
 
 def listed_images(path: Path) -> Iterator[tuple[str, str]]:
-    """The path and the coarse label ("" where there is none) of every row: for embedding, which needs no labels."""
+    """Yield path and coarse label ("" if absent) per row, for embedding."""
     place, folder = Place(path), folder_of(path)
     for row in read_rows(path, ("path",)):
-        yield checked_path(place, row, folder), row.coarse
+        yield _checked_path(place, row, folder), row.coarse
 
 
-def checked_path(place: Place, row: Row, folder: Path) -> str:
-    """The path in its plainest form; relative to the manifest's folder wherever it lies below it."""
+def read_manifest(path: Path) -> Layout:
+    """Read and check all rows; train before test, each sorted by path.
+
+    The first thing wrong is an error that names its line: a label that is empty or at odds with another line, a path
+    that is listed twice, leads out of the folder with `..`, or names no file.
+    """
+    where, place, folder = show(str(path)), Place(path), folder_of(path)
+    line_of: dict[str, int] = {}
+    files: list[Found] = []
+    splits: list[str] = []
+    names: dict[str, str] = {}  # one string object per label, however many rows
+    fine_labels = FineLabels()
+    first: Row | None = None
+    for row in read_rows(path, ("path", "coarse")):
+        first = first or row
+        name = _checked_path(place, row, folder)
+        if name in line_of:
+            raise place.wrong(row.number, f"{show(name)!r} is listed on {place.at(line_of[name])} already")
+        if not row.coarse:
+            raise place.wrong(row.number, f"{show(name)!r} has no coarse label")
+        _check_split(place, row, first)
+        if row.fine and (odd := fine_labels.at_odds(row.fine, row.coarse, place.at(row.number))):
+            raise place.wrong(row.number, odd)
+        line_of[name] = row.number
+        coarse, fine, split = (names.setdefault(text, text) for text in row[2:])
+        files.append(Found(name, split in TEST_NAMES, coarse, fine or None))
+        splits.append(split)
+    if not files:
+        raise DataError(f"{where} lists no image; write one line per image: {FORM}")
+    used_test = next((name for name in TEST_NAMES if name in names and name in splits), None)
+    if used_test is not None and not any(name in splits for name in TRAIN_NAMES):
+        raise DataError(f"no row of {where} has the split 'train'")
+    _check_files(place, folder, line_of)
+    spare = Counter(split for split in splits if split in TEST_NAMES and split != used_test)
+    kept = [
+        found for found, split in zip(files, splits, strict=True) if not found.is_test or split == used_test
+    ]
+    _check_fine_of_parts(place, kept, line_of)
+    return Layout(
+        name=show(path.stem),
+        root=folder,
+        where=where,
+        expected=f"one line per image in {where}: {FORM}",
+        test_part="test rows",
+        kind=f"manifest-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]}",
+        files=sorted(kept, key=lambda found: (found.is_test, found.path)),
+        has_parts=used_test is not None,
+        notes=[
+            f"not used beside {used_test!r}: {counted(count, 'row')} of the split {name!r}"
+            for name, count in spare.items()
+        ],
+    )
+
+
+def _checked_path(place: Place, row: Row, folder: Path) -> str:
+    """Normalise a path; relative to the manifest's folder where it lies below it."""
     text = row.path
     if not text.strip():
         raise place.wrong(row.number, "path is empty")
@@ -92,105 +165,163 @@ def checked_path(place: Place, row: Row, folder: Path) -> str:
     return text
 
 
-@dataclass
-class _Rows:
-    """The rows so far, and what the next ones must agree with."""
+def _check_split(place: Place, row: Row, first: Row) -> None:
+    if row.split and row.split not in (*TRAIN_NAMES, *TEST_NAMES):
+        raise place.wrong(row.number, str(unknown("split", row.split, (*TRAIN_NAMES, *TEST_NAMES))))
+    if bool(row.split) != bool(first.split):
+        has, has_not = ("has a", "none") if row.split else ("has no", "one")
+        other = place.at(first.number)
+        raise place.wrong(row.number, f"{has} split, and {other} has {has_not}; give every row one, or none")
 
-    place: Place
-    paths: dict[str, int] = field(default_factory=dict)  # -> line
-    coarse: list[str] = field(default_factory=list)
-    fine: list[str] = field(default_factory=list)
-    splits: list[str] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)  # one string object a label, however many rows
-    coarse_of: dict[str, tuple[str, int]] = field(default_factory=dict)  # fine label -> coarse label, line
-    first_split: tuple[str, int] | None = None
-    folder: Path = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.folder = folder_of(self.place.path)
+def _check_files(place: Place, folder: Path, line_of: dict[str, int]) -> None:
+    """Require every file: a list may not belong to this folder."""
+    present = present_paths(folder, line_of)
+    # a file system may know a name under another form of its letters than the one it lists
+    absent = [path for path in line_of if path not in present and not has_file(folder / path)]
+    if absent:
+        more = f"; {len(absent):,} of {len(line_of):,} files are missing" if len(absent) > 1 else ""
+        slash = " (write paths with /)" if "\\" in absent[0] else ""
+        raise place.wrong(
+            line_of[absent[0]],
+            f"no such file: {show(absent[0])!r}{slash}, looked for from {show(str(folder))}{more}",
+        )
 
-    def add(self, row: Row) -> None:
-        path = checked_path(self.place, row, self.folder)
-        if path in self.paths:
-            raise self._wrong(row, f"{show(path)!r} is listed on {self.place.at(self.paths[path])} already")
-        if not row.coarse:
-            raise self._wrong(row, f"{show(path)!r} has no coarse label")
-        self._check_split(row)
-        self._check_fine(row)
-        self.paths[path] = row.number
-        self.coarse.append(self.names.setdefault(row.coarse, row.coarse))
-        self.fine.append(self.names.setdefault(row.fine, row.fine))
-        self.splits.append(self.names.setdefault(row.split, row.split))
 
-    def _check_split(self, row: Row) -> None:
-        if row.split and row.split not in (*TRAIN_NAMES, *TEST_NAMES):
-            raise self._wrong(row, str(unknown("split", row.split, (*TRAIN_NAMES, *TEST_NAMES))))
-        if self.first_split is None:
-            self.first_split = row.split, row.number
-        if bool(row.split) != bool(self.first_split[0]):
-            has, has_not = ("has a", "none") if row.split else ("has no", "one")
-            other = self.place.at(self.first_split[1])
-            raise self._wrong(row, f"{has} split, and {other} has {has_not}; give every row one, or none")
-
-    def _check_fine(self, row: Row) -> None:
-        if not row.fine:
-            return
-        coarse, number = self.coarse_of.setdefault(row.fine, (row.coarse, row.number))
-        if coarse != row.coarse:
-            raise self._wrong(
-                row,
-                f"fine label {show(row.fine)!r} lies in coarse class {show(row.coarse)!r}, but on "
-                f"{self.place.at(number)} in {show(coarse)!r}; a fine label belongs to one coarse class",
+def _check_fine_of_parts(place: Place, files: Sequence[Found], line_of: dict[str, int]) -> None:
+    """Require fine labels for all of a part or for none of it."""
+    first: dict[bool, Found] = {}
+    for found in files:
+        other = first.setdefault(found.is_test, found)
+        if (found.fine is None) != (other.fine is None):
+            without, having = (found, other) if found.fine is None else (other, found)
+            raise place.wrong(
+                line_of[without.path],
+                f"{show(without.path)!r} has no fine label, and {show(having.path)!r} on "
+                f"{place.at(line_of[having.path])} has one; give all rows of a part one, or none",
             )
 
-    def _wrong(self, row: Row, what: str) -> DataError:
-        return self.place.wrong(row.number, what)
 
-    def layout(self) -> Layout:
-        if not self.paths:
-            raise DataError(f"{show(str(self.place.path))} lists no image; write one line per image: {FORM}")
-        splits = set(self.splits)
-        used_test = next((name for name in TEST_NAMES if name in splits), None)
-        if used_test is not None and splits.isdisjoint(TRAIN_NAMES):
-            raise DataError(f"no row of {show(str(self.place.path))} has the split 'train'")
-        layout = Layout(has_parts=used_test is not None)
-        self._check_files()
-        spare: dict[str, int] = {}
-        for path, coarse, fine, split in zip(self.paths, self.coarse, self.fine, self.splits, strict=True):
-            if split in ("", *TRAIN_NAMES) or split == used_test:
-                layout.files.append(Found(path, bool(split) and split == used_test, coarse, fine or None))
-            else:
-                spare[split] = spare.get(split, 0) + 1
-        self._check_fine_of_parts(layout.files)
-        for name, count in spare.items():
-            layout.notes.append(
-                f"not used beside {used_test!r}: {counted(count, 'row')} of the split {name!r}"
-            )
-        layout.files.sort(key=lambda found: (found.is_test, found.path))
-        return layout
+def read_rows(path: Path, needed: Sequence[str]) -> Iterator[Row]:
+    """Yield every row; a missing column of `needed` or a malformed line is an error."""
+    place = Place(path)
+    try:
+        for number, texts in (_parquet_rows if place.is_parquet else _csv_rows)(place, needed):
+            name, coarse, fine, split = texts
+            yield Row(number, name, coarse.strip(), fine.strip(), split.strip().lower())
+    except OSError as error:
+        raise DataError(f"cannot read {show(str(path))}: {error.strerror or _on_one_line(error)}") from None
 
-    def _check_files(self) -> None:
-        """Every file must be there: a list and a folder that do not belong together should not be half trained on."""
-        present = present_paths(self.folder, self.paths)
-        # a file system may know a name under another form of its letters than the one it lists
-        absent = [path for path in self.paths if path not in present and not has_file(self.folder / path)]
-        if absent:
-            more = f"; {len(absent):,} of {len(self.paths):,} files are missing" if len(absent) > 1 else ""
-            slash = " (write paths with /)" if "\\" in absent[0] else ""
-            raise self.place.wrong(
-                self.paths[absent[0]],
-                f"no such file: {show(absent[0])!r}{slash}, looked for from {show(str(self.folder))}{more}",
-            )
 
-    def _check_fine_of_parts(self, files: Iterable[Found]) -> None:
-        """Fine labels are for all of a part or for none of it."""
-        first: dict[bool, Found] = {}
-        for found in files:
-            other = first.setdefault(found.is_test, found)
-            if (found.fine is None) != (other.fine is None):
-                without, having = (found, other) if found.fine is None else (other, found)
-                raise self.place.wrong(
-                    self.paths[without.path],
-                    f"{show(without.path)!r} has no fine label, and {show(having.path)!r} on "
-                    f"{self.place.at(self.paths[having.path])} has one; give all rows of a part one, or none",
+def _on_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]
+
+
+def _csv_rows(place: Place, needed: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    with place.path.open("rb") as file:
+        lines = _lines(file, place)
+        begin = next(lines, "")
+        reader = csv.reader(itertools.chain([begin], lines), delimiter=_delimiter(begin), strict=True)
+        header: list[str] = []
+        columns: list[int | None] = []
+        while True:
+            number = reader.line_num + 1  # where the row begins: quoted fields may span several lines
+            try:
+                values = next(reader)
+            except StopIteration:
+                break
+            except csv.Error as error:
+                raise place.wrong(number, _in_words(error)) from None
+            if not values:
+                continue  # an empty line
+            if not header:
+                header, columns = values, _places(place, values, needed)
+                continue
+            if len(values) != len(header):
+                raise place.wrong(
+                    number,
+                    f"{len(values)} fields where the first line names {len(header)} columns; "
+                    'put a name that holds the separator in quotes: "a,b.jpg"',
                 )
+            yield number, ["" if column is None else values[column] for column in columns]
+        if not header:
+            raise DataError(f"{show(str(place.path))} is empty; the first line must name the columns: {FORM}")
+
+
+def _lines(file: BinaryIO, place: Place) -> Iterator[str]:
+    number = 0
+    while line := file.readline(LONGEST_LINE_BYTES):
+        number += 1
+        if number == 1 and line.startswith(UTF16_MARKS):
+            raise place.wrong(1, "the file is UTF-16; save it as CSV UTF-8")
+        if len(line) == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
+            raise place.wrong(number, f"longer than {LONGEST_LINE_BYTES:,} bytes; is this a list of images?")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            raise place.wrong(number, "not valid UTF-8; save the file as CSV UTF-8") from None
+
+
+def _delimiter(header: str) -> str:
+    """Return the separator with which the header names a path."""
+    for delimiter in DELIMITERS:
+        if "path" in (name.strip().strip('"').lower() for name in header.split(delimiter)):
+            return delimiter
+    return DELIMITERS[0]
+
+
+def _in_words(error: csv.Error) -> str:
+    text = str(error)
+    if "field limit" in text or "unexpected end" in text:
+        return f"a quote that is never closed, or a field of more than {csv.field_size_limit():,} characters"
+    if "new-line character" in text:
+        return "a line break of its own kind; save the file with usual line ends"
+    return f"{text}; quotes inside a quoted name are written twice"
+
+
+def _places(place: Place, header: Sequence[str], needed: Sequence[str]) -> list[int | None]:
+    """Find each of COLUMNS; None for one that is absent and not needed."""
+    names = [name.strip().lower() for name in header]
+    for name in COLUMNS:
+        if names.count(name) > 1:
+            raise place.wrong(1, f"the column {name!r} is there {names.count(name)} times")
+    missing = [name for name in needed if name not in names]
+    if missing:
+        near = difflib.get_close_matches(missing[0], names, n=1)
+        hint = f" (is it {show(header[names.index(near[0])])!r}?)" if near else ""
+        first = "" if place.is_parquet else "the first line must name the columns, "
+        raise DataError(
+            f"{show(str(place.path))} has no column {' and no column '.join(repr(name) for name in missing)}{hint}; "
+            f"it has {some(list(header))}: {first}{FORM}"
+        )
+    return [names.index(name) if name in names else None for name in COLUMNS]
+
+
+def _parquet_rows(place: Place, needed: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(place.path) as file:
+            header = list(file.schema_arrow.names)
+            columns = [None if at is None else header[at] for at in _places(place, header, needed)]
+            number = 0
+            for batch in file.iter_batches(columns=[name for name in columns if name is not None]):
+                empty = [None] * batch.num_rows
+                values = [empty if name is None else batch.column(name).to_pylist() for name in columns]
+                for row in zip(*values, strict=True):
+                    number += 1
+                    yield number, [_text(place, number, *pair) for pair in zip(COLUMNS, row, strict=True)]
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{show(str(place.path))} cannot be read as Parquet: {_on_one_line(error)}") from None
+
+
+def _text(place: Place, number: int, column: str, value: object) -> str:
+    """Return text unchanged, whole numbers as text, null as ""."""
+    if value is None:
+        return ""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    raise place.wrong(
+        number, f"{column} is {str(value)[:40]!r} ({type(value).__name__}); text or whole numbers are needed"
+    )

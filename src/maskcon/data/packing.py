@@ -1,8 +1,7 @@
 """Decode many files into one uint8 array: in memory, or in a memory-mapped file of the cache, called a pack.
 
 A pack is made when the array is large, or on request (`maskcon pack`); an existing one is used whatever its size. It is
-a folder that is written under another name, synced and renamed, so that neither a kill nor a full disk leaves a partial
-one; the next process that packs removes what a killed one left. Its name holds a fingerprint of the files.
+a folder (see `cache.cached_folder`) whose name holds a fingerprint of the files.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,13 +20,13 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import DataError, UsageError
-from maskcon._utils.files import reserve, sync_folder
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.errors import UsageError
+from maskcon._utils.files import reserve
 from maskcon._utils.paths import cache_root, has_folder
 from maskcon._utils.threads import usable_cores
+from maskcon.data.cache import cached_folder, check_space, files_key, place_key
 from maskcon.data.dataset import Dataset
-from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
+from maskcon.data.decoding import UndecodableError, decode, decompression_bombs_refused
 
 Progress = Callable[[int, int], None]  # files done, files in all
 Result = TypeVar("Result")
@@ -39,7 +36,7 @@ BLOCK_FILES = 32  # files between two calls of `progress`
 BLOCKS_AHEAD = 8  # lined up for the threads, so that none of them waits for the slowest file of a block
 MAX_THREADS = 32  # what an image takes of Python's lock leaves room for about so many
 FORMAT_VERSION = 4
-PACKS, SCRATCH = "packed", "packing-"
+PACKS = "packed"
 IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
 
 
@@ -48,11 +45,11 @@ class Contents(Protocol):
 
     @property
     def key(self) -> str:
-        """Changes when any of them does."""
+        """Identify the content; changes when any image does."""
         ...
 
     def read(self, path: str) -> bytes:
-        """An image file's content; `UndecodableError` where there is none. Called from several threads."""
+        """Return an image file's content, or raise `UndecodableError`; thread-safe."""
         ...
 
 
@@ -97,7 +94,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class PicturePlan:
+class ImagePlan:
     """A dataset made of image files, before they are decoded.
 
     failures: path -> why it is left out, of those that are not in the job
@@ -127,26 +124,17 @@ def find_pack(job: PackJob) -> Packed | None:
 
 
 def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
-    """Decode the images into a pack, whatever its size. An older pack of the same name and folder goes."""
+    """Decode the images into a pack; replaces an older one of the same name and folder."""
     cache = job.cache or cache_root() / PACKS
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(cache) as alone:
-            target = _pack_folder(cache, job)
-            packed = _read(target, job)  # another process may have made it while this one waited
-            if packed is None:
-                _remove_old(target, partial=alone)
-                _write(target, job, progress)
-                packed = _read(target, job)
-    except OSError as error:
-        raise DataError(f"cannot keep the decoded images in {cache}: {error.strerror or error}") from error
-    if packed is None:
-        raise DataError(f"the decoded images in {target} cannot be read back; delete them and try again")
-    return packed
+    return cached_folder(
+        lambda: _pack_folder(cache, job),
+        lambda folder: _read(folder, job),
+        lambda folder: _write(folder, job, progress),
+    )
 
 
 def usual_cache() -> Path | None:
-    """The folder of packs in the user's cache; None where no home is known."""
+    """Return the folder of packs in the user's cache; None without a home folder."""
     try:
         return cache_root() / PACKS
     except UsageError:
@@ -154,7 +142,10 @@ def usual_cache() -> Path | None:
 
 
 def map_files(work: Callable[[int], Result], count: int, progress: Progress | None = None) -> list[Result]:
-    """work(0), ..., work(count - 1) in a pool of threads, in order; Pillow decodes outside Python's lock."""
+    """Return work(0), ..., work(count - 1), computed by a pool of threads.
+
+    Pillow decodes outside Python's lock.
+    """
     results: list[Result] = []
     blocks: deque[Iterator[Result]] = deque()  # handed to the threads, the oldest first
 
@@ -165,7 +156,7 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
 
     pool = ThreadPoolExecutor(min(MAX_THREADS, usable_cores()))
     try:
-        with picture_bombs_refused():
+        with decompression_bombs_refused():
             for start in range(0, count, BLOCK_FILES):
                 blocks.append(pool.map(work, range(start, min(start + BLOCK_FILES, count))))
                 if len(blocks) == BLOCKS_AHEAD:
@@ -178,12 +169,12 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
 
 
 def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:
-    """What `decode` takes for this image."""
+    """Return what `decode` takes for this image."""
     return root / path if contents is None else BytesIO(contents.read(path))
 
 
 def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents | None) -> str:
-    """Changes when an image is added, removed or changed."""
+    """Hash a list of images; changes when one is added, removed or changed."""
     if contents is None:
         return files_key(root, paths, salt)
     listed = "".join(f"{path}\0" for path in paths)
@@ -195,7 +186,7 @@ def fill(
     read: Callable[[int], NDArray[np.uint8]],
     progress: Progress | None = None,
 ) -> Packed:
-    """Put read(0), read(1), ... on the canvases [N, C, S, S], without gaps for those that cannot be read."""
+    """Write read(0), read(1), ... to canvases [N, C, S, S], skipping unreadable ones."""
 
     def work(row: int) -> tuple[int, int] | str:
         try:
@@ -225,7 +216,7 @@ def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) ->
 
 
 def _pack_folder(cache: Path, job: PackJob) -> Path:
-    """Packs of one folder, name and side share the first part, up to the last hyphen."""
+    """Name the pack; all of one folder, name and side differ after the last hyphen only."""
     key = contents_key(job.root, job.paths, f"{FORMAT_VERSION};{job.channels};", job.contents)
     return cache / f"{job.name}-{job.side}px-{place_key(job.root)}-{key}"
 
@@ -245,70 +236,16 @@ def _read(folder: Path, job: PackJob) -> Packed | None:
     return Packed(images[: len(kept)], sizes, kept, failures, folder)
 
 
-def _write(target: Path, job: PackJob, progress: Progress | None) -> None:
-    cache = target.parent
-    check_space(cache, job.size_bytes, "decoding", ", or give a smaller image size")
-    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=cache) as scratch:
-        complete = Path(scratch) / "complete"  # a folder for everyone to read; the one around it is private
-        complete.mkdir()
-        images = np.lib.format.open_memmap(complete / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
-        with (complete / IMAGES).open("r+b") as file:
-            # now: running out of disk space later, inside a memory map, would kill the process
-            reserve(file, (complete / IMAGES).stat().st_size)
-        packed = _fill(images, job, progress)
-        images.flush()
-        failures = json.dumps({str(row): why for row, why in packed.failures.items()})
-        np.savez(complete / BESIDE, sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
-        if _pack_folder(cache, job) != target:
-            raise DataError(f"files in {job.root} changed while they were decoded; try again")
-        for name in (IMAGES, BESIDE):
-            with (complete / name).open("r+b") as file:
-                os.fsync(file.fileno())
-        publish(complete, target)
-
-
-def publish(folder: Path, target: Path) -> None:
-    """Sync a finished folder and rename it to the target."""
-    sync_folder(folder)
-    try:
-        folder.rename(target)
-    except OSError:
-        if not target.is_dir():  # else another process, where folders cannot be locked, was faster
-            raise
-    sync_folder(target.parent)
-
-
-def _remove_old(target: Path, *, partial: bool) -> None:
-    """Older or damaged packs of this name; what a killed process left, only if no other process can be writing it."""
-    family = target.name.rpartition("-")[0]
-    for path in target.parent.iterdir():
-        if path.name.startswith(f"{family}-") or (partial and path.name.startswith(SCRATCH)):
-            shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove
-
-
-def check_space(cache: Path, size_bytes: float, work: str, advice: str = "") -> None:
-    """Refuse work that needs more room in the cache than there is."""
-    free = shutil.disk_usage(cache).free
-    if free < size_bytes:
-        raise DataError(
-            f"{work} needs about {size_bytes / 1e9:.1f} GB in {cache}, which has {free / 1e9:.1f} GB free; "
-            f"set XDG_CACHE_HOME to a larger disk{advice}"
-        )
-
-
-def place_key(folder: Path) -> str:
-    """Hash the location of a folder."""
-    return hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:12]
-
-
-def files_key(root: Path, paths: Sequence[str], salt: str) -> str:
-    """Hash the names, sizes and times of files."""
-    digest = hashlib.sha256(salt.encode())
-    for path in paths:
-        try:
-            status = (root / path).stat()
-            stamp = f"{status.st_size};{status.st_mtime_ns}"
-        except OSError:  # opening it gives the reason
-            stamp = "none"
-        digest.update(os.fsencode(path) + f"\0{stamp};".encode())
-    return digest.hexdigest()[:20]
+def _write(folder: Path, job: PackJob, progress: Progress | None) -> None:
+    check_space(folder, job.size_bytes, "decoding", ", or give a smaller image size")
+    images = np.lib.format.open_memmap(folder / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
+    with (folder / IMAGES).open("r+b") as file:
+        # now: running out of disk space later, inside a memory map, would kill the process
+        reserve(file, (folder / IMAGES).stat().st_size)
+    packed = _fill(images, job, progress)
+    images.flush()
+    failures = json.dumps({str(row): why for row, why in packed.failures.items()})
+    np.savez(folder / BESIDE, sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
+    for name in (IMAGES, BESIDE):
+        with (folder / name).open("r+b") as file:
+            os.fsync(file.fileno())

@@ -1,98 +1,91 @@
 """Labelled images of many sizes, wherever they are named: looked at, split, decoded, and put together as a dataset.
 
-A folder, a manifest and a Hugging Face dataset all come here as a `Layout`: what is to be read, under which labels.
+Folders, manifests, Hugging Face datasets and named sets of photographs all come here as a `Layout`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
+from maskcon._utils.paths import has_folder
 from maskcon._utils.text import counted
-from maskcon.data.dataset import Dataset, ImageSet
-from maskcon.data.decoding import Header, checked_side
-from maskcon.data.folder_layout import Found, Layout, path_hash, show, some
+from maskcon.data.dataset import Dataset, Grouping, ImageSet
+from maskcon.data.decoding import Shape, checked_side
+from maskcon.data.folder_layout import Found, Layout, present_paths, read_layout, show, some
 from maskcon.data.headers import read_headers
-from maskcon.data.packing import Contents, Packed, PackJob, PicturePlan, Progress, usual_cache
-from maskcon.data.splits import HELD_OUT_FRACTION, check_fraction, held_out
+from maskcon.data.manifest import is_manifest, read_manifest
+from maskcon.data.packing import ImagePlan, Packed, PackJob, Progress, usual_cache
+from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
 CROP_BELOW_BYTES = 2 << 30
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where the images come from, and how messages speak of it.
-
-    name: of the dataset; where: a path or name, as `show` gives it; kind: distinguishes packs of one folder
-    inside: where in it images are looked for; expected: what would have been found in a good one
-    test_part: how to give a part to test on
-    root: the folder that paths start from
-    contents: reads images that are no files of their own
-    """
-
-    name: str
-    where: str
-    kind: str
-    inside: str
-    expected: str
-    test_part: str
-    root: Path
-    contents: Contents | None = None
+def read_path(path: Path) -> Layout:
+    """Find the images of a folder or a manifest."""
+    return read_manifest(path) if is_manifest(path) and not has_folder(path) else read_layout(path)
 
 
 def plan_photos(
-    origin: Origin,
     layout: Layout,
     *,
     image_size: int | None = None,
     strict: bool = False,
-    fraction: float = HELD_OUT_FRACTION,
     cache: Path | None = None,
     looking: Progress | None = None,
-) -> PicturePlan:
-    """Read how large the images are and choose those to hold out; see `load_photos` for the arguments.
+) -> ImagePlan:
+    """Read how large the images are and choose those to hold out.
 
-    looking: called as looking(images looked at, images in all), where they are many.
+    Ids are hashes of the relative paths, so that adding files changes no other id.
+
+    Args:
+        image_size: side of the canvas; larger images are shrunk to fit. None: the largest side, at most 256.
+        strict: an image that cannot be read is an error; otherwise it is left out, with a line in `notes`.
+        cache: where decoded images are kept; by default the user's cache.
+        looking: called as looking(images looked at, images in all), where they are many.
     """
     limit = checked_side(image_size)
-    check_fraction(fraction)
     failures = dict(layout.unreadable)
     cache = cache if cache is not None else usual_cache()
-    read = read_headers(origin.root, [found.path for found in layout.files], cache, origin.contents, looking)
-    failures |= {
-        found.path: why for found, why in zip(layout.files, read, strict=True) if isinstance(why, str)
-    }
+    paths = [found.path for found in layout.files]
+    if layout.grouping is None:
+        read = read_headers(layout.root, paths, layout.contents, looking)
+        shapes = [shape for shape in read if isinstance(shape, Shape)]
+        failures |= {path: why for path, why in zip(paths, read, strict=True) if isinstance(why, str)}
+    else:  # its images have one canvas on every machine
+        there = present_paths(layout.root, paths)
+        shapes = [Shape(limit, limit, "RGB", "")]
+        failures |= {path: "no such file" for path in paths if path not in there}
     files = [found for found in layout.files if found.path not in failures]
-    headers = [header for header in read if isinstance(header, Header)]
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
-        files, headers = _held_out_last(files, headers, fraction)
-    _check_enough(origin, layout, files, failures)  # before anything is decoded
+        files = _held_out_last(files)
+    _check_enough(layout, files, failures)  # before anything is decoded
     job = PackJob(
-        name=origin.kind if fraction == HELD_OUT_FRACTION else f"{origin.kind}-held-{fraction:g}",
-        root=origin.root,
+        name=layout.kind,
+        root=layout.root,
         paths=tuple(found.path for found in files),
-        side=min(limit, max(header.longest_side for header in headers)),
-        channels=1 if all(header.is_grey for header in headers) else 3,
+        side=min(limit, max(shape.longest_side for shape in shapes)),
+        channels=1 if all(shape.is_grey for shape in shapes) else 3,
         cache=cache,
-        contents=origin.contents,
+        contents=layout.contents,
     )
 
     def dataset(packed: Packed) -> Dataset:
         lost = {**failures, **{files[row].path: why for row, why in packed.failures.items()}}
         _stop_if_strict(strict, lost)
         kept = [files[row] for row in packed.kept.tolist()]
-        _check_enough(origin, layout, kept, lost)
-        return _assemble(origin.name, kept, packed, _notes(origin, layout, kept, lost, fraction))
+        _check_enough(layout, kept, lost)
+        return _assemble(layout, kept, packed, _notes(layout, kept, lost))
 
-    return PicturePlan(job, failures, dataset)
+    return ImagePlan(job, failures, dataset)
 
 
 def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
@@ -100,34 +93,32 @@ def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
         path, why = next(iter(failures.items()))
         raise DataError(
             f"{show(path)} cannot be read ({why}); {counted(len(failures), 'such file')} in all. "
-            "Repair or remove them, or leave strict off to skip them"
+            "Repair, replace or remove them, or leave strict off to skip them"
         )
 
 
-def _held_out_last(
-    files: list[Found], headers: list[Header], fraction: float
-) -> tuple[list[Found], list[Header]]:
+def _held_out_last(files: list[Found]) -> list[Found]:
     """Mark those held out as test, and put them last."""
     fine = [found.fine for found in files if found.fine is not None]
     is_test = held_out(
         [found.split_key for found in files],
         [found.coarse for found in files],
         fine if len(fine) == len(files) else None,
-        fraction,
     )
-    order = sorted(
-        range(len(files)), key=lambda row: is_test[row]
-    )  # stable: the order within each part stays
-    return [replace(files[row], is_test=is_test[row]) for row in order], [headers[row] for row in order]
+    marked = [replace(found, is_test=held) for found, held in zip(files, is_test, strict=True)]
+    return sorted(marked, key=lambda found: found.is_test)  # stable: the order within each part stays
 
 
-def _check_enough(origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
-    where, expected = origin.where, origin.expected
+def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
+    where, expected = layout.where, layout.expected
+    if layout.grouping is not None:
+        _check_both_parts(layout, kept, failures)
+        return
     if not layout.files and not failures:
         loose = counted(layout.loose_images, "image")
         others = counted(layout.ignored_files - layout.loose_images, "other file")
         beside = f"{loose} in no sub-folder, {others}" if layout.loose_images else others
-        raise DataError(f"no image found in {origin.inside} ({beside}); expected {expected}")
+        raise DataError(f"no image found in {where} ({beside}); expected {expected}")
     if not kept:
         first, why = next(iter(failures.items()))
         raise DataError(
@@ -146,13 +137,28 @@ def _check_enough(origin: Origin, layout: Layout, kept: Sequence[Found], failure
         )
 
 
-def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
-    coarse_labels = sorted({found.coarse for found in kept})
-    coarse_number = {label: number for number, label in enumerate(coarse_labels)}
-    coarse_of = {found.fine: coarse_number[found.coarse] for found in kept if found.fine is not None}
-    fine_labels = sorted(coarse_of)
-    fine_number = {label: number for number, label in enumerate(fine_labels)}
-    images, sizes = trimmed(packed.images, packed.sizes)
+def _check_both_parts(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
+    for part, size in (
+        ("train", sum(not found.is_test for found in kept)),
+        ("test", sum(found.is_test for found in kept)),
+    ):
+        if not size:
+            total = len(layout.files)
+            named = [f"{path} ({why})" for path, why in failures.items()]
+            lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
+            raise DataError(
+                f"{layout.where} holds no readable image of the {part} part; "
+                f"{lost if named else f'all {total} listed are of the other'}"
+            )
+
+
+def _assemble(layout: Layout, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
+    grouping = layout.grouping or _grouping(kept)
+    coarse_number = {label: number for number, label in enumerate(grouping.coarse_names)}
+    fine_number = {label: number for number, label in enumerate(grouping.fine_names)}
+    images, sizes = packed.images, packed.sizes if layout.grouping else None
+    if layout.grouping is None:
+        images, sizes = trimmed(packed.images, packed.sizes)
     train_count = sum(not found.is_test for found in kept)
     _check_ids(kept)
 
@@ -163,32 +169,41 @@ def _assemble(name: str, kept: list[Found], packed: Packed, notes: list[str]) ->
             images=images[rows],
             coarse=np.array([coarse_number[found.coarse] for found in files], dtype=np.int64),
             fine=np.array(fine, dtype=np.int64) if fine else None,
-            index=np.array([path_hash(found.path) for found in files], dtype=np.int64),
+            index=np.array([found.id for found in files], dtype=np.int64),
             sizes=None if sizes is None else sizes[rows],
             paths=tuple(found.path for found in files),
         )
 
     return Dataset(
-        name=name,
+        name=layout.name,
         train=part(slice(0, train_count)),
         test=part(slice(train_count, None)),
-        coarse_names=tuple(show(label) for label in coarse_labels),
-        fine_names=tuple(show(label) for label in fine_labels) or None,
-        family=family_of(images),
-        coarse_of_fine=tuple(coarse_of[label] for label in fine_labels) or None,
+        coarse_names=tuple(show(label) for label in grouping.coarse_names),
+        fine_names=tuple(show(label) for label in grouping.fine_names) or None,
+        family=layout.family or family_of(images),
+        coarse_of_fine=grouping.coarse_of or None,
         notes=tuple(notes),
     )
 
 
+def _grouping(kept: Sequence[Found]) -> Grouping:
+    """Number the classes that are there by their sorted names."""
+    coarse_names = sorted({found.coarse for found in kept})
+    coarse_of = {found.fine: found.coarse for found in kept if found.fine is not None}
+    fine_names = sorted(coarse_of)
+    numbers = tuple(coarse_names.index(coarse_of[name]) for name in fine_names)
+    return Grouping(tuple(coarse_names), tuple(fine_names), numbers)
+
+
 def family_of(images: NDArray[np.uint8]) -> str:
-    """The kind of views that images of this size take: [N, C, H, W] -> "cifar" or "photos"."""
+    """Return the kind of views for images [N, C, H, W]: "cifar" or "photos"."""
     return "cifar" if max(images.shape[2:]) <= SMALL_SIDE else "photos"
 
 
 def trimmed(
     images: NDArray[np.uint8], sizes: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:
-    """Where all images have one size, a canvas of just that size, and no sizes to carry along."""
+    """Crop the canvas where all images have one size; sizes are then None."""
     height, width = (int(side) for side in sizes[0])
     if (sizes != sizes[0]).any():
         return images, sizes
@@ -202,14 +217,12 @@ def trimmed(
 def _check_ids(files: Sequence[Found]) -> None:
     path_of: dict[int, str] = {}
     for found in files:
-        other = path_of.setdefault(path_hash(found.path), found.path)
+        other = path_of.setdefault(found.id, found.path)
         if other != found.path:
             raise DataError(f"{show(found.path)} and {show(other)} get the same id; rename one of them")
 
 
-def _notes(
-    origin: Origin, layout: Layout, kept: Sequence[Found], failures: Mapping[str, str], fraction: float
-) -> list[str]:
+def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> list[str]:
     notes = list(layout.notes)
     if failures:
         named = [f"{show(path)} ({why})" for path, why in failures.items()]
@@ -217,6 +230,8 @@ def _notes(
         notes.append(
             f"{counted(len(failures), 'image')} could not be read and {were} left out: {some(named)}"
         )
+    if layout.grouping is not None:
+        return notes
     if layout.ignored_files:
         were = "was" if layout.ignored_files == 1 else "were"
         notes.append(
@@ -235,7 +250,7 @@ def _notes(
         count = sum(found.is_test for found in kept)
         are = "is" if count == 1 else "are"
         notes.append(
-            f"no {origin.test_part}: {count:,} of {counted(len(kept), 'image')} (about {fraction:.0%}) {are} held "
-            "out, each by its own hash, so that added images move no other"
+            f"no {layout.test_part}: {count:,} of {counted(len(kept), 'image')} (about {HELD_OUT_FRACTION:.0%}) "
+            f"{are} held out, each by its own hash, so that added images move no other"
         )
     return notes

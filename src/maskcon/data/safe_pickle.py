@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError, DataError
 
+IMAGE_SHAPE = (3, 32, 32)  # of a batch's images
+IMAGE_BYTES = 3 * 32 * 32
 MAX_FILE_BYTES = 1 << 30
 MAX_DIMENSIONS = 8
 POINTER_BYTES = 8  # memory per list item
@@ -63,6 +66,41 @@ def load_pickle(path: Path) -> dict[str, Any]:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except _RefusedError as error:
         raise CorruptFileError(f"{path}: {error}; nothing of it was used or run") from error
+
+
+def read_batch(path: Path, **allowed: range) -> tuple[NDArray[np.uint8], dict[str, NDArray[np.int64]]]:
+    """Read a batch of 32x32 images (CIFAR, ImageNet 32x32): pixels [N, 3072], labels [N].
+
+    allowed: the keys of the labels to read, each with the numbers that may occur.
+    """
+    batch = load_pickle(path)
+    pixels = _pixels(path, batch)
+    return pixels, {key: _labels(path, batch, key, len(pixels), numbers) for key, numbers in allowed.items()}
+
+
+def _pixels(path: Path, batch: dict[str, Any]) -> NDArray[np.uint8]:
+    pixels = batch.get("data")
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (IMAGE_BYTES,):
+        got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise CorruptFileError(
+            f"{path}: 'data' should be bytes [N, {IMAGE_BYTES}] (32x32 images), got {got}; nothing was used"
+        )
+    if not len(pixels):
+        raise CorruptFileError(f"{path}: 'data' holds no image; nothing was used")
+    return pixels
+
+
+def _labels(path: Path, batch: dict[str, Any], key: str, count: int, allowed: range) -> NDArray[np.int64]:
+    labels = batch.get(key)
+    if (
+        not isinstance(labels, list)
+        or len(labels) != count
+        or any(type(label) is not int for label in labels)
+    ):
+        raise CorruptFileError(f"{path}: {key!r} should be a list of {count} whole numbers; nothing was used")
+    if any(label not in allowed for label in labels):
+        raise CorruptFileError(f"{path}: {key!r} should lie in {allowed[0]}..{allowed[-1]}; nothing was used")
+    return np.array(labels, dtype=np.int64)
 
 
 class _Reader:

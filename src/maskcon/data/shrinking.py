@@ -15,7 +15,7 @@ from torch.nn.functional import interpolate
 
 
 def shrunk(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """[H, W, C] at (width, height), by Lanczos' filter, as [C, height, width].
+    """Shrink [H, W, C] to (width, height) by Lanczos' filter; returns [C, height, width].
 
     >>> shrunk(np.full((4, 6, 3), 7, dtype=np.uint8), (3, 2)).tolist()[0]
     [[7, 7, 7], [7, 7, 7]]

@@ -23,7 +23,7 @@ def held_out(
     fine: Sequence[str] | None,
     fraction: float = HELD_OUT_FRACTION,
 ) -> list[bool]:
-    """Whether each of N images is held out: about `fraction` of them, by their keys in 0..2**63-1.
+    """Choose about `fraction` of N images to hold out, by their keys in 0..2**63-1.
 
     coarse, fine: the class of each. Every coarse class keeps an image to train on, and one of two or more has one to
     score on. A fine class keeps one to train on too, but where all fine classes of a coarse one are single images.
@@ -33,7 +33,8 @@ def held_out(
     >>> held_out([2**62, 2**62 + 1], ["cat", "cat"], None)  # neither by its key, so the lower of the two
     [True, False]
     """
-    check_fraction(fraction)
+    if not 0.0 < fraction < 1.0:
+        raise UsageError(f"the held-out share must lie between 0 and 1 (exclusive), got {fraction}")
     threshold = int(fraction * 2**KEY_BITS)
     is_held = [key < threshold for key in keys]
     finest = coarse if fine is None else fine
@@ -49,13 +50,8 @@ def held_out(
     return is_held
 
 
-def check_fraction(fraction: float) -> None:
-    if not 0.0 < fraction < 1.0:
-        raise UsageError(f"the held-out share must lie between 0 and 1 (exclusive), got {fraction}")
-
-
 def _rows_by_key(keys: Sequence[int], classes: Sequence[str]) -> list[list[int]]:
-    """The rows of each class, lowest key first."""
+    """List the rows of each class, lowest key first."""
     rows_of: dict[str, list[int]] = {}
     for row in sorted(range(len(keys)), key=keys.__getitem__):
         rows_of.setdefault(classes[row], []).append(row)

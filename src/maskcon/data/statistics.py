@@ -11,7 +11,7 @@ SMALLEST_DEVIATION = 1 / 255  # a set of flat images must not blow up when divid
 
 
 def channel_statistics(part: ImageSet) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel over all valid pixels, on the scale 0..1.
+    """Compute mean and standard deviation per channel over valid pixels, on 0..1.
 
     >>> part = ImageSet(np.full((2, 1, 4, 4), 51, np.uint8), np.array([0, 1]), None, np.arange(2))
     >>> channel_statistics(part)

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from maskcon.data import ImageSet
-from maskcon.data.collection import with_channels
+from maskcon.data.image_readers import with_channels
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.transforms import test_view
@@ -40,7 +40,7 @@ def sample_of(images: ImageSet, kind: str, backbone: Backbone, facts: EncoderFac
     view = test_view(pixels, size=facts.image_size, sizes=sizes, resize=facts.test_resize)
     with torch.no_grad():
         expected = backbone(facts.normalise(view)).float()
-    return Sample(kind, view, [_to_pillow(images.picture(row)) for row in range(len(images))], expected)
+    return Sample(kind, view, [_to_pillow(images.image(row)) for row in range(len(images))], expected)
 
 
 def random_images(facts: EncoderFacts, count: int) -> ImageSet:

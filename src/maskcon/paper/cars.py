@@ -15,8 +15,8 @@ from maskcon._utils.download import Progress
 from maskcon._utils.errors import UsageError
 from maskcon.data.builtin import cars196
 from maskcon.data.builtin.cars196 import FINE_NAMES
-from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
-from maskcon.data.image_list import Listing
+from maskcon.data.decoding import UndecodableError, decode, decompression_bombs_refused
+from maskcon.data.folder_layout import Layout
 from maskcon.paper.runs import Drawn, as_csv, write_figure
 from maskcon.report.style import (
     COLOURS,
@@ -160,7 +160,7 @@ def draw(
     progress: Progress | None,  # noqa: ARG001
 ) -> Drawn:
     """Draw an image of each model by coarse class, or the names alone where the dataset is absent."""
-    coarse_of, names = cars196.coarse_of("paper"), cars196.COARSE_NAMES
+    coarse_of, names = cars196.grouping("paper").coarse_of, cars196.COARSE_NAMES
     counts = ", ".join(f"{name} {coarse_of.count(coarse)}" for coarse, name in enumerate(names))
     rows = [
         (number + 1, name, names[coarse_of[number]], coarse_of[number])
@@ -179,12 +179,13 @@ def draw(
     return write_figure(figure, stem, "csv", numbers), counts
 
 
-def example_images(listing: Listing, side: int = EXAMPLE_SIDE) -> dict[int, NDArray[np.uint8]]:
+def example_images(listing: Layout, side: int = EXAMPLE_SIDE) -> dict[int, NDArray[np.uint8]]:
     """Decode the first readable training image of each fine class, shrunk to fit side x side; [3, H, W]."""
     found: dict[int, NDArray[np.uint8]] = {}
-    with picture_bombs_refused():
-        for listed in sorted(listing.train, key=lambda listed: listed.path):
-            if listed.fine not in found:
+    with decompression_bombs_refused():
+        for listed in sorted(listing.files, key=lambda listed: listed.path):
+            fine = FINE_NAMES.index(listed.fine or "")
+            if fine not in found and not listed.is_test:
                 with contextlib.suppress(UndecodableError):  # the next one will do
-                    found[listed.fine] = decode(listing.folder / listed.path, side, 3)
+                    found[fine] = decode(listing.root / listed.path, side, 3)
     return found

@@ -118,11 +118,11 @@ def draw(setup: Setup) -> Drawn:
     names = data.fine_names or ()
     queries = [
         Query(
-            data.test.picture(row),
+            data.test.image(row),
             f"{names[fine[row]]} / {data.coarse_names[data.test.coarse[row]]}",
             {
                 title: (
-                    [data.test.picture(other) for other in near[place].tolist()],
+                    [data.test.image(other) for other in near[place].tolist()],
                     right[title][place].tolist(),
                 )
                 for title, near in found.items()

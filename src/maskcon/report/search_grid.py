@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.data.collection import ArrayPictures, gather
+from maskcon.data.collection import gather
 from maskcon.data.decoding import UndecodableError, decode
+from maskcon.data.image_readers import ImageArrays
 from maskcon.report.gallery import TILE_PIXELS, retrieval_grid
 from maskcon.retrieval.store import Entry, Header, Neighbours
 
@@ -74,12 +75,12 @@ def picture_reader(
 
         return from_file
     pictures = gather(header.source, canvas=canvas, channels=3, root=root)
-    if not isinstance(pictures, ArrayPictures):  # nor were they files when they were indexed
+    if not isinstance(pictures, ImageArrays):  # nor were they files when they were indexed
         return lambda _: None
 
     def from_array(entry: Entry) -> Picture | None:
         row = pictures.row_of.get(entry.path)
-        return None if row is None else pictures.picture(row)
+        return None if row is None else pictures.image(row)
 
     return from_array
 

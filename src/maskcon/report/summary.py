@@ -229,7 +229,7 @@ def _sample(
 
         embeddings[label] = run.encode_set(parts[label], device=device, progress=tell).numpy()
     return Sample(
-        images=test.images if test.sizes is None else [test.picture(row) for row in range(len(test))],
+        images=test.images if test.sizes is None else [test.image(row) for row in range(len(test))],
         coarse=test.coarse,
         coarse_names=data.coarse_names,
         embeddings=embeddings,

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import DataError, MaskconError, UsageError
 from maskcon._utils.failpoints import failpoint
 from maskcon._utils.text import counted
-from maskcon.data.collection import Block, Pictures, at_once, none_readable
 from maskcon.data.folder_layout import show
+from maskcon.data.image_readers import Block, Images, at_once, none_readable
 from maskcon.data.packing import Progress
 
 Vectors = NDArray[np.float32]
@@ -158,7 +158,7 @@ class Refreshed:
 
 def refresh(
     store: Store,
-    images: Pictures,
+    images: Images,
     embed: Embed,
     *,
     strict: bool = False,
@@ -288,7 +288,7 @@ class _Chunk:
 class _Reader:
     """Hashes and decodes in one background thread, each content once."""
 
-    def __init__(self, images: Pictures, known: set[str]) -> None:
+    def __init__(self, images: Images, known: set[str]) -> None:
         self.images, self.known = images, known
         self.broken: dict[str, str] = {}  # digest -> why it cannot be decoded
 
@@ -311,7 +311,7 @@ class _Reader:
 
 
 def _read_ahead(
-    images: Pictures, pending: Sequence[int], known: set[str]
+    images: Images, pending: Sequence[int], known: set[str]
 ) -> Iterator[tuple[list[int], _Chunk]]:
     """Read chunks of the pending rows, the next one while its predecessor is in use."""
     by_number: dict[int, list[int]] = {}
@@ -368,6 +368,6 @@ def _check_strict(strict: bool, failures: Mapping[str, str]) -> None:
         )
 
 
-def _nothing(images: Pictures, before: int, failures: Mapping[str, str]) -> DataError:
+def _nothing(images: Images, before: int, failures: Mapping[str, str]) -> DataError:
     kept = f". The {counted(before, 'image')} stored before are unchanged" if before else ""
     return DataError(f"{none_readable(images, failures)}{kept}")

@@ -13,7 +13,7 @@ from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon._utils.paths import has_file
 from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Facts, pretrained_backbone
 from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
-from maskcon.data import Dataset, picture_plan
+from maskcon.data import Dataset, image_plan
 from maskcon.data.headers import labels_only, usual_side
 from maskcon.data.packing import Progress
 from maskcon.models.published import PUBLISHED, weights_folder
@@ -37,7 +37,7 @@ def look(
         canvas = float(min(part.images.shape[2:]))
         side = canvas if part.sizes is None else float(statistics.median(part.sizes.min(axis=1).tolist()))
     else:
-        plan = picture_plan(
+        plan = image_plan(
             str(source),
             root=None if machine.data_root is None else Path(machine.data_root),
             variant=config.source_variant,

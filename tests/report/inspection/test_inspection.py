@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from maskcon._utils.errors import DataError, UsageError
-from maskcon.data import load, picture_plan
-from maskcon.data.packing import PicturePlan, Progress
+from maskcon.data import image_plan, load
+from maskcon.data.packing import ImagePlan, Progress
 from maskcon.report.inspection import Inspection, class_strips, contact_sheet, inspect_source, lines, page
 from maskcon.report.inspection import sheet as sheet_module
 from maskcon.training.automatic import is_known
@@ -261,11 +261,11 @@ def test_bytes_that_are_fetched_are_not_counted_as_pictures(tmp_path, monkeypatc
     fetched: list[tuple[int, int]] = []
     seen: list[tuple[int, int]] = []
 
-    def fetching_plan(source: str, *, progress: Progress, **changes: object) -> PicturePlan | None:
+    def fetching_plan(source: str, *, progress: Progress, **changes: object) -> ImagePlan | None:
         progress(3_000_000, 5_000_000)
-        return picture_plan(source, **changes)
+        return image_plan(source, **changes)
 
-    monkeypatch.setattr("maskcon.report.inspection.picture_plan", fetching_plan)
+    monkeypatch.setattr("maskcon.report.inspection.image_plan", fetching_plan)
     inspect_source(str(folder), progress=lambda *at: seen.append(at), fetching=lambda *at: fetched.append(at))
     assert fetched == [(3_000_000, 5_000_000)]
     assert seen[-1] == (37, 37)

@@ -33,3 +33,12 @@ def read_grouping(name: str) -> Grouping:
         fine_names=tuple(row["fine_name"] for row in rows),
         coarse_of=tuple(int(row["coarse"]) for row in rows),
     )
+
+
+def count_notes(title: str, counts: tuple[int, int], official: tuple[int, int]) -> tuple[str, ...]:
+    """Say so where (train, test) counts are not those of the official dataset."""
+    if counts == official:
+        return ()
+    return (
+        f"{counts[0]} + {counts[1]} images were found; the official {title} has {official[0]} + {official[1]}",
+    )

@@ -45,7 +45,10 @@ def load_fashion_mnist(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """60,000 train and 10,000 test images, [N, 1, 32, 32] (28 x 28 with a black border), from root/fashion-mnist."""
+    """Load 60,000 train and 10,000 test images, [N, 1, 32, 32], from root/fashion-mnist.
+
+    The images of 28 x 28 get a black border.
+    """
     folder = find_folder(root)
     if folder is None and download:
         folder = root / FOLDER
@@ -62,7 +65,7 @@ def load_fashion_mnist(
 
 
 def find_folder(root: Path) -> Path | None:
-    """The first folder that holds all four files, gzipped or not."""
+    """Find the first folder that holds all four files, gzipped or not."""
     for folder in (root / FOLDER, DEBIAN_FOLDER):
         if all(_existing(folder, name) is not None for name in MD5):
             return folder
@@ -70,7 +73,7 @@ def find_folder(root: Path) -> Path | None:
 
 
 def missing(root: Path) -> tuple[str, ...]:
-    """What is not here, one line each; empty if all four files are, in our folder or in Debian's."""
+    """List what is not here, one line each."""
     if find_folder(root) is not None:
         return ()
     folder = root / FOLDER
@@ -110,7 +113,7 @@ MAX_BYTES = 1 << 30  # far above the largest genuine file (47 MB); stops a decom
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """The array in an IDX file of unsigned bytes, gzipped or not, with exactly this number of dimensions."""
+    """Read an IDX file of unsigned bytes, gzipped or not, of so many dimensions."""
     data = _read_bytes(path)
     header = 4 + 4 * dimensions
     if len(data) < header:
@@ -155,7 +158,7 @@ DAMAGE = (OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, zip
 
 
 def load_embedded() -> Dataset:
-    """6,000 train and 2,000 test images, [N, 1, 32, 32], in 4 coarse groups of 10 fine kinds.
+    """Load 6,000 train and 2,000 test images, [N, 1, 32, 32]: 4 coarse, 10 fine classes.
 
     >>> data = load_embedded()
     >>> data.train.images.shape, data.test.images.shape, len(data.coarse_names)
@@ -187,5 +190,5 @@ def load_embedded() -> Dataset:
 def as_part(
     images: NDArray[np.uint8], fine: NDArray[np.uint8], row: NDArray[np.int32], first_id: int
 ) -> ImageSet:
-    """Stored images [N, 32, 32], fine labels [N] and official rows [N] as a part of the set."""
+    """Make a part of stored images [N, 32, 32], fine labels [N] and official rows [N]."""
     return CLASSES.image_set(images[:, None], fine.astype(np.int64), row.astype(np.int64) + first_id)

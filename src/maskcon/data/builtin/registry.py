@@ -1,229 +1,178 @@
-"""The datasets known by name."""
+"""The datasets known by name; datasets.toml holds what is said about each."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from maskcon._utils.errors import MaskconError, unknown
 from maskcon._utils.paths import data_root
 from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
-from maskcon.data.dataset import Grouping, Variant
-from maskcon.data.source import ArraySource, Description, PictureSource, Source, SourceInfo, WantedFile
-
-CIFAR_CITATION = "A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009"
-MASKCON_CITATION = (
-    "C. Feng and I. Patras: MaskCon: Masked Contrastive Learning for Coarse-Labelled Dataset, CVPR 2023"
-)
-SOP_CITATION = (
-    "H. Oh Song, Y. Xiang, S. Jegelka and S. Savarese: Deep Metric Learning via Lifted Structured Feature "
-    "Embedding, CVPR 2016"
-)
-CARS_PAGE = "https://www.kaggle.com/datasets/cyizhuo/stanford-cars-by-classes-folder"
-
-FASHION_INFO = SourceInfo(
-    name="fashion-mnist",
-    title="Fashion-MNIST",
-    summary="all items of Fashion-MNIST in four coarse groups",
-    classes=(4, 10),
-    counts=(60_000, 10_000),
-    image="32x32 grey",
-    licence="MIT (Zalando SE)",
-    origin_url="https://github.com/zalandoresearch/fashion-mnist",
-    how_to_get="--download (31 MB), or Debian's package dataset-fashion-mnist",
-    family="embedded",
-    class_order="the set's labels",
-    citation="H. Xiao, K. Rasul and R. Vollgraf: Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine "
-    "Learning Algorithms, arXiv:1708.07747, 2017",
-    files=tuple(
-        WantedFile(f"{fashion_mnist.FOLDER}/{name}", (md5,)) for name, md5 in fashion_mnist.MD5.items()
-    ),
-    download_mb=31,
-)
-CIFAR10_INFO = SourceInfo(
-    name="cifar10",
-    title="CIFAR-10",
-    summary="all 10 classes, as animals and vehicles",
-    classes=(2, 10),
-    counts=(50_000, 10_000),
-    image="32x32 colour",
-    licence="none stated; for research, cite Krizhevsky (2009)",
-    origin_url="https://cave.cs.toronto.edu/kriz/cifar.html",
-    how_to_get=f"--download (170 MB), or put {cifar.CIFAR10.archive} into the data folder",
-    family="cifar",
-    class_order="the set's labels",
-    citation=CIFAR_CITATION,
-    files=(WantedFile(cifar.CIFAR10.archive, (cifar.CIFAR10.md5,)),),
-    download_mb=170,
-)
+from maskcon.data.builtin.sop_lists import COARSE_NAMES
+from maskcon.data.dataset import Dataset, Grouping, Variant
+from maskcon.data.folder_layout import Layout
 
 
-def _cars(root: Path, variant: Variant) -> Grouping:  # noqa: ARG001
-    return Grouping(cars196.COARSE_NAMES, cars196.FINE_NAMES, cars196.coarse_of(variant))
+@dataclass(frozen=True)
+class WantedFile:
+    """A file or folder that the data folder should hold; md5: the checksums known, one per release."""
+
+    name: str
+    md5: tuple[str, ...] = ()
 
 
-def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
-    """Which products a split has is in the set's own lists only."""
-    if not sop.is_unpacked(root):
-        return (
-            "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"
-        )
-    try:
-        return sop.sop_listing(split, root, variant=variant).grouping
-    except MaskconError as error:
-        return str(error)
+@dataclass(frozen=True)
+class SourceInfo:
+    """Facts about a named dataset that help to choose one.
+
+    classes: (coarse, fine); counts: (train, test); image: size and colour
+    family: kind of images, by which fitting views are chosen
+    class_order: how the fine classes are numbered
+    download_mb: what --download fetches, None where it cannot
+    available: present on this machine
+    """
+
+    name: str
+    title: str
+    summary: str
+    classes: tuple[int, int]
+    counts: tuple[int, int]
+    image: str
+    licence: str
+    origin_url: str
+    how_to_get: str
+    family: str
+    class_order: str
+    citation: str
+    files: tuple[WantedFile, ...] = ()
+    download_mb: int | None = None
+    available: bool = False
 
 
-def _toy(split: cifar.SplitName, summary: str) -> Source:
-    return ArraySource(
-        replace(
-            CIFAR10_INFO,
-            name=f"cifartoy-{split}",
-            title=f"CIFARtoy, {split} split",
-            summary=summary,
-            classes=(2, 8),
-            counts=(40_000, 8_000),
-            class_order="CIFAR-10's labels without deer and frog, renumbered",
-            citation=f"{CIFAR_CITATION}; {MASKCON_CITATION}",
-        ),
-        missing=partial(cifar.missing, cifar.CIFAR10),
-        coarse_names=cifar.toy_grouping(split).coarse_names,
-        grouping=lambda _, variant: cifar.toy_grouping(split, variant),
-        load=partial(cifar.load_toy, split),
-    )
+@dataclass(frozen=True)
+class Source:
+    """A named dataset: what is known of it, and how it is read.
+
+    missing: data folder -> what is not there, one line each
+    grouping: data folder, variant -> the classes, or one line on why they are unknown
+    load: reads a dataset that comes as arrays; listing: lists the images of one that is decoded onto a canvas.
+        Of the two exactly one is given; both take (data folder, variant=, download=, progress=).
+    converted: the arrays are converted into memory-mapped files when first loaded
+    """
+
+    info: SourceInfo
+    missing: Callable[[Path], tuple[str, ...]]
+    coarse_names: tuple[str, ...]
+    grouping: Callable[[Path, Variant], Grouping | str]
+    load: Callable[..., Dataset] | None = None
+    listing: Callable[..., Layout] | None = None
+    converted: bool = False
 
 
-def _sop(split: sop.SplitName, summary: str, fine: int) -> Source:
-    return PictureSource(
-        SourceInfo(
-            name=f"sop-{split}",
-            title=f"Stanford Online Products, {split}",
-            summary=summary,
-            classes=(12, fine),
-            counts=sop.PAPER_COUNTS[split],
-            image="photographs",
-            licence="none stated; for research, cite Oh Song et al. (2016)",
-            origin_url=sop.PAGE,
-            how_to_get=f"--download (3.1 GB), or put {sop.ARCHIVE} into the data folder",
-            family="products",
-            class_order="products of the split by their class_id",
-            citation=f"{SOP_CITATION}; {MASKCON_CITATION}",
-            files=(WantedFile(sop.ARCHIVE, (sop.MD5,)),),
-            download_mb=3_100,
-        ),
+@dataclass(frozen=True)
+class Description:
+    """All about one dataset on this machine.
+
+    missing: what is not in `folder`, one line each
+    grouping: the coarse class of every fine one; None where `why_no_grouping` says why it is unknown
+    """
+
+    info: SourceInfo
+    variant: Variant
+    folder: Path
+    missing: tuple[str, ...]
+    coarse_names: tuple[str, ...]
+    grouping: Grouping | None
+    why_no_grouping: str | None
+
+
+def _described(name: str, wanted: Iterable[WantedFile]) -> SourceInfo:
+    entry: dict[str, Any] = dict(_INFO[name])
+    classes, counts = tuple(entry.pop("classes")), tuple(entry.pop("counts"))
+    return SourceInfo(name=name, classes=classes, counts=counts, files=tuple(wanted), **entry)
+
+
+def _source(
+    name: str,
+    grouping: Callable[[Variant], Grouping],
+    missing: Callable[[Path], tuple[str, ...]],
+    wanted: Iterable[WantedFile] = (),
+    **reader: Any,
+) -> Source:
+    """Make a source whose classes are known without its files."""
+    info, names = _described(name, wanted), grouping("paper").coarse_names
+    return Source(info, missing, names, lambda _, variant: grouping(variant), **reader)
+
+
+def _cifar(name: cifar.Name) -> Source:
+    release = cifar.CIFAR100 if name == "cifar100" else cifar.CIFAR10
+    wanted = [WantedFile(release.archive, (release.md5,))]
+    load = partial(cifar.load_cifar, name)
+    return _source(name, partial(cifar.grouping, name), release.missing, wanted, load=load)
+
+
+def _sop(split: sop.SplitName) -> Source:
+    return Source(
+        _described(f"sop-{split}", (WantedFile(sop.RELEASE.archive, (sop.RELEASE.md5,)),)),
         missing=sop.missing,
-        coarse_names=sop.COARSE_NAMES,
+        coarse_names=COARSE_NAMES,
         grouping=partial(_products, split),
         listing=partial(sop.sop_listing, split),
     )
 
 
+def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
+    """Read the products of a split, which only the dataset's own lists name."""
+    if sop.RELEASE.find(root) is None:
+        return (
+            "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"
+        )
+    try:
+        return sop.sop_listing(split, root, variant=variant).grouping or "no product is listed"
+    except MaskconError as error:
+        return str(error)
+
+
+_INFO = tomllib.loads(files("maskcon.data.builtin").joinpath("datasets.toml").read_text(encoding="utf-8"))
 _ALL: tuple[Source, ...] = (
-    ArraySource(
-        replace(
-            FASHION_INFO,
-            name="embedded",
-            title="Clothes (part of the package)",
-            summary="8,000 Fashion-MNIST items turned, scaled and shifted on backgrounds of their own",
-            counts=(6_000, 2_000),
-            how_to_get="comes with maskcon",
-            class_order="Fashion-MNIST's labels",
-            files=(),
-            download_mb=None,
-        ),
+    _source(
+        "embedded",
+        lambda _: fashion_mnist.CLASSES,
         missing=lambda _: (),
-        coarse_names=fashion_mnist.CLASSES.coarse_names,
-        grouping=lambda *_: fashion_mnist.CLASSES,
         load=lambda *_, **__: fashion_mnist.load_embedded(),
     ),
-    ArraySource(
-        FASHION_INFO,
+    _source(
+        "fashion-mnist",
+        lambda _: fashion_mnist.CLASSES,
         missing=fashion_mnist.missing,
-        coarse_names=fashion_mnist.CLASSES.coarse_names,
-        grouping=lambda *_: fashion_mnist.CLASSES,
+        wanted=(
+            WantedFile(f"{fashion_mnist.FOLDER}/{name}", (md5,)) for name, md5 in fashion_mnist.MD5.items()
+        ),
         load=fashion_mnist.load_fashion_mnist,
     ),
-    _toy("good", "the paper's toy set: 8 classes of CIFAR-10 as vehicles and animals"),
-    _toy("bad", "the same 8 classes in two mixed groups (which differ by variant: paper or reference)"),
-    ArraySource(
-        CIFAR10_INFO,
-        missing=partial(cifar.missing, cifar.CIFAR10),
-        coarse_names=cifar.cifar10_grouping().coarse_names,
-        grouping=lambda *_: cifar.cifar10_grouping(),
-        load=partial(cifar.load_cifar, "cifar10"),
-    ),
-    ArraySource(
-        replace(
-            CIFAR10_INFO,
-            name="cifar100",
-            title="CIFAR-100",
-            summary="100 classes in the 20 coarse ones of the set itself, as in the paper",
-            classes=(20, 100),
-            how_to_get=f"--download (169 MB), or put {cifar.CIFAR100.archive} into the data folder",
-            class_order="the set's fine labels",
-            files=(WantedFile(cifar.CIFAR100.archive, (cifar.CIFAR100.md5,)),),
-            download_mb=169,
-        ),
-        missing=partial(cifar.missing, cifar.CIFAR100),
-        coarse_names=cifar.cifar100_grouping().coarse_names,
-        grouping=lambda *_: cifar.cifar100_grouping(),
-        load=partial(cifar.load_cifar, "cifar100"),
-    ),
-    ArraySource(
-        SourceInfo(
-            name="imagenet32",
-            title="ImageNet-1K at 32x32",
-            summary="1,000 classes in the paper's 12 coarse ones, after WordNet; the validation images test",
-            classes=(12, 1000),
-            counts=(imagenet32.OFFICIAL_TRAIN_COUNT, imagenet32.OFFICIAL_TEST_COUNT),
-            image="32x32 colour",
-            licence="ImageNet's terms of access: research and education only, not commercial",
-            origin_url=imagenet32.PAGE,
-            how_to_get=f"by hand (4 GB, free account): put {imagenet32.TRAIN.archive} and "
-            f"{imagenet32.TEST.archive} into the data folder",
-            family="cifar",
-            class_order="sorted WNIDs (not the labels in the files)",
-            citation="P. Chrabaszcz, I. Loshchilov and F. Hutter: A Downsampled Variant of ImageNet as an "
-            "Alternative to the CIFAR datasets, arXiv:1707.08819, 2017; O. Russakovsky et al.: ImageNet Large "
-            f"Scale Visual Recognition Challenge, IJCV 2015; {MASKCON_CITATION}",
-            files=tuple(
-                WantedFile(name, tuple(release[name] for release in imagenet32.KNOWN_MD5))
-                for name in (*imagenet32.TRAIN_FILES, imagenet32.TEST_FILE)
-            ),
-        ),
+    *(_cifar(name) for name in get_args(cifar.Name)),
+    _source(
+        "imagenet32",
+        lambda _: imagenet32.GROUPING,
         missing=imagenet32.missing,
-        coarse_names=imagenet32.GROUPING.coarse_names,
-        grouping=lambda *_: imagenet32.GROUPING,
+        wanted=(
+            WantedFile(name, tuple(release[name] for release in imagenet32.KNOWN_MD5))
+            for name in (*imagenet32.TRAIN_FILES, imagenet32.TEST_FILE)
+        ),
         load=imagenet32.load_imagenet32,
         converted=True,
     ),
-    _sop(
-        "split1", "products of 8 or more photographs in 12 categories; train and test share no product", 5_035
-    ),
-    _sop("split2", "products of 12 photographs in 12 categories: 10 of each to train on, 2 to test", 1_498),
-    PictureSource(
-        SourceInfo(
-            name="cars196",
-            title="Stanford Cars",
-            summary="196 car models in 8 body types (7 wagons and 12 vans; variant reference: 6 and 13)",
-            classes=(8, 196),
-            counts=cars196.OFFICIAL_COUNTS,
-            image="photographs",
-            licence="none stated; for research, cite Krause et al. (2013)",
-            origin_url=CARS_PAGE,
-            how_to_get="by hand (2 GB): put train/ and test/ of a copy, or the original files, into cars196/ in "
-            "the data folder",
-            family="cars",
-            class_order="the set's class numbers, 1 to 196",
-            citation="J. Krause, M. Stark, J. Deng and L. Fei-Fei: 3D Object Representations for Fine-Grained "
-            f"Categorization, 3dRR workshop at ICCV 2013; {MASKCON_CITATION}",
-            files=(WantedFile("cars196/train/<model>/"), WantedFile("cars196/test/<model>/")),
-        ),
+    *(_sop(split) for split in get_args(sop.SplitName)),
+    _source(
+        "cars196",
+        cars196.grouping,
         missing=cars196.missing,
-        coarse_names=cars196.COARSE_NAMES,
-        grouping=_cars,
+        wanted=(WantedFile("cars196/train/<model>/"), WantedFile("cars196/test/<model>/")),
         listing=cars196.cars_listing,
     ),
 )
@@ -231,7 +180,7 @@ SOURCES: dict[str, Source] = {source.info.name: source for source in _ALL}
 
 
 def catalogue(root: Path | None = None) -> list[SourceInfo]:
-    """What can be given to `load` by name.
+    """List what can be given to `load` by name.
 
     >>> [info.name for info in catalogue() if info.name == "embedded" and info.available]
     ['embedded']
@@ -241,7 +190,7 @@ def catalogue(root: Path | None = None) -> list[SourceInfo]:
 
 
 def describe(name: str, root: Path | None = None, *, variant: Variant = "paper") -> Description:
-    """The dataset of this name, with its classes; loads no image.
+    """Describe the dataset of this name, with its classes; loads no image.
 
     >>> describe("cifartoy-good").grouping.coarse_of
     (0, 0, 1, 1, 1, 1, 0, 0)

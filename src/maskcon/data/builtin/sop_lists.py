@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file
-from maskcon.data.image_list import plain_path
+from maskcon.data.builtin.release import plain_path
 
 COARSE_NAMES = (
     *("bicycle", "cabinet", "chair", "coffee_maker", "fan", "kettle"),
@@ -23,7 +22,6 @@ SPLIT1_FEWEST = 8  # images of a product
 SPLIT2_IMAGES = 12
 SPLIT2_TEST_IMAGES = 2
 SPLIT2_SEED = 0
-LIST_KINDS = ("path", "coarse_label", "fine_label")
 
 
 @dataclass(frozen=True)
@@ -44,26 +42,25 @@ class Split:
     test: tuple[ProductImage, ...]
 
 
-def read_info(paths: Sequence[Path]) -> list[ProductImage]:
-    """The images of Ebay_info.txt, or of Ebay_train.txt and Ebay_test.txt, which hold the same rows in two files."""
-    images = [image for path in paths for image in _read_file(path)]
+def read_info(path: Path) -> list[ProductImage]:
+    """Read and check Ebay_info.txt, the list of the whole dataset."""
+    lines = _read_text(path).splitlines()
+    if not lines or lines[0].split() != HEADER:
+        raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
+    images = [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
     coarse_of: dict[int, int] = {}
     for image in images:
         if coarse_of.setdefault(image.product, image.coarse) != image.coarse:
-            raise CorruptFileError(f"{paths[0]}: class_id {image.product} has two super_class_id")
-    for what, count in (
-        ("image_id", len({image.image_id for image in images})),
-        ("path", len({image.path for image in images})),
-    ):
+            raise CorruptFileError(f"{path}: class_id {image.product} has two super_class_id")
+    for what in ("image_id", "path"):
+        count = len({getattr(image, what) for image in images})
         if count != len(images):
-            raise CorruptFileError(
-                f"{paths[0]}: {len(images)} rows have only {count} different values of {what}"
-            )
+            raise CorruptFileError(f"{path}: {len(images)} rows have only {count} different values of {what}")
     return images
 
 
 def by_product(images: Iterable[ProductImage]) -> dict[int, list[ProductImage]]:
-    """Product -> its images; products by class_id, images by image_id, whatever the order of the rows."""
+    """Group images by product: products sorted by class_id, images by image_id."""
     products: dict[int, list[ProductImage]] = {}
     for image in sorted(images, key=lambda image: (image.product, image.image_id)):
         products.setdefault(image.product, []).append(image)
@@ -71,7 +68,7 @@ def by_product(images: Iterable[ProductImage]) -> dict[int, list[ProductImage]]:
 
 
 def split1(images: Iterable[ProductImage]) -> Split:
-    """Products of 8 or more images, in the order of class_id: the first half (rounded down) trains, the rest tests.
+    """Split products of 8 or more images by class_id: first half trains, rest tests.
 
     This is the order of the authors' lists (their last bicycle to train on comes right before their first one to
     test on), so that the whole set gives their parts: 2,517 and 2,518 products, 25,368 and 25,278 images. No product
@@ -83,7 +80,7 @@ def split1(images: Iterable[ProductImage]) -> Split:
 
 
 def split2(images: Iterable[ProductImage], seed: int = SPLIT2_SEED) -> Split:
-    """Products of exactly 12 images: 2 of each to test on, 10 to train on; 1,498 products in the whole set.
+    """Split products of exactly 12 images: 2 images of each test, 10 train.
 
     The authors drew the two at random. Here they are those with the smallest sha256 of "<seed>;<path>", which
     depends on nothing else: no file order, no library version.
@@ -99,59 +96,23 @@ def split2(images: Iterable[ProductImage], seed: int = SPLIT2_SEED) -> Split:
 
 
 def read_split(folder: Path, images: Iterable[ProductImage], *, shared_products: bool) -> Split:
-    """The split that the authors' six files in `folder` give, each of them checked against Ebay_info.txt.
+    """Read the split that the authors' lists in `folder` give: train_path.json and test_path.json.
 
-    {train,test}_path.json are lists of paths, ..._coarse_label.json of super_class_id - 1, ..._fine_label.json of
-    product numbers of their own, counted from 0 in each part (in split 2, with the same products in both, in common).
+    Labels follow from Ebay_info.txt, so that the lists of labels beside them are not needed.
     """
-    files = {
-        (part, kind): folder / f"{part}_{kind}.json" for part in ("train", "test") for kind in LIST_KINDS
-    }
-    absent = [path.name for path in files.values() if not has_file(path)]
-    if absent:
-        raise DataError(
-            f"{folder} lacks {', '.join(absent)}; add what is missing, or remove the folder to split by rule"
-        )
     known = {image.path: image for image in images}
-    numbering: dict[tuple[str, int], int] = {}  # of labels and products, one to one
-    train = _read_part(files, "train", known, numbering)
-    test = _read_part(files, "test", known, numbering if shared_products else {})
-    _check_apart(folder, (train, test), shared_products)
-    return Split(_flat(by_product(train).values()), _flat(by_product(test).values()))
-
-
-def _read_part(
-    files: dict[tuple[str, str], Path],
-    part: str,
-    known: dict[str, ProductImage],
-    numbering: dict[tuple[str, int], int],
-) -> list[ProductImage]:
-    paths = _read_list(files[part, "path"], str)
-    coarse = _read_list(files[part, "coarse_label"], int)
-    fine = _read_list(files[part, "fine_label"], int)
-    if not len(paths) == len(coarse) == len(fine):
-        raise CorruptFileError(
-            f"{files[part, 'path']} has {len(paths)} rows, the lists of labels beside it {len(coarse)} and {len(fine)}"
-        )
-    rows = []
-    for row, path in enumerate(paths):
-        image = known.get(path)
-        if image is None:
-            raise CorruptFileError(f"{files[part, 'path']}: row {row}: {path[:80]!r} is not in Ebay_info.txt")
-        if coarse[row] != image.coarse:
-            raise CorruptFileError(
-                f"{files[part, 'coarse_label']}: row {row} ({path}) is {coarse[row]}, "
-                f"by Ebay_info.txt it is {image.coarse}"
-            )
-        product = numbering.setdefault(("label", fine[row]), image.product)
-        label = numbering.setdefault(("product", image.product), fine[row])
-        if (label, product) != (fine[row], image.product):
-            raise CorruptFileError(
-                f"{files[part, 'fine_label']}: row {row} ({path}): label {fine[row]} and "
-                f"class_id {image.product} of Ebay_info.txt do not belong together in other rows"
-            )
-        rows.append(image)
-    return rows
+    parts = []
+    for path in (folder / "train_path.json", folder / "test_path.json"):
+        if not has_file(path):
+            raise DataError(f"{folder} lacks {path.name}; add it, or remove the folder to split by rule")
+        names = _read_list(path)
+        for row, name in enumerate(names):
+            if name not in known:
+                raise CorruptFileError(f"{path}: row {row}: {name[:80]!r} is not in Ebay_info.txt")
+        parts.append([known[name] for name in names])
+    _check_apart(folder, parts, shared_products)
+    train, test = (_flat(by_product(rows).values()) for rows in parts)
+    return Split(train, test)
 
 
 def _check_apart(folder: Path, parts: Sequence[Sequence[ProductImage]], shared_products: bool) -> None:
@@ -185,13 +146,6 @@ def _read_text(path: Path) -> str:
         raise CorruptFileError(f"{path}: not text ({error})") from error
 
 
-def _read_file(path: Path) -> list[ProductImage]:
-    lines = _read_text(path).splitlines()
-    if not lines or lines[0].split() != HEADER:
-        raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
-    return [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
-
-
 def _read_row(path: Path, number: int, line: str) -> ProductImage:
     values = line.split()
     where = f"{path}: line {number}"
@@ -212,12 +166,11 @@ def _read_row(path: Path, number: int, line: str) -> ProductImage:
     return ProductImage(image_id, product, category - 1, values[3])
 
 
-def _read_list(path: Path, kind: type[Any]) -> list[Any]:
+def _read_list(path: Path) -> list[str]:
     try:
         values = json.loads(_read_text(path))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path}: not JSON ({error})") from error
-    if not isinstance(values, list) or not all(type(value) is kind for value in values):
-        word = "paths" if kind is str else "whole numbers"
-        raise CorruptFileError(f"{path}: should be a list of {word}")
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise CorruptFileError(f"{path}: should be a list of paths")
     return values

@@ -11,7 +11,7 @@ from pathlib import Path
 from maskcon.config.choices import Choice
 from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.settings import Machine
-from maskcon.data import Dataset, load, picture_plan
+from maskcon.data import Dataset, image_plan, load
 from maskcon.data.packing import Progress
 from maskcon.report.inspection.findings import ClassCount, Inspection, Twins, findings
 from maskcon.report.inspection.page import is_loud, lines, page
@@ -63,7 +63,7 @@ def inspect_source(
         read = read_arrays(source, progress)
         return findings(source.name, read, choices), read
     root = None if machine.data_root is None else Path(machine.data_root)
-    plan = picture_plan(source, root=root, download=machine.download, progress=fetching)
+    plan = image_plan(source, root=root, download=machine.download, progress=fetching)
     if plan is None:
         read = read_arrays(load(source, root=root, download=machine.download, progress=fetching), progress)
     else:

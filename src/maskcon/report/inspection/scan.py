@@ -15,7 +15,7 @@ from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import Shape, UndecodableError, decode, examine
 from maskcon.data.folder_layout import show
 from maskcon.data.headers import labels_only
-from maskcon.data.packing import PicturePlan, Progress, map_files, opened
+from maskcon.data.packing import ImagePlan, Progress, map_files, opened
 from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, image_hash
 from maskcon.report.style import as_pixels
 
@@ -62,7 +62,7 @@ class Read:
         return np.arange(len(self.pictures)) >= len(self.labels.train)
 
 
-def read_plan(plan: PicturePlan, progress: Progress | None = None) -> Read:
+def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
     """Read all images of a plan, each file once."""
     job = plan.job
 

@@ -21,7 +21,7 @@ from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.text import counted
 from maskcon.config.choices import FROZEN_SIZES, size_for
 from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
-from maskcon.data import Dataset, ImageSet, picture_plan
+from maskcon.data import Dataset, ImageSet, image_plan
 from maskcon.data.dataset import Variant
 from maskcon.data.headers import usual_side
 from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
@@ -276,7 +276,7 @@ def describe(
             f"test {facts.test_resize}" if p is None else repr(p) if is_dataclass(p) else p.name for p in seen
         ],
         "seed": seed if random else None,
-        "pictures": part.pictures_fingerprint(),
+        "pictures": part.images_fingerprint(),
     }
 
 
@@ -297,6 +297,6 @@ def chosen_size(
 
     Arguments as for `maskcon.data.load`.
     """
-    plan = picture_plan(source, root=root, variant=variant, download=download)
+    plan = image_plan(source, root=root, variant=variant, download=download)
     side = None if plan is None else usual_side(plan)
     return FROZEN_SIZES[0] if side is None else size_for(side)

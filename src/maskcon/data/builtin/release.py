@@ -1,0 +1,113 @@
+"""Find the published archive of a dataset below the data folder; download and unpack it on request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskcon._utils.download import Progress, fetch
+from maskcon._utils.errors import DataError
+from maskcon._utils.paths import has_file, has_folder
+from maskcon.data.archive import MAX_MEMBERS, extract
+from maskcon.data.folder_layout import some
+
+
+@dataclass(frozen=True)
+class Release:
+    """An archive and what it holds, unpacked below the data folder or lying loose in it.
+
+    folder: the archive's top folder; urls: tried in order; size: of the download, for messages
+    content: files and folders of a complete copy
+    max_bytes, max_members: limits on the unpacked archive
+    """
+
+    title: str
+    folder: str
+    archive: str
+    md5: str
+    urls: tuple[str, ...]
+    size: str
+    content: tuple[str, ...]
+    max_bytes: int
+    max_members: int = MAX_MEMBERS
+
+    def find(self, root: Path) -> Path | None:
+        """Return the folder of a complete copy."""
+        return next((folder for folder in (root / self.folder, root) if not self.lacking(folder)), None)
+
+    def lacking(self, folder: Path) -> list[str]:
+        """List what a folder lacks to be a complete copy."""
+        return [
+            name for name in self.content if not has_file(folder / name) and not has_folder(folder / name)
+        ]
+
+    def missing(self, root: Path) -> tuple[str, ...]:
+        """List what is not here, one line each; the archive counts as complete."""
+        own = root / self.folder
+        if self.find(root) is not None:
+            return ()
+        if has_folder(own):  # an archive is not unpacked over it
+            return tuple(f"{name} in {own}" for name in self.lacking(own))
+        if has_file(root / self.archive):
+            return ()
+        lacking = self.lacking(root)
+        if len(lacking) < len(self.content):
+            return tuple(f"{name} in {root}" for name in lacking)
+        return (f"{self.archive} (from {self.urls[0]}) in {root}",)
+
+    def get(self, root: Path, *, download: bool = False, progress: Progress | None = None) -> Path:
+        """Return the folder of a complete copy; unpack or download it if necessary."""
+        own, archive = root / self.folder, root / self.archive
+        folder = self.find(root)
+        if folder is not None:
+            return folder
+        if not has_folder(own):
+            if not download and not has_file(archive):
+                lacking = self.lacking(root)
+                partial = f" whole (missing: {some(lacking)})" if len(lacking) < len(self.content) else ""
+                raise DataError(
+                    f"{self.title} was not found{partial} in {root}; download it with --download ({self.size}), "
+                    f"or put {self.archive} (from {self.urls[0]}) there"
+                )
+            self._fetch(archive, progress)
+            try:
+                extract(
+                    archive, own, inside=self.folder, max_bytes=self.max_bytes, max_members=self.max_members
+                )
+            except DataError:
+                if not has_folder(own):  # else another process unpacked it meanwhile
+                    raise
+        lacking = self.lacking(own)
+        if lacking:
+            raise DataError(
+                f"{self.title} in {own} is not complete: {some(lacking)} not found; take them from "
+                f"{self.archive} ({self.urls[0]}), or delete the folder and try again"
+            )
+        return own
+
+    def _fetch(self, target: Path, progress: Progress | None) -> None:
+        """Download the archive from the first address that has it, or check it."""
+        failures = []
+        for url in self.urls:
+            try:
+                fetch(url, target, md5=self.md5, progress=progress)
+            except DataError as error:  # not a wrong checksum: that is never tried elsewhere in silence
+                failures.append(error)
+            else:
+                return
+        raise failures[0]
+
+
+def plain_path(path: str, depth: int) -> bool:
+    """Tell whether a path is relative, of `depth` plain components, safe to join.
+
+    >>> plain_path("bicycle_final/1_0.JPG", 2), plain_path("../1_0.JPG", 2), plain_path("1.jpg", 2)
+    (True, False, False)
+    """
+    parts = path.split("/")
+    return (
+        len(parts) == depth
+        and not any(part in ("", ".", "..") for part in parts)
+        and path.isprintable()
+        and "\\" not in path
+    )
