@@ -115,7 +115,7 @@ def subject(data: Dataset, source: str, preset: str, *, devices: int = 1, **chan
     config = settle(resolve(source, method="maskcon", preset=preset, overrides=changes).config, data)
     processes = start(device="cpu", devices=devices, precision=config.precision, threads=1)
     assembly = assemble(config, data, processes, download=False)
-    learner, training = assembly.learner, assembly.training_data(None, Callback().on_load)
+    learner, training = assembly.learner, assembly.prepare(Callback())
     _fill_bank(learner, training)
     return Subject(config, learner, training, torch.arange(config.batch_size))
 

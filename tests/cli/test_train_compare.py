@@ -16,7 +16,7 @@ from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
 from maskcon.config.settings import RunConfig
 from maskcon.models.published import PUBLISHED, weights_folder
-from maskcon.training.facts import look
+from maskcon.training.automatic import look
 from tests.cli.commands import LIMITED, ONE_THREAD, QUICK, SMALL, maskcon, without_a_package_index
 from tests.cli.in_process import NAMES, pictures, refused
 

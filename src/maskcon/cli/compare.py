@@ -67,7 +67,7 @@ def compare(
     facts: Facts | None = None
     try:
         if preset is None and not is_known(source):
-            facts = _facts(source, names[0], start, overrides, place, target, terminal)
+            facts = _facts(source, overrides, place, target, terminal)
         configs = _configs(source, names, start, overrides, facts, terminal)
         names = _possible(source, configs, place, terminal, leave_out=every)
     finally:
@@ -103,28 +103,25 @@ def compare(
 
 def _facts(
     source: str,
-    method: str,
-    preset: str,
     overrides: Mapping[str, Any],
     machine: Machine,
     target: Path,
     terminal: Terminal,
 ) -> Facts:
     """Return the facts that all runs choose by: measured now, or read from an earlier start."""
-    from maskcon.training.automatic import find_out
-    from maskcon.training.facts import read_facts
+    from maskcon.training.automatic import find_out, read_facts
     from maskcon.training.run_folder import CONFIG
 
     kept = target / FACTS
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
         terminal.on_message("resuming with the settings chosen when this comparison was started")
         return read_facts(kept)
-    return find_out(source, method, preset, overrides, machine, terminal.on_load, terminal.on_message)
+    return find_out(source, overrides, machine, terminal.on_load, terminal.on_message)
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:
     from maskcon._utils.files import write_atomically
-    from maskcon.training.facts import facts_bytes
+    from maskcon.training.automatic import facts_bytes
     from maskcon.training.run_folder import check_place, make_writable
 
     check_place(target, source)
@@ -144,18 +141,16 @@ def _configs(
 
     Choices are the same for all methods, except for the learning rate and, in methods without one, the bank.
     """
-    from maskcon.config.resolution import resolve
-    from maskcon.training.automatic import Decided, choose_all
+    from maskcon.config.resolution import Choosing, resolve
+    from maskcon.methods.registry import method_named
 
     configs: list[RunConfig] = []
     lines: dict[str, str] = {}
     for name in names:
-        decided = Decided()
-        if facts is not None:
-            decided = Decided(tuple(choose_all(facts, source, name, preset, overrides, with_epochs=True)))
-        resolved = resolve(source, method=name, preset=preset, overrides=overrides, chosen=decided.settings)
+        choosing = None if facts is None else Choosing(lambda: facts, method_named(name).contrasts)
+        resolved = resolve(source, method=name, preset=preset, overrides=overrides, choosing=choosing)
         configs.append(resolved.config)
-        lines |= {choice.name: choice.line for choice in decided.choices}
+        lines |= {choice.name: choice.line for choice in resolved.choices}
     for line in lines.values():
         terminal.on_choice(line)
     return configs

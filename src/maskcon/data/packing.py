@@ -15,7 +15,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -29,7 +29,7 @@ from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.paths import cache_root, has_folder
 from maskcon._utils.threads import usable_cores
 from maskcon.data.dataset import Dataset
-from maskcon.data.decoding import UndecodableError, decode, picture_bombs_refused
+from maskcon.data.decoding import UndecodableError, checked_side, decode, picture_bombs_refused
 
 Progress = Callable[[int, int], None]  # files done, files in all
 Result = TypeVar("Result")
@@ -102,11 +102,19 @@ class PicturePlan:
 
     failures: path -> why it is left out, of those that are not in the job
     dataset: makes the dataset of the decoded images
+    longest_side: of any image; None if that is not known
     """
 
     job: PackJob
     failures: Mapping[str, str]
     dataset: Callable[[Packed], Dataset]
+    longest_side: int | None = None
+
+    def load(self, image_size: int | None, progress: Progress | None = None) -> Dataset:
+        """Decode the images onto a canvas of this side, or of the longest side if that is smaller."""
+        limit = checked_side(image_size)
+        side = limit if self.longest_side is None else min(limit, self.longest_side)
+        return self.dataset(pack(replace(self.job, side=side), progress))
 
 
 def pack(job: PackJob, progress: Progress | None = None) -> Packed:

@@ -75,11 +75,12 @@ def plan_photos(
     if not layout.has_parts:
         files, headers = _held_out_last(files, headers, fraction)
     _check_enough(origin, layout, files, failures)  # before anything is decoded
+    longest_side = max(header.longest_side for header in headers)
     job = PackJob(
         name=origin.kind if fraction == HELD_OUT_FRACTION else f"{origin.kind}-held-{fraction:g}",
         root=origin.root,
         paths=tuple(found.path for found in files),
-        side=min(limit, max(header.longest_side for header in headers)),
+        side=min(limit, longest_side),
         channels=1 if all(header.is_grey for header in headers) else 3,
         cache=cache,
         contents=origin.contents,
@@ -92,7 +93,7 @@ def plan_photos(
         _check_enough(origin, layout, kept, lost)
         return _assemble(origin.name, kept, packed, _notes(origin, layout, kept, lost, fraction))
 
-    return PicturePlan(job, failures, dataset)
+    return PicturePlan(job, failures, dataset, longest_side)
 
 
 def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:

@@ -6,11 +6,9 @@ cache -> one of the cached views, at random -> head -> ...     (prepared.py; the
 
 from __future__ import annotations
 
-from maskcon.config.choices import size_for
 from maskcon.training.frozen.axes import axes_kept
 from maskcon.training.frozen.prepared import (
     FrozenFeatures,
-    chosen_size,
     frozen_backbone,
     prepare,
     require_weights,
@@ -19,9 +17,7 @@ from maskcon.training.frozen.prepared import (
 __all__ = [
     "FrozenFeatures",
     "axes_kept",
-    "chosen_size",
     "frozen_backbone",
     "prepare",
     "require_weights",
-    "size_for",
 ]

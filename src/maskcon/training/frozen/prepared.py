@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,8 @@ from maskcon import transforms
 from maskcon._utils.errors import UsageError
 from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.text import counted
-from maskcon.config.choices import FROZEN_SIZES, size_for
 from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
-from maskcon.data import Dataset, ImageSet, picture_plan
-from maskcon.data.dataset import Variant
-from maskcon.data.headers import usual_side
+from maskcon.data import Dataset, ImageSet
 from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.weights import load_weights, locate
@@ -288,15 +284,3 @@ def weights_hash(backbone: Backbone) -> str:
         digest.update(f"{name};{array.dtype.str}{array.shape};".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def chosen_size(
-    source: str, *, root: Path | None = None, variant: Variant = "paper", download: bool = False
-) -> int:
-    """Choose the image size for a frozen backbone from the headers of some images.
-
-    Arguments as for `maskcon.data.load`.
-    """
-    plan = picture_plan(source, root=root, variant=variant, download=download)
-    side = None if plan is None else usual_side(plan)
-    return FROZEN_SIZES[0] if side is None else size_for(side)
