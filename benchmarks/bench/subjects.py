@@ -15,8 +15,8 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, load
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
-from maskcon.training.learner import Learner
 from maskcon.training.setup import assemble, settle
+from maskcon.training.state import Learner
 from maskcon.training.step import Place, StepReport, TrainingData, train_step
 
 LEARNING_RATE = 1e-4  # small: repeated steps on one batch must stay in range

@@ -27,7 +27,7 @@ from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.automatic import complete_settings
 from maskcon.training.budget import Budget
 from maskcon.training.callbacks import Callback
-from maskcon.training.distributed import usable_device
+from maskcon.training.distributed import threads_of_torch, usable_device, with_threads
 from maskcon.training.evaluation import FLOOR_SIZE, KS, by_name
 from maskcon.training.feed import Feed
 from maskcon.training.frozen import require_weights
@@ -44,7 +44,6 @@ from maskcon.training.run_folder import (
 )
 from maskcon.training.runner import train
 from maskcon.training.setup import load_dataset, plan_images, settle
-from maskcon.training.threads import threads_of_torch, with_threads
 
 
 @dataclass(frozen=True)

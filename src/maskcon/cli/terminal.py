@@ -12,8 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from maskcon._utils.text import counted
-from maskcon.training.callbacks import Callback
-from maskcon.training.text_progress import begin_line, embedding_line
+from maskcon.training.callbacks import Callback, begin_line, embedding_line
 
 if TYPE_CHECKING:
     from maskcon.config.settings import RunConfig

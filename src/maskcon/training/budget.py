@@ -19,12 +19,12 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import ImageSet
 from maskcon.methods.registry import method_named
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.training.batches import epoch_batches
 from maskcon.training.callbacks import Callback
 from maskcon.training.evaluation import Evaluator
 from maskcon.training.frozen import FrozenFeatures
-from maskcon.training.learner import Learner
+from maskcon.training.schedule import epoch_batches
 from maskcon.training.setup import Assembly
+from maskcon.training.state import Learner
 from maskcon.training.step import Place, TrainingData, encode_keys, train_step
 
 WARM_STEPS = 2  # left out: caches fill, memory is taken

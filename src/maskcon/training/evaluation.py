@@ -18,7 +18,7 @@ from maskcon.retrieval.recall import effective_rank, recall_at_k
 from maskcon.training.checkpoint import Progress
 from maskcon.training.feed import Feed
 from maskcon.training.frozen import FrozenFeatures
-from maskcon.training.learner import Learner
+from maskcon.training.state import Learner
 
 KS = (1, 2, 5, 10)
 FLOOR_SIZE = 32  # raw pixels are compared at this size at most

@@ -24,16 +24,14 @@ from maskcon.data import Dataset
 from maskcon.methods.bound import Recipe, SampleLabels, bank_distances
 from maskcon.methods.registry import method_named
 from maskcon.training.automatic import choices_bytes
-from maskcon.training.batches import SMALLEST_SHARE
 from maskcon.training.budget import Budget, epochs_within
 from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import Progress, load_latest
 from maskcon.training.compilation import compiled_passes
 from maskcon.training.distributed import Processes, start
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.learner import Learner
+from maskcon.training.journal import RunRecorder, check_tensorboard
 from maskcon.training.loop import Training
-from maskcon.training.recorder import RunRecorder, check_tensorboard
 from maskcon.training.run_folder import (
     CHECKPOINTS,
     CHOICES,
@@ -46,7 +44,9 @@ from maskcon.training.run_folder import (
     make_writable,
     read_result,
 )
+from maskcon.training.schedule import SMALLEST_SHARE
 from maskcon.training.setup import Assembly, assemble, load_views
+from maskcon.training.state import Learner
 
 CHECKPOINT_FORMAT = 3
 

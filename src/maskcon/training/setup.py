@@ -34,7 +34,7 @@ from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
 from maskcon.training.feed import Feed
 from maskcon.training.frozen import FrozenFeatures
-from maskcon.training.learner import Learner, build_learner
+from maskcon.training.state import Learner, build_learner
 from maskcon.training.step import TrainingData
 
 SILENT_SECONDS = 3.0  # loops that are compiled already load faster

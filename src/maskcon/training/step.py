@@ -21,8 +21,8 @@ from maskcon.methods.registry import RelationInputs
 from maskcon.models.hog import Outlines
 from maskcon.training.distributed import Processes
 from maskcon.training.feed import Feed
-from maskcon.training.learner import Learner
-from maskcon.training.randomness import generator, uniforms
+from maskcon.training.schedule import generator, uniforms
+from maskcon.training.state import Learner
 
 # Devices whose results can be looked at without waiting. On others the NaN of a step is noticed some steps later
 # (`engine.watch`), before anything of it reaches a file.

@@ -23,7 +23,7 @@ ONCE = {
     ("training/setup.py", "settle"),
     ("training/distributed.py", "start"),
     ("training/setup.py", "assemble"),
-    ("training/learner.py", "build_learner"),
+    ("training/state.py", "build_learner"),
     ("data/packing.py", "pack"),
 }
 

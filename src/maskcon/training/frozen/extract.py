@@ -17,7 +17,7 @@ from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.training.feed import Feed
 from maskcon.training.frozen.cache import FeatureFile
-from maskcon.training.randomness import uniforms
+from maskcon.training.schedule import uniforms
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.transforms import Policy, test_view
 

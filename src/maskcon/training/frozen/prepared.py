@@ -28,8 +28,8 @@ from maskcon.training.feed import Feed
 from maskcon.training.frozen.axes import along, leading_axes, root_mean_square
 from maskcon.training.frozen.cache import FeatureFile, cannot_keep, features_folder, key_of
 from maskcon.training.frozen.extract import Extraction, Progress, extract
-from maskcon.training.learner import build_encoder
 from maskcon.training.signals import Interrupted, StopRequest
+from maskcon.training.state import build_encoder
 from maskcon.training.step import TrainingData
 
 EMBED_ROWS = 4096

@@ -32,7 +32,7 @@ from maskcon.models.weights import load_weights
 from maskcon.training.checkpoint import Checkpoint
 from maskcon.training.distributed import Processes
 from maskcon.training.muon import Muon
-from maskcon.training.randomness import generator
+from maskcon.training.schedule import generator
 
 MEANS_KEPT = 0.5  # keys=means: share of a mean that is kept when a new query comes in
 
