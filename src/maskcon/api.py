@@ -30,7 +30,7 @@ from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import threads_of_torch, usable_device, with_threads
 from maskcon.training.evaluation import FLOOR_SIZE, KS, by_name
 from maskcon.training.feed import Feed
-from maskcon.training.frozen import require_weights
+from maskcon.training.frozen.features import require_weights
 from maskcon.training.run_folder import (
     CONFIG,
     ENCODER,

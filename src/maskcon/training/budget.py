@@ -21,7 +21,7 @@ from maskcon.methods.registry import method_named
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.training.callbacks import Callback
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.frozen import FrozenFeatures
+from maskcon.training.frozen.features import FrozenFeatures
 from maskcon.training.schedule import epoch_batches
 from maskcon.training.setup import Assembly
 from maskcon.training.state import Learner

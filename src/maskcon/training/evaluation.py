@@ -17,7 +17,7 @@ from maskcon.retrieval.encode import embed, raw_pixels
 from maskcon.retrieval.recall import effective_rank, recall_at_k
 from maskcon.training.checkpoint import Progress
 from maskcon.training.feed import Feed
-from maskcon.training.frozen import FrozenFeatures
+from maskcon.training.frozen.features import FrozenFeatures
 from maskcon.training.state import Learner
 
 KS = (1, 2, 5, 10)

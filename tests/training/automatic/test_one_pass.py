@@ -61,8 +61,8 @@ def test_so_they_are_with_a_frozen_backbone(length, monkeypatch):
     calls = traced("--freeze", *length, *given, "--set", "image_size=16").calls
     once = {
         *ONCE,
-        ("training/frozen/prepared.py", "frozen_backbone"),
-        ("training/frozen/prepared.py", "_read"),
+        ("training/frozen/features.py", "frozen_backbone"),
+        ("training/frozen/features.py", "_read"),
     }
     assert {name: calls[name] for name in once} == dict.fromkeys(once, 1)
 

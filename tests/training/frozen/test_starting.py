@@ -15,7 +15,7 @@ from maskcon.config.resolution import resolve
 from maskcon.data import picture_plan
 from maskcon.data.headers import usual_side
 from maskcon.models import build_backbone
-from maskcon.training.frozen import frozen_backbone
+from maskcon.training.frozen.features import frozen_backbone
 from tests.miniature import miniature
 from tests.models.test_huggingface import WithUnusedPart, stand_in_library
 from tests.training.frozen.runs import OFTEN, SMALL, fit
