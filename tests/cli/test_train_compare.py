@@ -177,7 +177,7 @@ def test_a_comparison_goes_on_with_the_choices_of_its_first_start(tmp_path, monk
     damaged = CliRunner().invoke(app, arguments).exception
     assert isinstance(damaged, MaskconError)
     assert str(damaged).endswith(
-        "facts.json is damaged (JSONDecodeError); delete it to inspect the images again"
+        "facts.json is damaged (ValidationError); delete it to inspect the images again"
     )
 
 

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import TypeAdapter
+
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.paths import has_file
 from maskcon._utils.text import duration
@@ -203,24 +205,14 @@ def read_choices(folder: Path, budget: float | None) -> tuple[Choice, ...]:
 
 def facts_bytes(facts: Facts) -> bytes:
     """Return the content of a file for `read_facts`."""
-    return json_bytes({**asdict(facts), "weights": sorted(facts.weights)})
+    return TypeAdapter(Facts).dump_json(facts, indent=2)
 
 
 def read_facts(path: Path) -> Facts:
     """Read facts that were collected before."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        accelerator = values["accelerator"]
-        if accelerator not in ("cpu", "cuda", "mps"):
-            raise ValueError(accelerator)
-        return Facts(
-            train=int(values["train"]),
-            side=float(values["side"]),
-            accelerator=accelerator,
-            weights=frozenset(map(str, values["weights"])),
-            unfetched=str(values["unfetched"]),
-        )
-    except UNREADABLE as error:
+        return TypeAdapter(Facts).validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise CorruptFileError(
             f"{path} is damaged ({type(error).__name__}); delete it to inspect the images again"
         ) from None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle, islice
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import duration
@@ -141,46 +141,51 @@ def measure_pace(assembly: Assembly) -> Pace:
     return Pace(start=0.0, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
 
 
-def _batches(data: TrainingData, config: RunConfig, count: int) -> list[torch.Tensor]:
-    batches = epoch_batches(
-        len(data), config.batch_size, seed=config.seed, epoch=0, drop_last=config.drop_last, processes=1
-    )
-    return list(islice(cycle(batches), count))
-
-
 def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
     """To encode the key of an image. Fills the bank, with the same keys again and again."""
     bank = learner.bank
     if bank is None:
         return 0.0
     place = Place(epoch=0, step=0, w=0.0, learning_rate=0.0)
-    spent: list[float] = []
-    begun = time.perf_counter()
-    for rows in _batches(data, config, KEY_BATCHES):
-        before = time.perf_counter()
+
+    def encode(rows: Tensor) -> Tensor:
         keys = encode_keys(learner, data, config, place, rows)
         on_device = rows.to(keys.projection.device)
-        keys.projection.sum().item()  # waits for a GPU
-        spent.append((time.perf_counter() - before) / len(rows))
-        if time.perf_counter() - begun > MOST_SECONDS:
-            break
-    while len(bank) < bank.size:
-        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
-    return _typical(spent, 1)
+        while len(bank) < bank.size:
+            bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
+        return keys.projection.sum()
+
+    return _seconds_per_image(encode, data, config, count=KEY_BATCHES, warm=1)
 
 
 def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
     """To train on an image, after the first epoch: there, keys may have to be encoded that means then replace."""
     place = Place(epoch=1, step=0, w=config.w, learning_rate=0.0)
+    return _seconds_per_image(
+        lambda rows: train_step(learner, data, config, place, rows).loss,
+        data,
+        config,
+        count=WARM_STEPS + MOST_STEPS,
+        warm=WARM_STEPS,
+    )
+
+
+def _seconds_per_image(
+    work: Callable[[Tensor], Tensor], data: TrainingData, config: RunConfig, *, count: int, warm: int
+) -> float:
+    """Time some batches; the first few warm up and are left out."""
+    batches = epoch_batches(
+        len(data), config.batch_size, seed=config.seed, epoch=0, drop_last=config.drop_last
+    )
     spent: list[float] = []
     begun = time.perf_counter()
-    for rows in _batches(data, config, WARM_STEPS + MOST_STEPS):
+    for rows in islice(cycle(batches), count):
         before = time.perf_counter()
-        train_step(learner, data, config, place, rows).loss.item()
+        work(rows).item()  # waits for a GPU
         spent.append((time.perf_counter() - before) / len(rows))
         if len(spent) > 1 and time.perf_counter() - begun > MOST_SECONDS:
             break
-    return _typical(spent, WARM_STEPS)
+    return _typical(spent, warm)
 
 
 def _typical(spent: list[float], warm: int) -> float:

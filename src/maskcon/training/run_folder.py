@@ -12,7 +12,6 @@ runs/<name>/config.yaml           settings, complete
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -137,9 +136,8 @@ def make_writable(folder: Path) -> None:
     """Fail now, not at the first checkpoint, when nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
 
