@@ -22,14 +22,13 @@ from maskcon.data import Dataset, ImageSet
 from maskcon.data.headers import usual_side
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
-from maskcon.retrieval.encode import embed, raw_pixels
+from maskcon.retrieval.encode import Feed, embed, raw_pixels
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.automatic import complete_settings
 from maskcon.training.budget import Budget
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import threads_of_torch, usable_device, with_threads
 from maskcon.training.evaluation import FLOOR_SIZE, KS, by_name
-from maskcon.training.feed import Feed
 from maskcon.training.frozen.features import require_weights
 from maskcon.training.run_folder import (
     CONFIG,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from maskcon.config.resolution import resolve
+from maskcon.retrieval.encode import Feed
 from maskcon.training import loop, step
-from maskcon.training.feed import Feed
 from maskcon.training.schedule import uniforms
 from tests.training.runs import ends_as_if_never_stopped, fit, weights
 

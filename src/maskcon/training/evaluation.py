@@ -13,10 +13,9 @@ from maskcon._utils.errors import TrainingError
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, absolute
 from maskcon.models.encoder_file import EncoderFacts, encoder_bytes
-from maskcon.retrieval.encode import embed, raw_pixels
+from maskcon.retrieval.encode import Feed, embed, raw_pixels
 from maskcon.retrieval.recall import effective_rank, recall_at_k
 from maskcon.training.checkpoint import Progress
-from maskcon.training.feed import Feed
 from maskcon.training.frozen.features import FrozenFeatures
 from maskcon.training.state import Learner
 

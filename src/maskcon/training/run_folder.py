@@ -68,7 +68,7 @@ def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
     >>> default_folder("./photos", "maskcon", {"freeze": True, "seed": 3}).name
     'photos-maskcon-frozen-seed3'
     """
-    kind = f"{method}-frozen" if given.get("freeze") else method
+    kind = f"{method}-frozen" if given.get("freeze") is True else method
     return Path("runs") / f"{short_name(source)}-{kind}-seed{given.get('seed', 0)}"
 
 

@@ -29,9 +29,9 @@ from maskcon.models import Backbone, FeatureHead
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.hog import TURN, Looks, Outlines, listed, outlines
+from maskcon.retrieval.encode import Feed
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
-from maskcon.training.feed import Feed
 from maskcon.training.frozen import features as frozen
 from maskcon.training.frozen.features import FrozenFeatures
 from maskcon.training.state import Learner, build_learner

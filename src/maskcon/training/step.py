@@ -19,8 +19,8 @@ from maskcon.methods.losses import relation_loss
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
 from maskcon.models.hog import Outlines
+from maskcon.retrieval.encode import Feed
 from maskcon.training.distributed import Processes
-from maskcon.training.feed import Feed
 from maskcon.training.schedule import generator, uniforms
 from maskcon.training.state import Learner
 

@@ -23,7 +23,7 @@ from maskcon._utils.text import counted
 from maskcon.data import ImageSet
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.training.feed import Feed
+from maskcon.retrieval.encode import Feed
 from maskcon.training.frozen.cache import FeatureFile, cannot_keep, features_folder, key_of
 from maskcon.training.schedule import uniforms
 from maskcon.training.signals import Interrupted, StopRequest

@@ -24,8 +24,8 @@ from maskcon.data import Dataset, ImageSet
 from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.weights import load_weights, locate
+from maskcon.retrieval.encode import Feed
 from maskcon.training.distributed import Processes
-from maskcon.training.feed import Feed
 from maskcon.training.frozen.cache import key_of
 from maskcon.training.frozen.extract import (
     Extraction,
