@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maskcon.cli.terminal import Terminal
     from maskcon.config.choices import Facts
     from maskcon.config.settings import Machine, RunConfig
+    from maskcon.data.packing import PicturePlan
 
 FACTS = "facts.json"  # what the runs of a comparison choose by
 
@@ -53,6 +54,7 @@ def compare(
     from maskcon.methods.registry import all_methods, method_named
     from maskcon.training.automatic import is_known
     from maskcon.training.run_folder import short_name
+    from maskcon.training.setup import plan_images
 
     start = preset or DEFAULT_PRESET
     every = methods == "all"
@@ -65,11 +67,13 @@ def compare(
     target = out or Path("runs") / f"compare-{short_name(source)}"
     terminal = Terminal()
     facts: Facts | None = None
+    plan: PicturePlan | None = None
     try:
         if preset is None and not is_known(source):
-            facts = _facts(source, overrides, place, target, terminal)
+            plan = plan_images(source, place, terminal.on_load)
+            facts = _facts(plan or source, overrides, place, target, terminal)
         configs = _configs(source, names, start, overrides, facts, terminal)
-        names = _possible(source, configs, place, terminal, leave_out=every)
+        names = _possible(source, plan, configs, place, terminal, leave_out=every)
     finally:
         terminal.on_end()  # also where reading was broken off
     chosen_by: list[str] = []
@@ -102,7 +106,7 @@ def compare(
 
 
 def _facts(
-    source: str,
+    source: str | PicturePlan,
     overrides: Mapping[str, Any],
     machine: Machine,
     target: Path,
@@ -116,7 +120,7 @@ def _facts(
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
         terminal.on_message("resuming with the settings chosen when this comparison was started")
         return read_facts(kept)
-    return find_out(source, overrides, machine, terminal.on_load, terminal.on_message)
+    return find_out(source, overrides, machine, message=terminal.on_message)
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:
@@ -157,13 +161,19 @@ def _configs(
 
 
 def _possible(
-    source: str, configs: Sequence[RunConfig], machine: Machine, terminal: Terminal, *, leave_out: bool
+    source: str,
+    plan: PicturePlan | None,
+    configs: Sequence[RunConfig],
+    machine: Machine,
+    terminal: Terminal,
+    *,
+    leave_out: bool,
 ) -> list[str]:
     """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
     from maskcon.methods.registry import method_named
     from maskcon.training.setup import load_dataset, settle
 
-    data = load_dataset(source, configs[0], machine, terminal)
+    data = load_dataset(source, configs[0], machine, terminal, plan)
     possible = []
     for config in configs:
         try:
