@@ -25,10 +25,9 @@ from maskcon.api import Run, data_of
 from maskcon.config.settings import Machine
 from maskcon.models.encoder_file import read_encoder
 from maskcon.models.weights import load_weights
-from maskcon.retrieval.encode import embed
+from maskcon.retrieval.encode import Feed, embed
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.comparison import Job, run_jobs
-from maskcon.training.feed import Feed
 from maskcon.training.run_folder import ENCODER, make_writable, read_result
 from method_table import answer, lay_out, show, train_arguments, write_json
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from maskcon.data.decoding import canvas_for, decode
 from maskcon.data.packing import make_pack
 from maskcon.data.photos import plan_photos, read_path
-from maskcon.training.feed import Feed
+from maskcon.retrieval.encode import Feed
 
 from .figures import Row
 from .measure import ON_ONE_THREAD, Effort, in_turns

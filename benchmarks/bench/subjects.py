@@ -15,8 +15,8 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, load
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
-from maskcon.training.learner import Learner
 from maskcon.training.setup import assemble, settle
+from maskcon.training.state import Learner
 from maskcon.training.step import Place, StepReport, TrainingData, train_step
 
 LEARNING_RATE = 1e-4  # small: repeated steps on one batch must stay in range
@@ -115,7 +115,7 @@ def subject(data: Dataset, source: str, preset: str, *, devices: int = 1, **chan
     config = settle(resolve(source, method="maskcon", preset=preset, overrides=changes).config, data)
     processes = start(device="cpu", devices=devices, precision=config.precision, threads=1)
     assembly = assemble(config, data, processes, download=False)
-    learner, training = assembly.learner, assembly.training_data(None, Callback().on_load)
+    learner, training = assembly.learner, assembly.prepare(Callback())
     _fill_bank(learner, training)
     return Subject(config, learner, training, torch.arange(config.batch_size))
 

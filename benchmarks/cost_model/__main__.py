@@ -22,9 +22,9 @@ from maskcon.config.resolution import resolve
 from maskcon.methods.losses import relation_loss
 from maskcon.methods.registry import method_named
 from maskcon.methods.relations import masked_relation
+from maskcon.retrieval.encode import Feed
 from maskcon.training.distributed import start
-from maskcon.training.feed import Feed
-from maskcon.training.learner import Learner, build_learner
+from maskcon.training.state import Learner, build_learner
 from maskcon.training.step import Place, TrainingData, make_views, train_step
 
 from .count import Net, Rates, Work, count, momentum_bytes, optimiser_bytes, passes, relation_work

@@ -15,22 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskcon._utils.errors import UsageError
-from maskcon.config.choices import Facts
+from maskcon.config.choices import Facts, size_for
 from maskcon.config.presets import DEFAULT_PRESET, default_method
-from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
-from maskcon.data import Dataset, ImageSet, takes_image_size
+from maskcon.data import Dataset, ImageSet
+from maskcon.data.headers import usual_side
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
-from maskcon.retrieval.encode import embed, raw_pixels
+from maskcon.retrieval.encode import Feed, embed, raw_pixels
 from maskcon.retrieval.recall import recall_at_k
-from maskcon.training.automatic import Decided, announce_choices, base_config, decide
-from maskcon.training.budget import within_budget
+from maskcon.training.automatic import complete_settings
+from maskcon.training.budget import Budget
 from maskcon.training.callbacks import Callback
-from maskcon.training.distributed import usable_device
+from maskcon.training.distributed import threads_of_torch, usable_device, with_threads
 from maskcon.training.evaluation import FLOOR_SIZE, KS, by_name
-from maskcon.training.feed import Feed
-from maskcon.training.frozen import chosen_size, require_weights
+from maskcon.training.frozen.features import require_weights
 from maskcon.training.run_folder import (
     CONFIG,
     ENCODER,
@@ -43,8 +42,7 @@ from maskcon.training.run_folder import (
     source_of,
 )
 from maskcon.training.runner import train
-from maskcon.training.setup import load_dataset, settle
-from maskcon.training.threads import threads_of_torch, with_threads
+from maskcon.training.setup import load_dataset, plan_images, settle
 
 
 @dataclass(frozen=True)
@@ -151,54 +149,44 @@ def fit(
     name = source.name if isinstance(source, Dataset) else str(source)
     method = (method or default_method(preset)).lower()
     begun = time.monotonic() if begun is None else begun
-    # the folder goes by what was given: the same command finds it again, whatever was chosen
-    usual = default_folder(base_config(source, method, preset, overrides))
-    folder = Path(out) if out is not None else usual
+    folder = Path(out) if out is not None else default_folder(name, method, overrides)
     if is_new(folder):
         check_place(folder, None if isinstance(source, Dataset) else name)
     machine = with_threads(machine, folder, announce.on_message)
-    decided = Decided()
-    if choose is not False or budget is not None:
-        decided = decide(
-            source,
-            method=method,
-            preset=preset,
-            overrides=overrides,
-            folder=folder,
-            machine=machine,
-            choose=choose,
-            budget=budget,
-            looking=announce.on_load,
-            message=announce.on_message,
-        )
-        announce_choices(decided, announce)
-    resolved = resolve(name, method=method, preset=preset, overrides=overrides, chosen=decided.settings)
-    config = resolved.config
+    completed = complete_settings(
+        source,
+        method=method,
+        preset=preset,
+        overrides=overrides,
+        folder=folder,
+        machine=machine,
+        choose=choose,
+        budget=budget,
+        callback=announce,
+    )
+    completed.announce(announce)
+    config, plan = completed.resolved.config, completed.plan
     with threads_of_torch(machine.threads):
         try:
-            if config.freeze:
-                config = _ready_to_freeze(config, source, folder, machine)
-            data = load_dataset(source, config, machine, announce)
+            if config.freeze and not (folder / RESULT).is_file():  # a finished run needs no weights
+                require_weights(config, download=machine.download)
+            plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)
+            if config.freeze and config.image_size is None and plan is not None:
+                config = config.changed(image_size=size_for(usual_side(plan) or 0.0))
+            data = load_dataset(source, config, machine, announce, plan)
             config = settle(as_begun(config, folder), data)
-            if decided.needs_measuring(overrides):
-                decided, config = within_budget(decided, config, data, machine, overrides, announce, begun)
-            train(config, data, folder, machine, announce, decided.record())
+            train(
+                config,
+                data,
+                folder,
+                machine,
+                announce,
+                choices=() if completed.is_recalled else completed.resolved.choices,
+                budget=None if completed.budget is None else Budget(completed.budget, begun, overrides),
+            )
         finally:
             announce.on_end()  # also where reading or embedding was broken off
     return Run.open(folder)
-
-
-def _ready_to_freeze(
-    config: RunConfig, source: str | Path | Dataset, folder: Path, machine: Machine
-) -> RunConfig:
-    """What a frozen run needs before a picture is decoded: its weights, and the size that pictures are kept in."""
-    if not (folder / RESULT).is_file():  # a finished run needs no weights
-        require_weights(config, download=machine.download)
-    if config.image_size is not None or isinstance(source, Dataset) or not takes_image_size(str(source)):
-        return config
-    root = None if machine.data_root is None else Path(machine.data_root)
-    size = chosen_size(str(source), root=root, variant=config.source_variant, download=machine.download)
-    return config.changed(image_size=size)
 
 
 def features_of(

@@ -36,10 +36,9 @@ from maskcon.data.arrays import (
 from maskcon.data.decoding import canvas_for
 from maskcon.data.photos import family_of
 from maskcon.methods.registry import Method, method_named
-from maskcon.training.distributed import usable_device
+from maskcon.training.callbacks import Lines
+from maskcon.training.distributed import threads_of_torch, usable_device
 from maskcon.training.temporary_run import dataset_of, fitted_config, train_temporarily
-from maskcon.training.text_progress import Lines
-from maskcon.training.threads import threads_of_torch
 
 SEEDS = 2**31
 # They say which part of a source is trained on and scored; here that is all of X, and nothing.

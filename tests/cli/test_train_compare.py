@@ -16,7 +16,7 @@ from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
 from maskcon.config.settings import RunConfig
 from maskcon.models.published import PUBLISHED, weights_folder
-from maskcon.training.facts import look
+from maskcon.training.automatic import look
 from tests.cli.commands import LIMITED, ONE_THREAD, QUICK, SMALL, maskcon, without_a_package_index
 from tests.cli.in_process import NAMES, pictures, refused
 
@@ -176,7 +176,7 @@ def test_a_comparison_goes_on_with_the_choices_of_its_first_start(tmp_path, monk
     damaged = CliRunner().invoke(app, arguments).exception
     assert isinstance(damaged, MaskconError)
     assert str(damaged).endswith(
-        "facts.json is damaged (JSONDecodeError); delete it to inspect the images again"
+        "facts.json is damaged (ValidationError); delete it to inspect the images again"
     )
 
 

@@ -37,7 +37,7 @@ def info_rows(sizes: list[tuple[int, int]]) -> list[str]:
     return rows
 
 
-def pictures_of(sizes: list[tuple[int, int]]) -> list[ProductImage]:
+def images_of(sizes: list[tuple[int, int]]) -> list[ProductImage]:
     """The same rows as values."""
     values = [row.split() for row in info_rows(sizes)]
     return [ProductImage(int(row[0]), int(row[1]), int(row[2]) - 1, row[3]) for row in values]
@@ -84,7 +84,7 @@ def write_split_lists(
 
 def write_other_lists(split: str, where: Path) -> tuple[list[ProductImage], list[ProductImage]]:
     """sop_split1/ or sop_split2/ for the set of SIZES, with another choice than our rule's; what was chosen."""
-    pictures = pictures_of(SIZES)
+    pictures = images_of(SIZES)
     if split == "split1":
         train = [picture for picture in pictures if picture.product in (3, 8)]
         test = [picture for picture in pictures if picture.product in (2, 5)]

@@ -29,7 +29,7 @@ from tests.miniature import miniature
 SIDE = 16
 
 
-def pictures_of(source: object) -> Images:
+def images_of(source: object) -> Images:
     return gather(source, canvas=SIDE, channels=3)  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ def test_files_are_listed_in_the_order_of_their_source_and_read_alike(
 ) -> None:
     monkeypatch.chdir(photos.parent)
     source = str(Path("photos") / name)
-    found = pictures_of(source)
+    found = images_of(source)
     assert (found.paths, found.coarse, found.unreadable) == (paths, coarse, {})
     assert found.source == str(photos.parent / source)  # from wherever it is asked for next
     files = [Path(found.root) / path for path in paths]
@@ -76,7 +76,7 @@ def test_files_are_listed_in_the_order_of_their_source_and_read_alike(
 
 def test_several_pictures_start_from_here(photos, monkeypatch) -> None:
     monkeypatch.chdir(photos)
-    found = pictures_of(["dog/b.png", photos / "cat" / "a.png"])
+    found = images_of(["dog/b.png", photos / "cat" / "a.png"])
     assert (found.paths, found.root) == (["dog/b.png", str(photos / "cat" / "a.png")], str(photos))
     assert len(found.read([1, 0]).images) == 2
 
@@ -87,7 +87,7 @@ def test_what_is_no_file_is_named_and_nothing_of_it_is_opened(tmp_path) -> None:
     (tmp_path / "folder.png").mkdir()
     names = ["a.png", "pipe.png", "folder.png", "absent.png", "zero\0byte.png"]
     (tmp_path / "list.csv").write_text("path\n" + "\n".join(names) + "\n", encoding="utf-8")
-    found = pictures_of(tmp_path / "list.csv")
+    found = images_of(tmp_path / "list.csv")
     assert found.paths == ["a.png"]
     assert list(found.unreadable) == names[1:]
     assert found.unreadable["pipe.png"] == found.unreadable["folder.png"] == "not a regular file"
@@ -97,7 +97,7 @@ def test_a_linked_manifest_names_what_lies_beside_the_file_itself_as_in_training
     write_photo(tmp_path / "there" / "a.png", 0)
     (tmp_path / "there" / "list.csv").write_text("path\na.png\n")
     (tmp_path / "link.csv").symlink_to(tmp_path / "there" / "list.csv")
-    found = pictures_of(tmp_path / "link.csv")
+    found = images_of(tmp_path / "link.csv")
     assert (found.root, found.paths) == (str(tmp_path / "there"), ["a.png"])
 
 
@@ -105,7 +105,7 @@ def test_names_are_those_of_the_system_even_if_they_are_no_text(tmp_path) -> Non
     write_photo(tmp_path / "in" / "a.png", 0)
     odd = os.fsdecode(b"caf\xe9.png")
     (tmp_path / "in" / "a.png").rename(tmp_path / "in" / odd)
-    found = pictures_of(tmp_path / "in")
+    found = images_of(tmp_path / "in")
     assert found.paths == [odd]
     assert found.read([0]).rows == [0]
 
@@ -113,7 +113,7 @@ def test_names_are_those_of_the_system_even_if_they_are_no_text(tmp_path) -> Non
 def test_a_file_that_cannot_be_read_or_changes_meanwhile_is_left_out_of_the_block(photos) -> None:
     (photos / "cat" / "text.png").write_text("no image")
     write_photo(photos / "dog" / "c.png", 3)
-    found = pictures_of(photos)
+    found = images_of(photos)
     write_photo(photos / "dog" / "b.png", 4, (30, 30))
     (photos / "dog" / "c.png").unlink()
     block = found.read([0, 1, 2, 3])
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_read_or_changes_meanwhile_is_left_out_of_the_bloc
 
 
 def test_a_data_set_by_name_is_found_by_that_name_again() -> None:
-    found = pictures_of("embedded")
+    found = images_of("embedded")
     assert (found.source, found.root, found.paths[0]) == ("embedded", "", "train/0")
     assert found.read([0]).images.shape[1:] == (3, 32, 32)  # grey ones, and in the size they have
 
@@ -138,8 +138,8 @@ def test_a_name_goes_before_a_folder_of_that_name(tmp_path, monkeypatch) -> None
     monkeypatch.setattr("maskcon.data.collection.load", lambda name, **_: miniature(train=8, test=4))
     for name in ("embedded", "hf:user"):
         write_photo(tmp_path / name / "a.png", 0)
-        assert len(pictures_of(name).paths) == 12
-    assert pictures_of("./embedded").paths == ["a.png"]
+        assert len(images_of(name).paths) == 12
+    assert images_of("./embedded").paths == ["a.png"]
 
 
 def test_a_data_set_that_is_fetched_tells_how_far_it_is(monkeypatch) -> None:
@@ -157,9 +157,9 @@ def test_a_data_set_that_is_fetched_tells_how_far_it_is(monkeypatch) -> None:
 def test_arrays_have_their_paths_as_names_unless_two_are_the_same() -> None:
     data = miniature(train=2, test=1)
     named = replace(data, train=replace(data.train, paths=("a", "b")), test=replace(data.test, paths=("c",)))
-    assert pictures_of(named).paths == ["a", "b", "c"]
+    assert images_of(named).paths == ["a", "b", "c"]
     twice = replace(named, test=replace(named.test, paths=("b",)))
-    assert pictures_of(twice).paths == ["train/0", "train/1", "test/10000"]
+    assert images_of(twice).paths == ["train/0", "train/1", "test/10000"]
 
 
 def test_equal_bytes_in_another_shape_are_another_picture() -> None:
@@ -181,7 +181,7 @@ def test_grey_and_colour_are_turned_into_each_other_as_pillow_does() -> None:
 
 
 def test_memory_is_bounded_however_large_the_pictures(photos) -> None:
-    small, large = pictures_of(photos), gather(photos, canvas=4096, channels=3)
+    small, large = images_of(photos), gather(photos, canvas=4096, channels=3)
     assert at_once(small, 64) == 64
     assert at_once(large, 64) * large.image_bytes <= BLOCK_BYTES
     assert at_once(gather(photos, canvas=40_960, channels=3), 64) == 1
@@ -189,13 +189,13 @@ def test_memory_is_bounded_however_large_the_pictures(photos) -> None:
 
 def test_no_picture_and_none_that_can_be_read_are_said_in_words(tmp_path) -> None:
     (tmp_path / "notes.md").write_text("")
-    empty = pictures_of(tmp_path)
+    empty = images_of(tmp_path)
     assert none_readable(empty, empty.unreadable) == (
         f"no image found in {tmp_path} or below it (1 other file); give a folder of images"
     )
     (tmp_path / "one.heic").write_text("")
     (tmp_path / "two.png").symlink_to("absent")
-    none = pictures_of(tmp_path)
+    none = images_of(tmp_path)
     assert none.paths == []
     assert "none of the 2 images of" in none_readable(none, none.unreadable)
     assert "(.heic cannot be read; convert it to JPEG)" in none_readable(none, none.unreadable)

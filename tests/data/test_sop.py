@@ -19,9 +19,9 @@ from maskcon.data.builtin.sop_lists import COARSE_NAMES, split1, split2
 from tests.data.miniature_photos import (
     SIZES,
     colour_of,
+    images_of,
     info_rows,
     load_sop,
-    pictures_of,
     write_other_lists,
     write_sop,
     write_split_lists,
@@ -93,7 +93,7 @@ def test_authors_lists_are_used_where_given(tmp_path: Path, split: Any, where: s
 def test_lists_of_our_own_split_give_the_same_data_set(tmp_path: Path) -> None:
     write_sop(tmp_path, SIZES)
     by_rule = load_sop("split2", tmp_path, image_size=32).fingerprint()
-    own = split2(pictures_of(SIZES))
+    own = split2(images_of(SIZES))
     write_split_lists(tmp_path / "sop_split2", list(own.train)[::-1], list(own.test), shared=True)
     assert load_sop("split2", tmp_path, image_size=32).fingerprint() == by_rule
 
@@ -148,7 +148,7 @@ def test_folder_in_the_way_of_unpacking_is_named_before_anything_is_fetched(
 
 def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES)
-    paths = [picture.path for picture in split1(pictures_of(SIZES)).train]
+    paths = [picture.path for picture in split1(images_of(SIZES)).train]
     (folder / paths[0]).unlink()
     (folder / paths[5]).write_bytes((folder / paths[5]).read_bytes()[:40])
     data = load_sop("split1", tmp_path, image_size=32)

@@ -15,9 +15,9 @@ from maskcon.data.builtin.sop_lists import ProductImage, read_info, read_split, 
 from tests.data.miniature_photos import (
     HEADER,
     SIZES,
+    images_of,
     info_rows,
     load_sop,
-    pictures_of,
     write_other_lists,
     write_sop,
     write_split_lists,
@@ -61,7 +61,7 @@ def test_splits_of_a_set_of_the_real_size_have_the_papers_counts(tmp_path: Path)
 
 
 def test_split1_halves_the_large_products_in_the_order_of_their_numbers() -> None:
-    split = split1(pictures_of(SIZES))
+    split = split1(images_of(SIZES))
     assert products(split.train) == [2, 3]
     assert products(split.test) == [5, 7, 8]
     assert len(split.train) == 8 + 12
@@ -69,7 +69,7 @@ def test_split1_halves_the_large_products_in_the_order_of_their_numbers() -> Non
 
 
 def test_split2_draws_two_of_twelve_by_the_stated_hash() -> None:
-    pictures = pictures_of(SIZES)
+    pictures = images_of(SIZES)
     split = split2(pictures)
     expected = set()
     for product in (3, 5, 8):
@@ -86,7 +86,7 @@ def test_split2_draws_two_of_twelve_by_the_stated_hash() -> None:
 
 
 def test_splits_do_not_depend_on_the_order_of_rows() -> None:
-    pictures = pictures_of(SIZES)
+    pictures = images_of(SIZES)
     shuffled = random.Random(3).sample(pictures, len(pictures))
     assert split1(shuffled) == split1(pictures)
     assert split2(shuffled) == split2(pictures)
@@ -137,7 +137,7 @@ def test_lists_that_disagree_with_the_set_are_refused(
 
 
 def test_lists_of_the_other_split_are_refused(tmp_path: Path) -> None:
-    pictures = pictures_of(SIZES)
+    pictures = images_of(SIZES)
     own1, own2 = split1(pictures), split2(pictures)
     write_split_lists(tmp_path / "one", list(own1.train), list(own1.test), shared=True)
     write_split_lists(tmp_path / "two", list(own2.train), list(own2.test), shared=False)

@@ -25,7 +25,7 @@ from maskcon.models.hog import (
     outlines,
     turned,
 )
-from maskcon.training.feed import Feed
+from maskcon.retrieval.encode import Feed
 
 PLAIN = Looks()
 

@@ -17,7 +17,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.config.resolution import resolve
 from maskcon.models.backbones import Shape, build_backbone, shape_of
 from maskcon.models.huggingface import HuggingFaceBackbone
-from maskcon.training.learner import build_encoder
+from maskcon.training.state import build_encoder
 
 
 class StandIn(nn.Module):

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 import maskcon
 from maskcon._utils.errors import TrainingError
 from maskcon.config.settings import Machine
-from maskcon.retrieval.encode import embed, raw_pixels
-from maskcon.training.feed import Feed
+from maskcon.retrieval.encode import Feed, embed, raw_pixels
 from tests.miniature import TINY, miniature
 
 

@@ -6,9 +6,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskcon.training.batches import SMALLEST_SHARE, epoch_batches, share_bounds, steps_in_epoch
-from maskcon.training.randomness import generator, uniforms
-from maskcon.training.schedule import learning_rate, ramped
+from maskcon.training.schedule import (
+    SMALLEST_SHARE,
+    epoch_batches,
+    generator,
+    learning_rate,
+    ramped,
+    share_bounds,
+    steps_in_epoch,
+    uniforms,
+)
 
 sizes = st.tuples(st.integers(4, 300), st.integers(2, 50), st.integers(1, 4), st.booleans())
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from maskcon.retrieval.encode import Feed
 from maskcon.training import loop
-from maskcon.training.feed import Feed
 from tests.miniature import miniature
 from tests.training.runs import fit, weights
 

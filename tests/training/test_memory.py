@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from maskcon.training import memory
+from maskcon.training import distributed as memory
 
 GLIBC = platform.libc_ver()[0] == "glibc"
 FAULTS = """
 import resource, torch
-from maskcon.training.memory import give_back_memory, keep_freed_memory
+from maskcon.training.distributed import give_back_memory, keep_freed_memory
 
 def faults(work):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

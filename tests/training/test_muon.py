@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from maskcon.config.settings import RunConfig
 from maskcon.models import build_backbone, build_model
-from maskcon.training.learner import build_optimizer
 from maskcon.training.muon import Muon, orthogonal
 from maskcon.training.signals import Interrupted
+from maskcon.training.state import build_optimizer
 from tests.training.runs import OFTEN, Told, fit, weights
 
 

@@ -227,7 +227,7 @@ def test_each_setting_can_be_changed(tmp_path, change):
 
 
 def test_tensorboard_without_its_extra_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    from maskcon.training import recorder
+    from maskcon.training import journal as recorder
 
     monkeypatch.setattr(recorder, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"maskcon\[tensorboard\]"):

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from maskcon.config.settings import Machine
-from maskcon.training import threads as run_threads
+from maskcon.training import distributed as run_threads
+from maskcon.training.distributed import with_threads
 from maskcon.training.run_folder import ENVIRONMENT, RESULT
-from maskcon.training.threads import with_threads
 from tests.training.runs import Stopping, Told, fit
 
 CPU = Machine(device="cpu")

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from maskcon.config.resolution import resolve
+from maskcon.retrieval.encode import Feed
 from maskcon.training import loop, step
-from maskcon.training.feed import Feed
-from maskcon.training.randomness import uniforms
+from maskcon.training.schedule import uniforms
 from tests.training.runs import ends_as_if_never_stopped, fit, weights
 
 

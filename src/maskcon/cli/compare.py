@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maskcon.cli.terminal import Terminal
     from maskcon.config.choices import Facts
     from maskcon.config.settings import Machine, RunConfig
+    from maskcon.data.packing import ImagePlan
 
 FACTS = "facts.json"  # what the runs of a comparison choose by
 
@@ -53,6 +54,7 @@ def compare(
     from maskcon.methods.registry import all_methods, method_named
     from maskcon.training.automatic import is_known
     from maskcon.training.run_folder import short_name
+    from maskcon.training.setup import plan_images
 
     start = preset or DEFAULT_PRESET
     every = methods == "all"
@@ -65,11 +67,13 @@ def compare(
     target = out or Path("runs") / f"compare-{short_name(source)}"
     terminal = Terminal()
     facts: Facts | None = None
+    plan: ImagePlan | None = None
     try:
         if preset is None and not is_known(source):
-            facts = _facts(source, names[0], start, overrides, place, target, terminal)
+            plan = plan_images(source, place, terminal.on_load)
+            facts = _facts(plan or source, overrides, place, target, terminal)
         configs = _configs(source, names, start, overrides, facts, terminal)
-        names = _possible(source, configs, place, terminal, leave_out=every)
+        names = _possible(source, plan, configs, place, terminal, leave_out=every)
     finally:
         terminal.on_end()  # also where reading was broken off
     chosen_by: list[str] = []
@@ -102,29 +106,26 @@ def compare(
 
 
 def _facts(
-    source: str,
-    method: str,
-    preset: str,
+    source: str | ImagePlan,
     overrides: Mapping[str, Any],
     machine: Machine,
     target: Path,
     terminal: Terminal,
 ) -> Facts:
     """Return the facts that all runs choose by: measured now, or read from an earlier start."""
-    from maskcon.training.automatic import find_out
-    from maskcon.training.facts import read_facts
+    from maskcon.training.automatic import find_out, read_facts
     from maskcon.training.run_folder import CONFIG
 
     kept = target / FACTS
     if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
         terminal.on_message("resuming with the settings chosen when this comparison was started")
         return read_facts(kept)
-    return find_out(source, method, preset, overrides, machine, terminal.on_load, terminal.on_message)
+    return find_out(source, overrides, machine, message=terminal.on_message)
 
 
 def _keep(facts: Facts, target: Path, source: str) -> None:
     from maskcon._utils.files import write_atomically
-    from maskcon.training.facts import facts_bytes
+    from maskcon.training.automatic import facts_bytes
     from maskcon.training.run_folder import check_place, make_writable
 
     check_place(target, source)
@@ -144,31 +145,35 @@ def _configs(
 
     Choices are the same for all methods, except for the learning rate and, in methods without one, the bank.
     """
-    from maskcon.config.resolution import resolve
-    from maskcon.training.automatic import Decided, choose_all
+    from maskcon.config.resolution import Choosing, resolve
+    from maskcon.methods.registry import method_named
 
     configs: list[RunConfig] = []
     lines: dict[str, str] = {}
     for name in names:
-        decided = Decided()
-        if facts is not None:
-            decided = Decided(tuple(choose_all(facts, source, name, preset, overrides, with_epochs=True)))
-        resolved = resolve(source, method=name, preset=preset, overrides=overrides, chosen=decided.settings)
+        choosing = None if facts is None else Choosing(lambda: facts, method_named(name).contrasts)
+        resolved = resolve(source, method=name, preset=preset, overrides=overrides, choosing=choosing)
         configs.append(resolved.config)
-        lines |= {choice.name: choice.line for choice in decided.choices}
+        lines |= {choice.name: choice.line for choice in resolved.choices}
     for line in lines.values():
         terminal.on_choice(line)
     return configs
 
 
 def _possible(
-    source: str, configs: Sequence[RunConfig], machine: Machine, terminal: Terminal, *, leave_out: bool
+    source: str,
+    plan: ImagePlan | None,
+    configs: Sequence[RunConfig],
+    machine: Machine,
+    terminal: Terminal,
+    *,
+    leave_out: bool,
 ) -> list[str]:
     """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
     from maskcon.methods.registry import method_named
     from maskcon.training.setup import load_dataset, settle
 
-    data = load_dataset(source, configs[0], machine, terminal)
+    data = load_dataset(source, configs[0], machine, terminal, plan)
     possible = []
     for config in configs:
         try:

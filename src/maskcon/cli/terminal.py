@@ -13,8 +13,7 @@ from rich.table import Table
 
 from maskcon._utils.text import counted
 from maskcon.cli.progress import Meter
-from maskcon.training.callbacks import Callback
-from maskcon.training.text_progress import begin_line
+from maskcon.training.callbacks import Callback, begin_line
 
 if TYPE_CHECKING:
     from maskcon.config.settings import RunConfig

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +14,7 @@ from maskcon.cli import options
 from maskcon.config.presets import DEFAULT_PRESET, default_method
 
 if TYPE_CHECKING:
-    from maskcon.config.choices import Facts
     from maskcon.config.resolution import Resolved
-    from maskcon.config.settings import Machine
 
 
 # What a setting without a value means.
@@ -122,11 +119,29 @@ def train(
         download=download,
         strict=strict,
     )
-    from maskcon.training.facts import read_facts
+    from maskcon.training.automatic import complete_settings, read_facts
 
     choose = preset is None if facts is None else read_facts(facts)  # found out for a whole comparison
     if dry_run:
-        _print_settings(_resolved(source, method, start, overrides, out, place, choose, seconds), budget)
+        from maskcon.cli.terminal import Terminal
+        from maskcon.training.run_folder import default_folder
+
+        terminal = Terminal()
+        try:
+            completed = complete_settings(
+                source,
+                method=method,
+                preset=start,
+                overrides=overrides,
+                folder=out or default_folder(source, method, overrides),
+                machine=place,
+                choose=choose,
+                budget=seconds,
+                callback=terminal,
+            )
+        finally:
+            terminal.on_end()
+        _print_settings(completed.resolved, budget)
         return
     from maskcon.api import fit
     from maskcon.cli.terminal import Terminal, print_result
@@ -150,38 +165,6 @@ def train(
         typer.echo(json.dumps({**run.result, "run": str(run.folder)}))
     elif first:
         print_result(run.result, run.folder)
-
-
-def _resolved(
-    source: str,
-    method: str,
-    preset: str,
-    overrides: dict[str, Any],
-    out: Path | None,
-    place: Machine,
-    choose: bool | Facts,
-    budget: float | None,
-) -> Resolved:
-    """The settings of a run as it would start now."""
-    from maskcon.config.resolution import resolve
-
-    if choose is False and budget is None:
-        return resolve(source, method=method, preset=preset, overrides=overrides)
-    from maskcon.training.automatic import base_config, decide
-    from maskcon.training.run_folder import default_folder
-
-    decided = decide(
-        source,
-        method=method,
-        preset=preset,
-        overrides=overrides,
-        folder=out or default_folder(base_config(source, method, preset, overrides)),
-        machine=place,
-        choose=choose,
-        budget=budget,
-        message=partial(typer.echo, err=True),
-    )
-    return resolve(source, method=method, preset=preset, overrides=overrides, chosen=decided.settings)
 
 
 def _print_settings(resolved: Resolved, budget: str | None) -> None:

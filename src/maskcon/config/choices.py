@@ -1,7 +1,7 @@
 """What is chosen for a person who gives pictures and nothing else: each value with its reason, by pure functions.
 
-`maskcon.training.automatic` collects the facts about images and machine, calls these functions, and stores what they
-return. Settings that the user gives are never changed. Nothing here reads a file or a clock.
+`maskcon.training.automatic` collects the facts about images and machine, `maskcon.config.resolution` calls these
+functions. Settings that the user gives are never changed. Nothing here reads a file or a clock.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SMALL_VIEW = 64
 SMALLEST_VIEW = 16
 GPU_VIEWS = (96, 128, 160, 224)
 FROZEN_SIZES = (96, 128, 160)  # larger views cost in proportion to their pixels; small images are enlarged
+RAMPS = ("warmup_epochs", "relation_warmup_epochs")
 FEWEST_TRAIN, FEWEST_TEST = 4, 2  # pictures, below which there is no run at all
 SMALLEST_BATCH, EPOCH_STEPS = 16, 8
 GPU_BANK = 8192  # the paper's

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maskcon._utils.errors import UsageError, unknown
+from maskcon.config.choices import (
+    GPU_BANK,
+    RAMPS,
+    Choice,
+    Facts,
+    bank_choice,
+    batch_choice,
+    encoder_choice,
+    epochs_choice,
+    size_choice,
+)
 from maskcon.config.presets import (
     CHOSEN_IN,
     FREEZE,
@@ -20,15 +31,29 @@ from maskcon.config.presets import (
     SOURCE_SETTINGS,
     Settings,
 )
-from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
+from maskcon.config.settings import HUGGING_FACE_PREFIX, VALIDATION_FRACTION, RunConfig
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings, and where each value that is not a plain default came from."""
+    """Settings, where each value that is not a plain default came from, and what was chosen."""
 
     config: RunConfig
     reasons: Mapping[str, str]
+    choices: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """How to choose open settings for a user's own images.
+
+    facts: looks at the images and the machine; called when the given settings have been checked
+    contrasts: whether the method has a memory bank; with_epochs: False where a budget chooses them
+    """
+
+    facts: Callable[[], Facts]
+    contrasts: bool
+    with_epochs: bool = True
 
 
 # setting, its value, when it applies (in this order, never to a setting that is given), and why
@@ -66,27 +91,99 @@ def resolve(
     method: str,
     preset: str,
     overrides: Mapping[str, Any],
-    chosen: Settings | None = None,
+    choices: tuple[Choice, ...] = (),
+    choosing: Choosing | None = None,
 ) -> Resolved:
     """Preset, then the data set's values, then the method's, then those of freeze=yes; `overrides` wins.
 
-    chosen: automatic choices for this data with their reasons, see `maskcon.training.automatic`.
+    Args:
+        choices: automatic choices of an earlier start; they go before the preset.
+        choosing: how to make them now; None chooses nothing.
 
     >>> resolve("embedded", method="grafit", preset="cpu", overrides={"epochs": 3}).config.epochs
     3
     """
+
+    def put_together(given: Mapping[str, Any], *made: Choice) -> Settings:
+        return _layered(source, method, preset, given, chosen_settings(made))
+
+    if choosing is not None:
+        # batch and bank are only checked when both are known
+        given = {key: value for key, value in overrides.items() if key not in ("batch_size", "bank_size")}
+        _built(put_together(given))  # what is wrong is refused before any image is looked at
+        facts = choosing.facts()
+        encoder = encoder_choice(facts, overrides)
+        if encoder is not None:
+            own = {key: value for key, value in encoder.settings.items() if key not in overrides}
+            choices = (replace(encoder, settings=own),)
+        base = _built(put_together(given, *choices))
+        choices = (*choices, *_sizes(_seen(facts, base), base, overrides, choosing))
+    settled = put_together(overrides, *choices)
+    return Resolved(_built(settled), {key: reason for key, (_, reason) in settled.items()}, choices)
+
+
+def chosen_settings(choices: tuple[Choice, ...]) -> Settings:
+    """All settings of some choices, with their reasons."""
+    return {
+        key: (value, f"chosen: {choice.reason}")
+        for choice in choices
+        for key, value in choice.settings.items()
+    }
+
+
+def _built(settled: Settings) -> RunConfig:
+    return RunConfig.build({key: value for key, (value, _) in settled.items()})
+
+
+def _seen(facts: Facts, base: RunConfig) -> Facts:
+    """The facts of the images that this run trains on."""
+    train = facts.train
+    if base.evaluate_on == "validation":
+        train = max(1, round(train * (1 - VALIDATION_FRACTION)))
+    return replace(facts, train=train if base.train_limit is None else min(train, base.train_limit))
+
+
+def _sizes(facts: Facts, base: RunConfig, given: Mapping[str, Any], choosing: Choosing) -> list[Choice]:
+    """Choose image size, batch, bank and epochs, in the order of their dependencies."""
+    choices = []
+    if "image_size" not in given:
+        pretrained = base.weights is not None or base.backbone.startswith(HUGGING_FACE_PREFIX)
+        choices.append(size_choice(facts, frozen=base.freeze, pretrained=pretrained))
+    batch_size = given.get("batch_size")
+    if "batch_size" not in given:
+        choices.append(batch_choice(facts, given, usual=base.batch_size, learning_rate=base.learning_rate))
+        batch_size = choices[-1].settings["batch_size"]
+    if not isinstance(batch_size, int) or batch_size < 1:
+        batch_size = base.batch_size  # one that is no number is refused later, with the others
+    if "bank_size" not in given and choosing.contrasts:
+        on_gpu = facts.accelerator == "cuda" and not base.freeze
+        usual = max(base.bank_size, GPU_BANK) if on_gpu else base.bank_size
+        choices.append(bank_choice(facts, batch_size=batch_size, usual=usual))
+    if choosing.with_epochs and "epochs" not in given:
+        ramps = {key: float(getattr(base, key)) for key in RAMPS}
+        choices.append(
+            epochs_choice(
+                facts, given, usual=base.epochs, batch_size=batch_size, ramps=ramps, frozen=base.freeze
+            )
+        )
+    return choices
+
+
+def _layered(
+    source: str, method: str, preset: str, overrides: Mapping[str, Any], chosen: Settings
+) -> Settings:
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     for key in ("source", "method", "preset"):
         if key in overrides:
             raise UsageError(f"{key} is not a setting to change: it has an argument of its own")
-    freeze = overrides["freeze"] if "freeze" in overrides else (chosen or {}).get("freeze", (False,))[0]
+    freeze = overrides["freeze"] if "freeze" in overrides else chosen.get("freeze", (False,))[0]
     settled: Settings = {
         **PRESETS[preset],
         **SOURCE_SETTINGS[preset].get(source, {}),
         **method_settings(source, method=method, preset=preset),
         **(frozen_settings(method) if freeze is True else {}),
-        **(chosen or {}),
+        **chosen,
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
@@ -96,9 +193,7 @@ def resolve(
     for key, value, applies, reason in _RULES:
         if key not in overrides and applies({name: pair[0] for name, pair in settled.items()}):
             settled[key] = (value, reason)
-    values = {key: value for key, (value, _) in settled.items()}
-    reasons = {key: reason for key, (_, reason) in settled.items()}
-    return Resolved(RunConfig.build(values), reasons)
+    return settled
 
 
 def frozen_settings(method: str) -> Settings:

@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -26,7 +26,7 @@ from maskcon._utils.paths import cache_root, has_folder
 from maskcon._utils.threads import usable_cores
 from maskcon.data.cache import cached_folder, check_space, files_key, place_key
 from maskcon.data.dataset import Dataset
-from maskcon.data.decoding import UndecodableError, decode, decompression_bombs_refused
+from maskcon.data.decoding import UndecodableError, checked_side, decode, decompression_bombs_refused
 
 Progress = Callable[[int, int], None]  # files done, files in all
 Result = TypeVar("Result")
@@ -99,11 +99,19 @@ class ImagePlan:
 
     failures: path -> why it is left out, of those that are not in the job
     dataset: makes the dataset of the decoded images
+    longest_side: of any image; None if that is not known
     """
 
     job: PackJob
     failures: Mapping[str, str]
     dataset: Callable[[Packed], Dataset]
+    longest_side: int | None = None
+
+    def load(self, image_size: int | None, progress: Progress | None = None) -> Dataset:
+        """Decode the images onto a canvas of this side, or of the longest side if that is smaller."""
+        limit = checked_side(image_size)
+        side = limit if self.longest_side is None else min(limit, self.longest_side)
+        return self.dataset(pack(replace(self.job, side=side), progress))
 
 
 def pack(job: PackJob, progress: Progress | None = None) -> Packed:

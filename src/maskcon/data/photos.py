@@ -68,11 +68,12 @@ def plan_photos(
     if not layout.has_parts:
         files = _held_out_last(files)
     _check_enough(layout, files, failures)  # before anything is decoded
+    longest_side = max(shape.longest_side for shape in shapes)
     job = PackJob(
         name=layout.kind,
         root=layout.root,
         paths=tuple(found.path for found in files),
-        side=min(limit, max(shape.longest_side for shape in shapes)),
+        side=min(limit, longest_side),
         channels=1 if all(shape.is_grey for shape in shapes) else 3,
         cache=cache,
         contents=layout.contents,
@@ -85,7 +86,7 @@ def plan_photos(
         _check_enough(layout, kept, lost)
         return _assemble(layout, kept, packed, _notes(layout, kept, lost))
 
-    return ImagePlan(job, failures, dataset)
+    return ImagePlan(job, failures, dataset, longest_side)
 
 
 def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:

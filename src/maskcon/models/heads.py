@@ -110,7 +110,7 @@ class Axes(nn.Module):
     """Fixed linear map of features: [B, F] @ [F, D].
 
     matrix: [F, D], by default the first D features. A run sets it to the leading axes of its features,
-    divided by their size (see `maskcon.training.frozen.axes`).
+    divided by their size (see `maskcon.training.frozen.features`).
     """
 
     matrix: Tensor

@@ -34,7 +34,7 @@ LARGEST_PART = 20_000  # images of a class that are compared with each other; la
 
 LISTED_IN_BANK, MOST_LISTED = 40, 512  # wanted neighbours of an image in the bank; largest length of a list
 
-# From row numbers to images and their valid sizes: `training.feed.Feed.take`.
+# From row numbers to images and their valid sizes: `retrieval.encode.Feed.take`.
 Take = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 

@@ -1,29 +1,90 @@
-"""Encode many images in batches: features before the projector, in evaluation mode."""
+"""Read images by row number onto the device, and encode many of them in batches.
+
+Features are those before the projector, in evaluation mode.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskcon import transforms
 
 # Batch limits; the second bounds the memory of activations of large images.
 BATCH_IMAGES, BATCH_PIXELS = 500, 1 << 21
+RESIDENT_BYTES = 4 << 30  # sets up to this size live on the device as one array
 
 
-class Images(Protocol):
-    """Random access to uint8 images, such as `maskcon.training.feed.Feed`."""
+class Feed:
+    """Images of a set by row number, as uint8 ``[B, C, H, W]`` and valid sizes ``[B, 2]`` or None.
 
-    def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]: ...
+    Rows of another kind do as well: a frozen run feeds cached features, float16 ``[B, V, F]``.
+
+    A set that fits lives on the device whole, and a batch is one gather. A memory-mapped or larger one is read
+    batch by batch; `prefetch` reads the next batch while this one is being worked on.
+    """
+
+    def __init__(
+        self,
+        images: NDArray[np.uint8] | NDArray[np.float16],
+        sizes: NDArray[np.int32] | None,
+        device: torch.device,
+    ) -> None:
+        self.device = device
+        self._sizes = None if sizes is None else torch.from_numpy(np.ascontiguousarray(sizes)).to(device)
+        self._array = images
+        self._resident: Tensor | None = None
+        if not isinstance(images, np.memmap) and images.nbytes <= RESIDENT_BYTES:
+            self._resident = torch.from_numpy(np.ascontiguousarray(images)).to(device)
+        self._reader = None if self._resident is not None else ThreadPoolExecutor(1, "maskcon-feed")
+        self._ahead: dict[bytes, Future[Tensor]] = {}  # batches asked for, by their row numbers
+        self._last: tuple[bytes, Tensor] = (b"", torch.empty(0))
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the images of these rows (a CPU tensor); the last batch is cached for its second view."""
+        sizes = None if self._sizes is None else self._sizes[rows.to(self.device)]
+        if self._resident is not None:
+            return self._resident[rows.to(self.device)], sizes
+        name = rows.numpy().tobytes()
+        if name != self._last[0]:
+            waiting = self._ahead.pop(name, None)
+            batch = self._read(rows) if waiting is None else waiting.result()
+            self._last = (name, batch.to(self.device, non_blocking=True))
+        return self._last[1], sizes
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether batches have to be read, so that `prefetch` is worth a call."""
+        return self._reader is not None
+
+    def prefetch(self, *batches: Tensor) -> None:
+        """Start reading these batches in the background; drop other pending ones."""
+        if self._reader is not None:
+            names = {rows.numpy().tobytes(): rows for rows in batches}
+            self._ahead = {
+                name: self._ahead.get(name) or self._reader.submit(self._read, rows)
+                for name, rows in names.items()
+            }
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.shutdown(wait=True, cancel_futures=True)
+
+    def _read(self, rows: Tensor) -> Tensor:
+        batch = torch.from_numpy(np.ascontiguousarray(self._array[rows.numpy()]))
+        return batch.pin_memory() if self.device.type == "cuda" else batch
 
 
 @torch.no_grad()
 def embed(
     backbone: nn.Module,
-    images: Images,
+    images: Feed,
     rows: Tensor,
     *,
     size: int,
@@ -57,7 +118,7 @@ def embed(
 
 
 @torch.no_grad()
-def raw_pixels(images: Images, rows: Tensor, *, size: int, resize: Literal["shorter", "both"]) -> Tensor:
+def raw_pixels(images: Feed, rows: Tensor, *, size: int, resize: Literal["shorter", "both"]) -> Tensor:
     """Return the pixels as embeddings, ``[len(rows), C*size*size]``: the baseline of learning."""
     parts = []
     for part in torch.split(rows, BATCH_IMAGES):

@@ -7,71 +7,61 @@ instead of choosing again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from maskcon._utils.errors import CorruptFileError, UsageError
+from pydantic import TypeAdapter
+
+from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
+from maskcon._utils.paths import has_file
 from maskcon._utils.text import duration
-from maskcon.config.choices import (
-    GPU_BANK,
-    Choice,
-    Facts,
-    bank_choice,
-    batch_choice,
-    encoder_choice,
-    epochs_choice,
-    size_choice,
-)
-from maskcon.config.presets import Settings
-from maskcon.config.resolution import resolve
-from maskcon.config.settings import HUGGING_FACE_PREFIX, Machine, RunConfig
+from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Choice, Facts, pretrained_backbone
+from maskcon.config.resolution import Choosing, Resolved, resolve
+from maskcon.config.settings import Machine
 from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.data.packing import Progress
+from maskcon.data.headers import labels_only, usual_side
+from maskcon.data.packing import ImagePlan, Progress
 from maskcon.methods.registry import method_named
+from maskcon.models.published import PUBLISHED, weights_folder
+from maskcon.models.weights import locate
 from maskcon.training.callbacks import Callback
-from maskcon.training.distributed import several_processes
-from maskcon.training.facts import look, with_fetched_weights
+from maskcon.training.distributed import several_processes, usable_device
 from maskcon.training.run_folder import CHOICES, CONFIG, json_bytes
-
-Message = Callable[[str], None]
+from maskcon.training.setup import plan_images
 
 FORMAT = 1
-RAMPS = ("warmup_epochs", "relation_warmup_epochs")
+PRETRAINED = "imagenet"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
 @dataclass(frozen=True)
-class Decided:
-    """Choices of a run; recalled: read from its folder."""
+class Completed:
+    """The settings of a run before its images are decoded.
 
-    choices: tuple[Choice, ...] = ()
+    plan: the images, where they were looked at
+    budget: seconds that the number of epochs is still to be fitted to
+    is_recalled: whether the choices were read from the folder of the run
+    """
+
+    resolved: Resolved
+    plan: ImagePlan | None = None
     budget: float | None = None
-    recalled: bool = False
+    is_recalled: bool = False
 
-    @property
-    def settings(self) -> Settings:
-        """For `resolving.resolve`."""
-        return {
-            key: (value, f"chosen: {choice.reason}")
-            for choice in self.choices
-            for key, value in choice.settings.items()
-        }
-
-    def needs_measuring(self, given: Mapping[str, Any]) -> bool:
-        """Whether the number of epochs still follows from the budget."""
-        return self.budget is not None and not self.recalled and "epochs" not in given
-
-    def record(self) -> bytes | None:
-        """Content of choices.json; None where nothing is to be written: no choice, or it is there already."""
-        if self.recalled or not self.choices:
-            return None
-        values = {"format": FORMAT, "budget_seconds": self.budget}
-        return json_bytes(values | {"choices": [asdict(choice) for choice in self.choices]})
+    def announce(self, callback: Callback) -> None:
+        """Report each choice with its reason."""
+        if self.is_recalled and self.resolved.choices:
+            callback.on_message("resuming with the settings chosen when this run started")
+        for choice in self.resolved.choices:
+            callback.on_choice(choice.line)
 
 
-def decide(
+def complete_settings(
     source: str | Path | Dataset,
     *,
     method: str,
@@ -79,50 +69,38 @@ def decide(
     overrides: Mapping[str, Any],
     folder: Path,
     machine: Machine,
-    choose: bool | Facts,
-    budget: float | None,
-    looking: Progress | None = None,
-    message: Message | None = None,
-) -> Decided:
-    """Choose settings before any image is decoded, or read the choices of a resumed run.
+    choose: bool | Facts = False,
+    budget: float | None = None,
+    callback: Callback,
+) -> Completed:
+    """Choose what is open before any image is decoded, or read the choices of a resumed run.
 
     Args:
         choose: whether to choose for the user's own images, or the facts to choose by; built-in datasets keep their
             settings.
         budget: seconds, or None.
-        looking: see `find_out`.
-        message: see `find_out`.
     """
     if budget is not None and "epochs" in overrides:
         raise UsageError("--budget chooses the number of epochs: give it or --epochs, not both")
     if budget is not None and several_processes(machine.devices):
         raise UsageError("--budget measures a single process; with several give --epochs")
-    if (folder / CONFIG).is_file():
-        return _earlier(folder, budget)
+    name = source.name if isinstance(source, Dataset) else str(source)
+    complete = partial(resolve, name, method=method, preset=preset, overrides=overrides)
+    if (choose is not False or budget is not None) and (folder / CONFIG).is_file():
+        return Completed(complete(choices=read_choices(folder, budget)), is_recalled=True)
     if choose is False or is_known(source):
-        return Decided(budget=budget)
-    facts = choose
-    if not isinstance(facts, Facts):
-        facts = find_out(source, method, preset, overrides, machine, looking, message)
-    choices = choose_all(facts, source, method, preset, overrides, with_epochs=budget is None)
-    return Decided(tuple(choices), budget)
+        return Completed(complete(), budget=budget)
+    plan: ImagePlan | None = None
 
+    def facts() -> Facts:
+        nonlocal plan
+        if isinstance(choose, Facts):
+            return choose
+        plan = plan_images(source, machine, callback.on_load)
+        return find_out(plan or source, overrides, machine, message=callback.on_message)
 
-def find_out(
-    source: str | Path | Dataset,
-    method: str,
-    preset: str,
-    overrides: Mapping[str, Any],
-    machine: Machine,
-    looking: Progress | None = None,
-    message: Message | None = None,
-) -> Facts:
-    """Collect the facts, and download the weights that would be chosen, if allowed.
-
-    looking: see `maskcon.training.facts.look`. message: told before something is fetched.
-    """
-    facts = look(source, base_config(source, method, preset, overrides), machine, looking)
-    return with_fetched_weights(facts, overrides, machine, message)
+    choosing = Choosing(facts, method_named(method).contrasts, with_epochs=budget is None)
+    return Completed(complete(choosing=choosing), plan, budget)
 
 
 def is_known(source: str | Path | Dataset) -> bool:
@@ -130,71 +108,81 @@ def is_known(source: str | Path | Dataset) -> bool:
     return isinstance(source, str) and source in SOURCES
 
 
-def base_config(
-    source: str | Path | Dataset,
-    method: str,
-    preset: str,
-    overrides: Mapping[str, Any],
-    choices: Sequence[Choice] = (),
-) -> RunConfig:
-    """The settings so far, but for batch and bank as given: those two are only checked when both are known."""
-    given = {key: value for key, value in overrides.items() if key not in ("batch_size", "bank_size")}
-    chosen = Decided(tuple(choices)).settings
-    return resolve(_name(source), method=method, preset=preset, overrides=given, chosen=chosen).config
-
-
-def choose_all(
-    facts: Facts,
-    source: str | Path | Dataset,
-    method: str,
-    preset: str,
+def find_out(
+    source: str | Path | Dataset | ImagePlan,
     given: Mapping[str, Any],
-    *,
-    with_epochs: bool,
-) -> list[Choice]:
-    """Make every open choice, in the order of their dependencies."""
-    encoder = encoder_choice(facts, given)
-    choices = [] if encoder is None else [_without(encoder, given)]
-    base = base_config(source, method, preset, given, choices)
-    if "image_size" not in given:
-        pretrained = base.weights is not None or base.backbone.startswith(HUGGING_FACE_PREFIX)
-        choices.append(size_choice(facts, frozen=base.freeze, pretrained=pretrained))
-    batch_size = _whole(given.get("batch_size"))
-    if "batch_size" not in given:
-        choices.append(batch_choice(facts, given, usual=base.batch_size, learning_rate=base.learning_rate))
-        batch_size = int(choices[-1].settings["batch_size"])
-    batch_size = batch_size or base.batch_size  # one that is no number is refused later, with the others
-    if "bank_size" not in given and method_named(method).contrasts:
-        on_gpu = facts.accelerator == "cuda" and not base.freeze
-        usual = max(base.bank_size, GPU_BANK) if on_gpu else base.bank_size
-        choices.append(bank_choice(facts, batch_size=batch_size, usual=usual))
-    if with_epochs and "epochs" not in given:
-        ramps = {key: float(getattr(base, key)) for key in RAMPS}
-        choices.append(
-            epochs_choice(
-                facts, given, usual=base.epochs, batch_size=batch_size, ramps=ramps, frozen=base.freeze
-            )
-        )
-    return choices
+    machine: Machine,
+    looking: Progress | None = None,
+    message: Callable[[str], None] | None = None,
+) -> Facts:
+    """Collect the facts, and download the weights that would be chosen, if allowed.
+
+    A failed download is kept as a fact.
+
+    Args:
+        given: settings of the user; where they name the encoder, nothing is downloaded.
+        looking: called as looking(images done, images in total).
+        message: called before something is downloaded.
+    """
+    facts = look(source, machine, looking)
+    backbone = pretrained_backbone(facts.accelerator)
+    if not machine.download or ENCODER_SETTINGS & given.keys() or backbone in facts.weights:
+        return facts
+    if message is not None:
+        message(f"fetching the pretrained weights of {backbone}")
+    try:
+        locate(backbone, PRETRAINED, download=True)
+    except MaskconError as error:
+        if several_processes(machine.devices):  # all must choose the same, and another may have reached it
+            raise
+        reason, _, _ = str(error).partition("; ")
+        return replace(facts, unfetched=reason)
+    return replace(facts, weights=facts.weights | {backbone})
 
 
-def announce_choices(decided: Decided, announce: Callback) -> None:
-    """Report each choice with its reason."""
-    if decided.recalled and decided.choices:
-        announce.on_message("resuming with the settings chosen when this run started")
-    for choice in decided.choices:
-        announce.on_choice(choice.line)
+def look(
+    source: str | Path | Dataset | ImagePlan, machine: Machine, looking: Progress | None = None
+) -> Facts:
+    """Collect the facts from labels and image headers, without decoding images."""
+    plan = source if isinstance(source, ImagePlan) else plan_images(source, machine, looking)
+    if plan is not None:
+        train, side = len(labels_only(plan).train), usual_side(plan) or float(plan.job.side)
+    else:
+        assert isinstance(source, Dataset)  # only built-in datasets come as arrays
+        part = source.train
+        sides = [min(part.images.shape[2:])] if part.sizes is None else part.sizes.min(axis=1).tolist()
+        train, side = len(part), float(statistics.median(sides))
+    accelerator = cast(Accelerator, usable_device(machine.device).partition(":")[0])
+    return Facts(train=train, side=side, accelerator=accelerator, weights=weights_at_hand())
 
 
-def _earlier(folder: Path, budget: float | None) -> Decided:
-    """The choices of the run in this folder; none where it was begun without any."""
+def weights_at_hand() -> frozenset[str]:
+    """Backbones whose ImageNet weights are on this machine."""
+    known = PUBLISHED[PRETRAINED]
+    return frozenset(
+        name for name, published in known.items() if has_file(weights_folder() / published.file_name)
+    )
+
+
+def choices_bytes(choices: tuple[Choice, ...], budget: float | None) -> bytes:
+    """Return the content of choices.json."""
+    values = {"format": FORMAT, "budget_seconds": budget}
+    return json_bytes(values | {"choices": [asdict(choice) for choice in choices]})
+
+
+def read_choices(folder: Path, budget: float | None) -> tuple[Choice, ...]:
+    """Read the choices of the run in a folder; none where it was started without any.
+
+    Raises:
+        UsageError: it was started with another budget.
+    """
     path = folder / CHOICES
     if not path.is_file():
         if budget is not None:
             raise UsageError(
                 f"{folder} holds a run that was begun without --budget; leave it off, or choose another --out"
             )
-        return Decided(recalled=True)
+        return ()
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         choices = tuple(
@@ -202,7 +190,7 @@ def _earlier(folder: Path, budget: float | None) -> Decided:
             for entry in values["choices"]
         )
         stored = None if values["budget_seconds"] is None else float(values["budget_seconds"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptFileError(
             f"{path} is damaged ({type(error).__name__}); delete it and give the settings of {folder / CONFIG} with "
             "--set, or delete the folder to start again"
@@ -212,16 +200,19 @@ def _earlier(folder: Path, budget: float | None) -> Decided:
         raise UsageError(
             f"{folder} holds a run that was begun {before}; give the same again, or choose another --out"
         )
-    return Decided(choices, stored, recalled=True)
+    return choices
 
 
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+def facts_bytes(facts: Facts) -> bytes:
+    """Return the content of a file for `read_facts`."""
+    return TypeAdapter(Facts).dump_json(facts, indent=2)
 
 
-def _without(choice: Choice, given: Mapping[str, Any]) -> Choice:
-    return replace(choice, settings={k: v for k, v in choice.settings.items() if k not in given})
-
-
-def _name(source: str | Path | Dataset) -> str:
-    return source.name if isinstance(source, Dataset) else str(source)
+def read_facts(path: Path) -> Facts:
+    """Read facts that were collected before."""
+    try:
+        return TypeAdapter(Facts).validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptFileError(
+            f"{path} is damaged ({type(error).__name__}); delete it to inspect the images again"
+        ) from None

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle, islice
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import duration
-from maskcon.config.choices import budget_choice, epoch_settings
-from maskcon.config.settings import Machine, RunConfig
-from maskcon.data import Dataset, ImageSet
+from maskcon.config.choices import RAMPS, Choice, budget_choice, epoch_settings
+from maskcon.config.settings import RunConfig
+from maskcon.data import ImageSet
 from maskcon.methods.registry import method_named
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.training.automatic import RAMPS, Decided
-from maskcon.training.batches import epoch_batches
 from maskcon.training.callbacks import Callback
-from maskcon.training.distributed import start
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.frozen import FrozenFeatures
-from maskcon.training.learner import Learner
-from maskcon.training.setup import assemble, load_views
+from maskcon.training.frozen.features import FrozenFeatures
+from maskcon.training.schedule import epoch_batches
+from maskcon.training.setup import Assembly
+from maskcon.training.state import Learner
 from maskcon.training.step import Place, TrainingData, encode_keys, train_step
 
 WARM_STEPS = 2  # left out: caches fill, memory is taken
@@ -53,61 +51,61 @@ class Pace:
     end: float  # after the last scoring: the raw-pixel floor, files, exit
 
 
-def within_budget(
-    decided: Decided,
-    config: RunConfig,
-    data: Dataset,
-    machine: Machine,
-    given: Mapping[str, Any],
-    announce: Callback,
-    begun: float,
-) -> tuple[Decided, RunConfig]:
-    """Measure the pace of this run and choose the number of epochs that fits the budget.
+@dataclass(frozen=True)
+class Budget:
+    """Time for a run, from the start of its command.
 
-    Args:
-        begun: `time.monotonic` at the start of the command.
+    begun: `time.monotonic` at that start; given: settings of the user, which stay
     """
-    budget = decided.budget
-    assert budget is not None  # else there is nothing to fit
-    ends = begun + budget
+
+    seconds: float
+    begun: float
+    given: Mapping[str, Any]
+
+
+def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Choice:
+    """Measure the pace of this run and choose the number of epochs that fits the budget."""
+    config, begun = assembly.config, budget.begun
+    ends = begun + budget.seconds
     started = time.monotonic()
     if started >= ends:
         raise UsageError(
-            f"--budget {duration(budget)} is too short: reading the images alone took "
+            f"--budget {duration(budget.seconds)} is too short: reading the images alone took "
             f"{duration(started - begun)}; give more, or read them once beforehand with `maskcon pack`"
         )
 
     def extracting(done: int, total: int, views_per_second: float) -> None:
-        announce.on_extract(done, total, views_per_second)
+        callback.on_extract(done, total, views_per_second)
         now = time.monotonic()
         watched = now - started
         if watched > HOPELESS_AFTER and views_per_second > 0:
             needed = (total - done) / views_per_second
-            allowed = 1.0 if watched > JUDGED_AFTER_SHARE * budget else HOPELESS_BUDGETS
-            if now + needed > begun + allowed * budget:
+            allowed = 1.0 if watched > JUDGED_AFTER_SHARE * budget.seconds else HOPELESS_BUDGETS
+            if now + needed > begun + allowed * budget.seconds:
                 raise UsageError(
-                    f"--budget {duration(budget)} is too short: embedding the images once takes about "
+                    f"--budget {duration(budget.seconds)} is too short: embedding the images once takes about "
                     f"{duration(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
                 )
 
-    pace = measure_pace(config, data, machine, announce, extracting)
+    assembly.prepare(callback, extracting)
+    callback.on_message("measuring a few steps, to see how many epochs fit into the budget")
+    pace = measure_pace(assembly)
     ramps = {key: float(getattr(config, key)) for key in RAMPS}
 
     def seconds_of(epochs: int) -> float:
-        return run_seconds(
-            pace, config.model_copy(update=epoch_settings(epochs, given, ramps)), len(data.train)
-        )
+        planned = config.model_copy(update=epoch_settings(epochs, budget.given, ramps))
+        return run_seconds(pace, planned, len(assembly.data.train))
 
     choice = budget_choice(
-        budget,
+        budget.seconds,
         ends - time.monotonic(),
         seconds_of,
-        given,
+        budget.given,
         ramps,
         frozen_usual=config.epochs if config.freeze else None,
     )
-    announce.on_choice(choice.line)
-    return replace(decided, choices=(*decided.choices, choice)), config.changed(**choice.settings)
+    callback.on_choice(choice.line)
+    return choice
 
 
 def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -> float:
@@ -130,44 +128,17 @@ def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -
     return pace.start + primed * pace.key + training + scorings * pace.evaluation + pace.end
 
 
-def measure_pace(
-    config: RunConfig,
-    data: Dataset,
-    machine: Machine,
-    announce: Callback,
-    extracting: Callable[[int, int, float], None],
-) -> Pace:
-    """Seconds of the parts of this run, by doing a little of each; nothing of it is kept.
-
-    A frozen run is embedded first, which is kept (see `maskcon.training.frozen`): what is left to measure is its head.
-    extracting: told of the progress of that; may raise.
-    """
-    processes = start(device=machine.device, devices=1, precision=config.precision, threads=machine.threads)
-    load_views(config, processes.device, announce.on_message)
-    begun = time.perf_counter()
-    assembly = assemble(config, data, processes, download=machine.download)
-    before = time.perf_counter()
-    cached = assembly.embedded(extracting, announce.on_message)
-    embedding = time.perf_counter() - before
-    learner, training_data = assembly.learner, assembly.training_data(cached, announce.on_hog)
-    ready = time.perf_counter() - begun - embedding  # the run does all this once more
-    announce.on_message("measuring a few steps, to see how many epochs fit into the budget")
-    try:
-        key = _key_seconds(learner, training_data, config)
-        step = _step_seconds(learner, training_data, config)
-    finally:
-        training_data.feed.close()
-    scoring = _scoring_seconds(learner, data.test, assembly.facts, cached)
-    measured = min(config.final_statistics, len(training_data))  # images; each is a forward pass, as a key is
+def measure_pace(assembly: Assembly) -> Pace:
+    """Seconds of the parts of this run, by doing a little of each; the learner is put back to its start."""
+    learner, config, data = assembly.learner, assembly.config, assembly.training_data
+    assert data is not None  # prepared before
+    with learner.put_back():
+        key = _key_seconds(learner, data, config)
+        step = _step_seconds(learner, data, config)
+        scoring = _scoring_seconds(learner, assembly.data.test, assembly.facts, assembly.features)
+    measured = min(config.final_statistics, len(data))  # images; each is a forward pass, as a key is
     end = END_SECONDS + scoring + key * measured
-    return Pace(start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
-
-
-def _batches(data: TrainingData, config: RunConfig, count: int) -> list[torch.Tensor]:
-    batches = epoch_batches(
-        len(data), config.batch_size, seed=config.seed, epoch=0, drop_last=config.drop_last, processes=1
-    )
-    return list(islice(cycle(batches), count))
+    return Pace(start=0.0, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
 
 
 def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
@@ -176,33 +147,45 @@ def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> flo
     if bank is None:
         return 0.0
     place = Place(epoch=0, step=0, w=0.0, learning_rate=0.0)
-    spent: list[float] = []
-    begun = time.perf_counter()
-    for rows in _batches(data, config, KEY_BATCHES):
-        before = time.perf_counter()
+
+    def encode(rows: Tensor) -> Tensor:
         keys = encode_keys(learner, data, config, place, rows)
         on_device = rows.to(keys.projection.device)
-        keys.projection.sum().item()  # waits for a GPU
-        spent.append((time.perf_counter() - before) / len(rows))
-        if time.perf_counter() - begun > MOST_SECONDS:
-            break
-    while len(bank) < bank.size:
-        bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
-    return _typical(spent, 1)
+        while len(bank) < bank.size:
+            bank.enqueue(keys.projection, data.labels[on_device], data.index[on_device], keys.compared)
+        return keys.projection.sum()
+
+    return _seconds_per_image(encode, data, config, count=KEY_BATCHES, warm=1)
 
 
 def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
     """To train on an image, after the first epoch: there, keys may have to be encoded that means then replace."""
     place = Place(epoch=1, step=0, w=config.w, learning_rate=0.0)
+    return _seconds_per_image(
+        lambda rows: train_step(learner, data, config, place, rows).loss,
+        data,
+        config,
+        count=WARM_STEPS + MOST_STEPS,
+        warm=WARM_STEPS,
+    )
+
+
+def _seconds_per_image(
+    work: Callable[[Tensor], Tensor], data: TrainingData, config: RunConfig, *, count: int, warm: int
+) -> float:
+    """Time some batches; the first few warm up and are left out."""
+    batches = epoch_batches(
+        len(data), config.batch_size, seed=config.seed, epoch=0, drop_last=config.drop_last
+    )
     spent: list[float] = []
     begun = time.perf_counter()
-    for rows in _batches(data, config, WARM_STEPS + MOST_STEPS):
+    for rows in islice(cycle(batches), count):
         before = time.perf_counter()
-        train_step(learner, data, config, place, rows).loss.item()
+        work(rows).item()  # waits for a GPU
         spent.append((time.perf_counter() - before) / len(rows))
         if len(spent) > 1 and time.perf_counter() - begun > MOST_SECONDS:
             break
-    return _typical(spent, WARM_STEPS)
+    return _typical(spent, warm)
 
 
 def _typical(spent: list[float], warm: int) -> float:

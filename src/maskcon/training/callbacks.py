@@ -1,12 +1,16 @@
-"""Callback: the events of a run, for progress bars, logs and early stopping."""
+"""Callback: the events of a run, for progress bars, logs and early stopping; `Lines` prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
+from maskcon._utils.text import counted, full_title
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset
+from maskcon.methods.registry import method_named
+from maskcon.models import has_own_shape
 
 
 class Callback:
@@ -44,3 +48,56 @@ class Callback:
 
     def on_end(self) -> None:
         """Release progress bars; also called after an error."""
+
+
+class Lines(Callback):
+    """Print the settings, then the mean loss of every epoch: for non-interactive terminals."""
+
+    def __init__(self) -> None:
+        self._epochs = self._epoch_steps = 1
+        self._losses: list[float] = []
+        self._embedding = False
+
+    def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
+        self._epochs, self._epoch_steps = config.epochs, total // config.epochs
+        self.on_message(begin_line(config, data))
+
+    def on_extract(self, done: int, total: int, views_per_second: float) -> None:  # noqa: ARG002
+        if not self._embedding and done < total:
+            self.on_message(embedding_line(total - done))
+        self._embedding = done < total
+
+    def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:  # noqa: ARG002
+        self._losses.append(loss)
+        if done % self._epoch_steps == 0:
+            epoch = f"epoch {done // self._epoch_steps:>3} of {self._epochs}"
+            self.on_message(f"{epoch}  loss {fmean(self._losses):.3f}  ({seconds:.0f} s)")
+            self._losses = []
+
+    def on_message(self, text: str) -> None:
+        print(text, flush=True)  # noqa: T201 - on stdout, as scikit-learn's own verbose estimators do
+
+
+def begin_line(config: RunConfig, data: Dataset) -> str:
+    """Describe method, data and settings of a run in one line."""
+    method = method_named(config.method)
+    values = f"w={config.w:g} " if method.uses_w else ""
+    values += f"tau={config.tau:g} " if method.uses_tau else ""
+    values += "with neighbours by outlines " if method.uses_tau and config.relation_space == "hog" else ""
+    title = full_title(method.title, config.coarse_weight)
+    return (
+        f"{title} {values}on {data.name}: {counted(len(data.train), 'image')}, "
+        f"{counted(len(data.coarse_names), 'coarse class', 'coarse classes')}, {config.image_size} px; "
+        f"{_encoder(config)}, {counted(config.epochs, 'epoch')}, preset {config.preset}, seed {config.seed}"
+    )
+
+
+def embedding_line(views: int) -> str:
+    """Announce the extraction of a frozen backbone."""
+    return f"embedding {counted(views, 'view')} once"
+
+
+def _encoder(config: RunConfig) -> str:
+    if config.freeze:
+        return f"{config.backbone} frozen, a head on it"
+    return config.backbone if has_own_shape(config.backbone) else f"{config.backbone} of width {config.width}"

@@ -16,7 +16,7 @@ from torch import nn
 
 from maskcon._utils.errors import UsageError
 from maskcon.config.settings import RunConfig
-from maskcon.training.learner import Learner
+from maskcon.training.state import Learner
 from maskcon.training.step import Place, TrainingData, make_views
 
 # Seeds the views used for compiling; no training epoch has this number.

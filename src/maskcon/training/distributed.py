@@ -1,4 +1,4 @@
-"""Devices and processes: the only place that knows how many there are and of what kind.
+"""Devices, processes, threads and memory: the only place that knows how many there are and of what kind.
 
 Several processes behave as one with the same global batch: each holds the same bank, keys are shared in the
 order of the batch, and no row is seen twice.
@@ -6,12 +6,17 @@ order of the batch, and no row is seen twice.
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import json
 import logging
 import os
+import platform
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +24,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from maskcon._utils.errors import MaskconError, UsageError, unknown
-from maskcon.training.batches import share_bounds
-from maskcon.training.memory import give_back_memory, keep_freed_memory
+from maskcon._utils.text import counted
+from maskcon._utils.threads import free_cores
+from maskcon.config.settings import Machine
+from maskcon.training.run_folder import ENVIRONMENT, RESULT
+from maskcon.training.schedule import share_bounds
+
+# glibc's malloc: numbers of malloc.h, and where the library itself ends up under large pieces
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+_NEVER, _NO_PIECES = 2**31 - 1, 0
+_USUAL_PIECES, _LARGEST_THRESHOLD = 65536, 32 << 20
 
 
 class FirstProcessError(MaskconError):
@@ -170,3 +183,82 @@ def usable_device(name: str) -> str:
     if not here[kind]:
         raise UsageError(f"device {name!r} is not available here; use --device cpu")
     return name
+
+
+def with_threads(machine: Machine, folder: Path, message: Callable[[str], None]) -> Machine:
+    """Fill in the number of threads of a CPU run that does not set it.
+
+    A resumed run keeps its number, since rounding depends on it. A new run takes the free cores, at most as many as
+    torch would; OMP_NUM_THREADS and runs of several processes are left alone.
+    """
+    if machine.threads is not None or several_processes(machine.devices) or (folder / RESULT).is_file():
+        return machine
+    if usable_device(machine.device) != "cpu":
+        return machine
+    threads, begun = _threads_now(), _recorded(folder)
+    if begun is not None and begun != threads:
+        message(
+            f"resuming with {counted(begun, 'thread')} as before, for identical results; "
+            f"a new run would use {threads} now"
+        )
+    elif begun is None and threads < torch.get_num_threads():
+        message(
+            f"other programs keep cores busy: training with {counted(threads, 'thread')} "
+            f"of {torch.get_num_threads()}; --threads gives another number"
+        )
+    return machine.model_copy(update={"threads": begun or threads})
+
+
+@contextmanager
+def threads_of_torch(count: int | None) -> Iterator[None]:
+    """Set the number of torch threads inside the block; None changes nothing."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(before)
+
+
+def _threads_now() -> int:
+    most = torch.get_num_threads()
+    if most == 1 or "OMP_NUM_THREADS" in os.environ:
+        return most
+    return min(most, free_cores())
+
+
+def _recorded(folder: Path) -> int | None:
+    """Threads of the last start of the run; None for a new one, or where that cannot be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return max(1, int(json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["threads"]))
+    return None
+
+
+def keep_freed_memory() -> bool:
+    """Let memory that a step frees stay with this process for the next one; whether that could be arranged.
+
+    The C library would hand large pieces back to the system, and every page be mapped and cleared anew: a tenth of a
+    ResNet-18 step of 128 images at 32 pixels. Only with glibc, and not where the environment has settings of its own.
+    The process holds on to the most that it ever needed at once, and somewhat more, until `give_back_memory`.
+    """
+    library = _glibc()
+    if library is None:
+        return False
+    return bool(library.mallopt(_MMAP_MAX, _NO_PIECES) and library.mallopt(_TRIM_THRESHOLD, _NEVER))
+
+
+def give_back_memory() -> None:
+    """Return to the usual ways, and what is free now to the system."""
+    library = _glibc()
+    if library is not None:
+        library.mallopt(_MMAP_MAX, _USUAL_PIECES)
+        library.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+        library.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
+        library.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    chosen = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
+    return None if chosen or platform.libc_ver()[0] != "glibc" else ctypes.CDLL(None)

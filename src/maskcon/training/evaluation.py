@@ -13,12 +13,11 @@ from maskcon._utils.errors import TrainingError
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, absolute
 from maskcon.models.encoder_file import EncoderFacts, encoder_bytes
-from maskcon.retrieval.encode import embed, raw_pixels
+from maskcon.retrieval.encode import Feed, embed, raw_pixels
 from maskcon.retrieval.recall import effective_rank, recall_at_k
 from maskcon.training.checkpoint import Progress
-from maskcon.training.feed import Feed
-from maskcon.training.frozen import FrozenFeatures
-from maskcon.training.learner import Learner
+from maskcon.training.frozen.features import FrozenFeatures
+from maskcon.training.state import Learner
 
 KS = (1, 2, 5, 10)
 FLOOR_SIZE = 32  # raw pixels are compared at this size at most

@@ -16,17 +16,18 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.files import write_all
+from maskcon.training.run_folder import JOURNAL
 
 TAIL_BYTES = 8_192  # holds the last dozens of lines
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """Append-only writer of a run's events. Opening an existing file repairs a torn last line.
 
     Kinds in use: `start` (the settings), `step` (step, epoch, loss, learning_rate, ...), `evaluation` (step,
@@ -38,7 +39,8 @@ class Journal:
         self._file: io.FileIO | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._open()
+            # Unbuffered: each write is one system call. Append mode: no handle can overwrite earlier lines.
+            self._file = io.FileIO(os.fspath(self.path), "a+")
         except OSError as error:
             raise UsageError(
                 f"cannot write the journal {self.path}: {error.strerror}; choose another output folder"
@@ -84,20 +86,8 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _open(self) -> None:
-        # Unbuffered: each write is one system call. Append mode: no handle can overwrite earlier lines.
-        self._file = io.FileIO(os.fspath(self.path), "a+")
 
     def _opened(self) -> io.FileIO:
         if self._file is None:
@@ -105,9 +95,88 @@ class Journal:
         return self._file
 
 
+class RunRecorder:
+    """Writes to the journal of a run folder, and to TensorBoard; does nothing without a folder."""
+
+    def __init__(self, folder: Path | None, *, tensorboard: bool = False) -> None:
+        self.journal = None if folder is None else Journal(folder / JOURNAL)
+        self.board: Any = None
+        if tensorboard and folder is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.board = SummaryWriter(str(folder / "tensorboard"))
+
+    def record(self, kind: str, values: Mapping[str, Any]) -> None:
+        """Write one event; see `Journal` for the kinds."""
+        if self.journal is not None:
+            with _clear_when_full(self.journal):
+                self.journal.write(kind, **values)
+        if self.board is not None:
+            for name, value in _scalars(kind, values).items():
+                self.board.add_scalar(name, value, values["step"])
+
+    def position(self) -> int:
+        """Return the length of the journal, which a checkpoint keeps."""
+        if self.journal is None:
+            return 0
+        with _clear_when_full(self.journal):
+            return self.journal.position()
+
+    def rewind(self, position: int) -> None:
+        """Drop the events after a checkpoint."""
+        if self.journal is not None:
+            self.journal.rewind(position)
+
+    def close(self) -> None:
+        for target in (self.journal, self.board):
+            if target is not None:
+                target.close()
+
+
+@contextlib.contextmanager
+def _clear_when_full(journal: Journal) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MaskconError(
+            f"could not write {journal.path}: {error.strerror or error}; the last checkpoint is intact. "
+            "Free some space and rerun the same command to resume"
+        ) from error
+
+
+def check_tensorboard() -> None:
+    """Raise where --tensorboard is set and the package is not installed."""
+    if find_spec("tensorboard") is None:
+        raise UsageError("--tensorboard needs an extra: pip install 'maskcon[tensorboard]'")
+
+
+def _scalars(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
+    """The curves of an event, by their names in TensorBoard."""
+    if kind == "step":
+        return {f"train/{name}": values[name] for name in ("loss", "learning_rate", "w", "gradient_norm")}
+    if kind != "evaluation":
+        return {}
+    distances = (values.get("d_z") or {}).items()
+    return {f"recall/{k}": share for k, share in values["recall"].items()} | {
+        f"d_z/{name}": math.nan if distance is None else distance for name, distance in distances
+    }
+
+
 def read_journal(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Read all events of a journal, oldest first; a torn last line is skipped."""
-    return [event for _, event in _parsed_lines(Path(path))]
+    try:
+        lines = Path(path).read_bytes().removesuffix(b"\n").split(b"\n")
+    except FileNotFoundError:
+        raise UsageError(f"no journal at {path}; is this the folder of a run?") from None
+    except OSError as error:
+        raise UsageError(f"cannot read the journal {path}: {error.strerror}") from error
+    events = [_decoded(line) for line in lines]
+    for number, event in enumerate(events[:-1], start=1):
+        if event is None:  # only the end of a file can be torn by a kill; damage further up is something else
+            raise CorruptFileError(
+                f"{path}: line {number} is not a journal entry; restore the file or delete this line"
+            )
+    return [event for event in events if event is not None]
 
 
 def read_ends(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -126,28 +195,6 @@ def read_ends(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [event for line in lines if (event := _decoded(line)) is not None]
 
 
-def _parsed_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Each whole line as (its bytes with the newline, its event)."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise UsageError(f"no journal at {path}; is this the folder of a run?") from None
-    except OSError as error:
-        raise UsageError(f"cannot read the journal {path}: {error.strerror}") from error
-    raw_lines = content.split(b"\n")
-    if raw_lines[-1] == b"":
-        raw_lines.pop()
-    for number, raw_line in enumerate(raw_lines, start=1):
-        event = _decoded(raw_line)
-        if event is not None:
-            yield raw_line + b"\n", event
-        elif number < len(raw_lines):
-            # Only the end of a file can be torn by a kill; damage further up is something else.
-            raise CorruptFileError(
-                f"{path}: line {number} is not a journal entry; restore the file or delete this line"
-            )
-
-
 def _decoded(raw_line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(raw_line)
@@ -157,26 +204,20 @@ def _decoded(raw_line: bytes) -> dict[str, Any] | None:
 
 
 def _encoded(event: Mapping[str, Any]) -> bytes:
+    # Read back and written again: JSON has no NaN and no infinities, they become null.
+    plain = json.loads(json.dumps(event, default=_plain), parse_constant=lambda _: None)
     # ASCII escapes: also a file name that is not valid UTF-8 (lone surrogates) survives.
-    return (json.dumps(_plain(event), allow_nan=False) + "\n").encode("ascii")
+    return (json.dumps(plain, allow_nan=False) + "\n").encode("ascii")
 
 
 def _plain(value: Any) -> Any:
-    """The value in what JSON can hold."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+    """The value in what JSON can hold, for those that it does not know."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return dict(value)
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if hasattr(value, "tolist"):  # numpy and torch, scalars and arrays, without importing either
-        return _plain(value.tolist())
+        return value.tolist()
     raise TypeError(f"a journal holds plain values, not {type(value).__name__}: {value!r}")
 
 

@@ -15,15 +15,13 @@ from torch import Tensor
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.models.batchnorm import measure_statistics
-from maskcon.training.batches import epoch_batches, steps_in_epoch
 from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import Progress, save_checkpoint
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.learner import Learner
-from maskcon.training.randomness import generator
-from maskcon.training.recorder import RunRecorder
-from maskcon.training.schedule import learning_rate, ramped
+from maskcon.training.journal import RunRecorder
+from maskcon.training.schedule import epoch_batches, generator, learning_rate, ramped, steps_in_epoch
 from maskcon.training.signals import Interrupted, StopRequest
+from maskcon.training.state import Learner
 from maskcon.training.step import (
     READ_AT_ONCE,
     Place,

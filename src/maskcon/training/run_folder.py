@@ -12,7 +12,6 @@ runs/<name>/config.yaml           settings, complete
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,13 +59,17 @@ def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
     )
 
 
-def default_folder(config: RunConfig) -> Path:
+def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
     """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images.
 
-    Runs of a frozen backbone have ``-frozen`` behind the method: both kinds may be tried on the same images.
+    It follows from what is given alone, so that the same command finds it again. Runs of a frozen backbone have
+    ``-frozen`` behind the method: both kinds may be tried on the same images.
+
+    >>> default_folder("./photos", "maskcon", {"freeze": True, "seed": 3}).name
+    'photos-maskcon-frozen-seed3'
     """
-    method = f"{config.method}-frozen" if config.freeze else config.method
-    return Path("runs") / f"{short_name(config.source)}-{method}-seed{config.seed}"
+    kind = f"{method}-frozen" if given.get("freeze") is True else method
+    return Path("runs") / f"{short_name(source)}-{kind}-seed{given.get('seed', 0)}"
 
 
 def is_new(folder: Path) -> bool:
@@ -133,9 +136,8 @@ def make_writable(folder: Path) -> None:
     """Fail now, not at the first checkpoint, when nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
 

@@ -18,20 +18,20 @@ import torch
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon._utils.locks import FolderLock
+from maskcon.config.choices import Choice
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.methods.bound import Recipe, SampleLabels, bank_distances
 from maskcon.methods.registry import method_named
-from maskcon.training.batches import SMALLEST_SHARE
+from maskcon.training.automatic import choices_bytes
+from maskcon.training.budget import Budget, epochs_within
 from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import Progress, load_latest
 from maskcon.training.compilation import compiled_passes
 from maskcon.training.distributed import Processes, start
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.frozen import FrozenFeatures
-from maskcon.training.learner import Learner
+from maskcon.training.journal import RunRecorder, check_tensorboard
 from maskcon.training.loop import Training
-from maskcon.training.recorder import RunRecorder, check_tensorboard
 from maskcon.training.run_folder import (
     CHECKPOINTS,
     CHOICES,
@@ -44,7 +44,9 @@ from maskcon.training.run_folder import (
     make_writable,
     read_result,
 )
+from maskcon.training.schedule import SMALLEST_SHARE
 from maskcon.training.setup import Assembly, assemble, load_views
+from maskcon.training.state import Learner
 
 CHECKPOINT_FORMAT = 3
 
@@ -55,11 +57,14 @@ def train(
     folder: Path,
     machine: Machine,
     callback: Callback,
-    choices: bytes | None = None,
+    choices: tuple[Choice, ...] = (),
+    budget: Budget | None = None,
 ) -> None:
     """Train to the end of the config, from the newest checkpoint in the folder if there is one.
 
-    choices: content of choices.json, kept beside the settings that they explain.
+    Args:
+        choices: kept beside the settings that they explain.
+        budget: chooses the number of epochs, by the pace of some steps.
     """
     if is_finished(folder, config):
         refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
@@ -77,7 +82,7 @@ def train(
     assembly = assemble(config, data, processes, download=machine.download)
     failure: MaskconError | None = None
     try:
-        _train_together(assembly, folder, machine, callback, choices)
+        _train_together(assembly, folder, machine, callback, choices, budget)
     except MaskconError as error:
         clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
         failure = error
@@ -92,25 +97,36 @@ def train(
 
 
 def _train_together(
-    assembly: Assembly, folder: Path, machine: Machine, callback: Callback, choices: bytes | None
+    assembly: Assembly,
+    folder: Path,
+    machine: Machine,
+    callback: Callback,
+    choices: tuple[Choice, ...],
+    budget: Budget | None,
 ) -> None:
-    config, processes = assembly.config, assembly.learner.processes
+    processes = assembly.processes
+    heard = callback if processes.is_first else Callback()
     with ExitStack() as held:
+        held.callback(assembly.close)
+        if budget is not None:
+            choice = epochs_within(budget, assembly, heard)
+            choices = (*choices, choice)
+            assembly.config = assembly.config.changed(**choice.settings)
+        config = assembly.config
 
         def begin() -> None:
             _check_shares(min(config.batch_size, len(assembly.data.train)), processes)
             make_writable(folder)
             held.enter_context(FolderLock(folder))
             is_finished(folder, config)  # another run may have begun, and ended, while this one was loading
-            if choices is not None:
-                write_atomically(folder / CHOICES, choices)
+            if choices:
+                spent = None if budget is None else budget.seconds
+                write_atomically(folder / CHOICES, choices_bytes(choices, spent))
             write_atomically(folder / CONFIG, config.to_yaml().encode())
             write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
 
-        heard = callback if processes.is_first else Callback()
         processes.in_first(begin)
-        cached = assembly.embedded(heard.on_extract, heard.on_message)
-        _carry_out(assembly, cached, folder, machine, heard)
+        _carry_out(assembly, folder, machine, heard)
 
 
 def _check_shares(batch: int, processes: Processes) -> None:
@@ -127,13 +143,10 @@ def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
         raise UsageError(f"{folder} was trained on other data than given now; choose another --out")
 
 
-def _carry_out(
-    assembly: Assembly, cached: FrozenFeatures | None, folder: Path, machine: Machine, callback: Callback
-) -> None:
+def _carry_out(assembly: Assembly, folder: Path, machine: Machine, callback: Callback) -> None:
     learner, config, data = assembly.learner, assembly.config, assembly.data
-    begun = time.perf_counter(), time.process_time()
-    training_data = assembly.training_data(cached, callback.on_hog)
-    made = time.perf_counter() - begun[0], time.process_time() - begun[1]
+    training_data = assembly.prepare(callback)
+    cached = assembly.features
     processes = learner.processes
     features = None if cached is None else cached.key
     identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint(), "features": features}
@@ -153,7 +166,7 @@ def _carry_out(
     try:
         _resume(training)
         if training_data.outlines is not None:
-            _compare_by_outlines(training, *made)
+            _compare_by_outlines(training, *assembly.cost)
         for note in (*data.notes, *learner.notes):
             callback.on_message(note)
         if config.track_bound and learner.bank is None:
@@ -168,7 +181,6 @@ def _carry_out(
         callback.on_end()
         recorder.close()
         evaluator.close()
-        training_data.feed.close()
 
 
 def _finish(training: Training, data: Dataset, folder: Path, progress: Progress) -> None:

@@ -1,11 +1,80 @@
-"""Learning rate and relation weight as functions of the step."""
+"""What a step is made of besides images: random draws, batches, learning rate, relation weight.
+
+Randomness is stateless: every random choice follows from (seed, epoch, step, purpose) alone. So a resumed run, or one
+over another number of processes, draws the same numbers, and a checkpoint needs no generator state.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 Schedule = Literal["cosine", "linear", "constant"]
+SMALLEST_SHARE = 2  # BatchNorm in training mode needs two values per channel
+
+
+def generator(seed: int, purpose: str, epoch: int = 0, step: int = 0) -> torch.Generator:
+    """A CPU generator for one purpose at one place of a run.
+
+    >>> a, b = (torch.rand(1, generator=generator(0, "crop", step=7)) for _ in range(2))
+    >>> bool(a == b)
+    True
+    """
+    name = f"{seed}/{epoch}/{step}/{purpose}".encode()
+    number = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+    return torch.Generator().manual_seed(number >> 1)  # manual_seed takes 63 bits on every platform
+
+
+def uniforms(rows: int, draws: int, seed: int, purpose: str, epoch: int = 0, step: int = 0) -> Tensor:
+    """A table of numbers in [0, 1), float32 ``[rows, draws]``: a row for each sample of the GLOBAL batch."""
+    return torch.rand(rows, draws, generator=generator(seed, purpose, epoch, step))
+
+
+def epoch_batches(
+    count: int, batch_size: int, *, seed: int, epoch: int, drop_last: bool = False, processes: int = 1
+) -> list[Tensor]:
+    """Draw the global batches of an epoch: every row exactly once unless `drop_last`.
+
+    A last batch too short for every process to get `SMALLEST_SHARE` rows joins the one before it.
+
+    >>> [len(batch) for batch in epoch_batches(10, 4, seed=0, epoch=0)]
+    [4, 4, 2]
+    >>> [len(batch) for batch in epoch_batches(9, 4, seed=0, epoch=0)]
+    [4, 5]
+    """
+    order = torch.randperm(count, generator=generator(seed, "order", epoch))
+    batches = list(torch.split(order, batch_size))
+    short = len(batches[-1]) < batch_size
+    if len(batches) > 1 and short:
+        if drop_last:
+            batches.pop()
+        elif len(batches[-1]) < SMALLEST_SHARE * processes:
+            last = batches.pop()
+            batches[-1] = torch.cat([batches[-1], last])
+    return batches
+
+
+def steps_in_epoch(count: int, batch_size: int, *, drop_last: bool = False, processes: int = 1) -> int:
+    """Length of `epoch_batches` without drawing it."""
+    whole, rest = divmod(count, batch_size)
+    joins = rest < SMALLEST_SHARE * processes
+    return max(1, whole + (0 if rest == 0 or drop_last or (joins and whole) else 1))
+
+
+def share_bounds(count: int, processes: int) -> list[tuple[int, int]]:
+    """Start and end of each process's stretch of a global batch; lengths differ by at most one.
+
+    >>> share_bounds(10, 4)
+    [(0, 3), (3, 6), (6, 8), (8, 10)]
+    """
+    base, extra = divmod(count, processes)
+    starts = [rank * base + min(rank, extra) for rank in range(processes + 1)]
+    return list(itertools.pairwise(starts))
 
 
 def learning_rate(

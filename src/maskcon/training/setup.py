@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,44 +17,74 @@ from torch import Tensor
 from maskcon import transforms
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
-from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN
+from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN, size_for
 from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
-from maskcon.data import Dataset, ImageSet, load, takes_image_size
+from maskcon.data import Dataset, ImageSet, image_plan, load
+from maskcon.data.dataset import Variant
 from maskcon.data.decoding import canvas_for
+from maskcon.data.packing import ImagePlan, Progress
 from maskcon.data.statistics import channel_statistics
 from maskcon.methods.registry import Method, method_named
 from maskcon.models import Backbone, FeatureHead
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.hog import TURN, Looks, Outlines, listed, outlines
-from maskcon.training import frozen
+from maskcon.retrieval.encode import Feed
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
-from maskcon.training.feed import Feed
-from maskcon.training.frozen import FrozenFeatures
-from maskcon.training.learner import Learner, build_learner
+from maskcon.training.frozen import features as frozen
+from maskcon.training.frozen.features import FrozenFeatures
+from maskcon.training.state import Learner, build_learner
 from maskcon.training.step import TrainingData
 
 SILENT_SECONDS = 3.0  # loops that are compiled already load faster
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+def plan_images(
+    source: str | Path | Dataset,
+    machine: Machine,
+    progress: Progress | None = None,
+    variant: Variant = "paper",
+) -> ImagePlan | None:
+    """Find the images of a source without decoding them; None where they come as arrays."""
+    if isinstance(source, Dataset):
+        return None
+    return image_plan(
+        str(source),
+        root=None if machine.data_root is None else Path(machine.data_root),
+        variant=variant,
+        download=machine.download,
+        strict=machine.strict,
+        progress=progress,
+        looking=progress,
+    )
+
+
 def load_dataset(
-    source: str | Path | Dataset, config: RunConfig, machine: Machine, announce: Callback
+    source: str | Path | Dataset,
+    config: RunConfig,
+    machine: Machine,
+    announce: Callback,
+    plan: ImagePlan | None = None,
 ) -> Dataset:
-    """Load the data of a config, limited, with the validation part as test if set."""
+    """Load the data of a config, limited, with the validation part as test if set.
+
+    plan: the images of the source, if they were looked at before.
+    """
+    plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)
     if isinstance(source, Dataset):
         data = source
-    else:
+    elif plan is not None:
         # Small images keep their size; larger ones are shrunk to what the views need.
-        wanted = config.image_size if takes_image_size(str(source)) else None
+        canvas = None if config.image_size is None else canvas_for(config.image_size)
+        data = plan.load(canvas, announce.on_load)
+    else:
         data = load(
             str(source),
             root=None if machine.data_root is None else Path(machine.data_root),
             variant=config.source_variant,
-            image_size=None if wanted is None else canvas_for(wanted),
             download=machine.download,
-            strict=machine.strict,
             progress=announce.on_load,
         )
     if config.evaluate_on == "validation":
@@ -93,7 +124,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
         )
     canvas = max(data.train.images.shape[2:])
     usual = canvas if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas)
-    size = config.image_size or (frozen.size_for(canvas) if config.freeze else usual)
+    size = config.image_size or (size_for(canvas) if config.freeze else usual)
     stem = config.stem
     if has_own_shape(config.backbone) and stem == "fast":
         stem = "auto"  # such a backbone brings its own first layers
@@ -140,7 +171,7 @@ def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Assembly:
     """A run before its first step; see `assemble`."""
 
@@ -154,35 +185,44 @@ class Assembly:
     # the query's view, the key's, and what normalises both
     policies: tuple[transforms.Policy, transforms.Policy, Callable[[Tensor], Tensor]]
 
-    def embedded(
-        self, progress: Callable[[int, int, float], None], message: Callable[[str], None]
-    ) -> FrozenFeatures | None:
-        """The cached features of a frozen backbone, made now if they are not there; None if none is frozen."""
-        if self.frozen_backbone is None:
-            return None
-        return frozen.prepare(
-            self.config,
-            self.frozen_backbone,
-            self.data,
-            self.facts,
-            self.processes,
-            progress=progress,
-            message=message,
-        )
+    features: FrozenFeatures | None = None
+    training_data: TrainingData | None = None
+    cost: tuple[float, float] = (0.0, 0.0)  # seconds and CPU seconds that `training_data` took
 
-    def training_data(
-        self, features: FrozenFeatures | None, progress: Callable[[int, int], None]
+    def prepare(
+        self, callback: Callback, on_extract: Callable[[int, int, float], None] | None = None
     ) -> TrainingData:
-        """What the steps read: images and their views, or the cached features of a frozen backbone.
+        """Return what the steps read, made at the first call: images and their views, or cached features.
 
-        progress: told of the images whose outlines are found, where relations compare those.
+        on_extract: told of views embedded by a frozen backbone, instead of the callback.
         """
+        if self.training_data is None:
+            if self.frozen_backbone is not None:
+                self.features = frozen.prepare(
+                    self.config,
+                    self.frozen_backbone,
+                    self.data,
+                    self.facts,
+                    self.processes,
+                    progress=on_extract or callback.on_extract,
+                    message=callback.on_message,
+                )
+            wall, cpu = time.perf_counter(), time.process_time()
+            self.training_data = self._training_data(callback.on_hog)
+            self.cost = time.perf_counter() - wall, time.process_time() - cpu
+        return self.training_data
+
+    def close(self) -> None:
+        if self.training_data is not None:
+            self.training_data.feed.close()
+
+    def _training_data(self, progress: Callable[[int, int], None]) -> TrainingData:
         device = self.processes.device
         labels = torch.from_numpy(self.labels).to(device)
         train = self.data.train
         index = torch.from_numpy(train.index).to(device)
-        if features is not None:
-            return features.training_data(labels, index, self.config, device)
+        if self.features is not None:
+            return self.features.training_data(labels, index, self.config, device)
         query_view, key_view, normalise = self.policies
         feed = Feed(train.images, train.sizes, device)
         seen: Outlines | None = None

@@ -19,10 +19,10 @@ from maskcon.methods.losses import relation_loss
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
 from maskcon.models.hog import Outlines
+from maskcon.retrieval.encode import Feed
 from maskcon.training.distributed import Processes
-from maskcon.training.feed import Feed
-from maskcon.training.learner import Learner
-from maskcon.training.randomness import generator, uniforms
+from maskcon.training.schedule import generator, uniforms
+from maskcon.training.state import Learner
 
 # Devices whose results can be looked at without waiting. On others the NaN of a step is noticed some steps later
 # (`engine.watch`), before anything of it reaches a file.

@@ -22,12 +22,12 @@ from maskcon.data import Dataset, ImageSet
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.training.callbacks import Callback
+from maskcon.training.distributed import threads_of_torch
 from maskcon.training.journal import read_journal
 from maskcon.training.run_folder import ENCODER, JOURNAL
 from maskcon.training.runner import train
 from maskcon.training.setup import settle
 from maskcon.training.signals import Interrupted
-from maskcon.training.threads import threads_of_torch
 
 # Runs in several threads wait for each other: torch has one random state a process, which new weights are drawn from.
 _ONE_RUN = threading.Lock()

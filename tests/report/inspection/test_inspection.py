@@ -38,7 +38,7 @@ def photos(root: Path, counts: tuple[int, ...] = (14, 12, 11), size: tuple[int, 
     return folder
 
 
-def pictures_of(folder: Path, name: str) -> list[Path]:
+def images_of(folder: Path, name: str) -> list[Path]:
     return sorted((folder / name).iterdir())
 
 
@@ -79,7 +79,7 @@ def test_sizes_and_modes_are_those_of_the_files(tmp_path):
 
 def test_the_same_file_is_found_within_and_across_labels(tmp_path):
     folder = photos(tmp_path)
-    original, other = pictures_of(folder, NAMES[0])[:2]
+    original, other = images_of(folder, NAMES[0])[:2]
     shutil.copy(original, folder / NAMES[1] / "copy.jpg")
     shutil.copy(other, folder / NAMES[0] / "again.jpg")
     found = inspected(folder)
@@ -98,12 +98,12 @@ def test_a_leak_from_train_to_test_is_told_apart(tmp_path):
     shutil.copytree(photos(tmp_path / "made"), folder / "train")
     shutil.copytree(photos(tmp_path / "other", (3, 3, 3), (90, 70)), folder / "test")
     for name in NAMES:  # other images than in train
-        for number, path in enumerate(pictures_of(folder / "test", name)):
+        for number, path in enumerate(images_of(folder / "test", name)):
             scene(5000 + number + 10 * NAMES.index(name), (90, 70)).save(path)
     assert inspected(folder).warnings == ()
-    leaked = pictures_of(folder / "train", NAMES[0])[0]
+    leaked = images_of(folder / "train", NAMES[0])[0]
     shutil.copy(leaked, folder / "test" / NAMES[0] / "leak.jpg")
-    with Image.open(pictures_of(folder / "train", NAMES[1])[0]) as picture:
+    with Image.open(images_of(folder / "train", NAMES[1])[0]) as picture:
         picture.resize((80, 60)).save(folder / "test" / NAMES[1] / "smaller.jpg", quality=50)
     found = inspected(folder)
     assert [group.across_parts for group in (*found.twins, *found.near_twins)] == [True, True]
@@ -115,7 +115,7 @@ def test_a_leak_from_train_to_test_is_told_apart(tmp_path):
 
 def test_near_twins_bring_their_exact_copies_along(tmp_path):
     folder = photos(tmp_path)
-    original = pictures_of(folder, NAMES[0])[0]
+    original = images_of(folder, NAMES[0])[0]
     shutil.copy(original, folder / NAMES[1] / "copy.jpg")
     with Image.open(original) as picture:
         picture.resize((100, 75)).save(folder / NAMES[0] / "small.jpg")
@@ -126,7 +126,7 @@ def test_near_twins_bring_their_exact_copies_along(tmp_path):
 
 def test_files_that_cannot_be_read_come_with_reasons(tmp_path):
     folder = photos(tmp_path)
-    first = pictures_of(folder, NAMES[0])[0]
+    first = images_of(folder, NAMES[0])[0]
     (folder / NAMES[0] / "half.jpg").write_bytes(first.read_bytes()[:700])
     (folder / NAMES[0] / "words.png").write_text("not an image")
     (folder / NAMES[0] / "empty.gif").write_bytes(b"")
@@ -202,7 +202,7 @@ class Links(HTMLParser):
 
 def test_the_page_is_whole_and_names_cannot_break_it(tmp_path):
     folder = photos(tmp_path)
-    shutil.copy(pictures_of(folder, NAMES[2])[0], folder / NAMES[2] / "<script>alert(1)<.jpg")
+    shutil.copy(images_of(folder, NAMES[2])[0], folder / NAMES[2] / "<script>alert(1)<.jpg")
     found, read = inspect_source(str(folder))
     text = page(found, read, class_strips(read))
     links = Links()
@@ -274,7 +274,7 @@ def test_bytes_that_are_fetched_are_not_counted_as_pictures(tmp_path, monkeypatc
 
 def test_json_holds_everything_as_plain_values(tmp_path):
     folder = photos(tmp_path)
-    shutil.copy(pictures_of(folder, NAMES[0])[0], folder / NAMES[1] / "copy.jpg")
+    shutil.copy(images_of(folder, NAMES[0])[0], folder / NAMES[1] / "copy.jpg")
     values = json.loads(json.dumps(inspected(folder).as_json()))
     assert values["twins"][0]["across_labels"] is True
     assert values["twins"][0]["labels"] == [NAMES[0], NAMES[1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from maskcon.config.settings import Machine
-from maskcon.training.automatic import Decided, decide
+from maskcon.training.automatic import Completed, complete_settings
 from maskcon.training.callbacks import Callback
 from tests.miniature import TINY
 
@@ -24,7 +24,7 @@ class Heard(Callback):
         self.messages.append(text)
 
 
-def decided(source: object, machine: Machine, folder: Path, **changes) -> Decided:
+def decided(source: object, machine: Machine, folder: Path, **changes) -> Completed:
     values = {
         "method": "maskcon",
         "preset": "cpu",
@@ -33,4 +33,4 @@ def decided(source: object, machine: Machine, folder: Path, **changes) -> Decide
         "budget": None,
         **changes,
     }
-    return decide(source, folder=folder, machine=machine, **values)
+    return complete_settings(source, folder=folder, machine=machine, callback=Heard(), **values)

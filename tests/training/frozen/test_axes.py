@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maskcon.training.frozen import axes
-from maskcon.training.frozen.axes import along, leading_axes, root_mean_square
+from maskcon.training.frozen import features as axes
+from maskcon.training.frozen.features import along, leading_axes, root_mean_square
 
 
 def some_features(count: int = 300, views: int = 2, size: int = 12) -> np.ndarray:

@@ -17,7 +17,7 @@ from maskcon.models import FeatureHead, MobileNetV2, build_backbone
 from maskcon.models.encoder_file import read_encoder
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.frozen.cache import FEATURES, features_folder
-from maskcon.training.frozen.prepared import CachedView
+from maskcon.training.frozen.features import CachedView
 from maskcon.training.setup import settle
 from tests.miniature import miniature
 from tests.training.frozen.runs import cached, fit

@@ -13,7 +13,7 @@ from maskcon import transforms
 from maskcon.config.resolution import resolve
 from maskcon.models import build_backbone
 from maskcon.training.frozen.cache import DONE, FEATURES, features_folder
-from maskcon.training.frozen.prepared import describe, weights_hash
+from maskcon.training.frozen.extract import describe, weights_hash
 from maskcon.training.setup import encoder_facts
 from tests.miniature import miniature
 from tests.training.frozen.runs import SMALL, Told, cached, fit

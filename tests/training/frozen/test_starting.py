@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import maskcon
 from maskcon._utils.errors import UsageError
+from maskcon.config.choices import size_for
 from maskcon.config.resolution import resolve
+from maskcon.data import image_plan
+from maskcon.data.headers import usual_side
 from maskcon.models import build_backbone
-from maskcon.training.frozen import chosen_size, frozen_backbone, size_for
+from maskcon.training.frozen.features import frozen_backbone
 from tests.miniature import miniature
 from tests.models.test_huggingface import WithUnusedPart, stand_in_library
 from tests.training.frozen.runs import OFTEN, SMALL, fit
@@ -44,11 +49,17 @@ def test_the_size_follows_the_pictures(tmp_path):
         path.parent.mkdir(exist_ok=True)
         Image.new("RGB", (side, 135)).save(path)
         lines.append(f"{path.relative_to(tmp_path)},{path.parent.name}")
+
+    def usual_size(path: Path) -> int:
+        plan = image_plan(str(path))
+        assert plan is not None
+        return size_for(usual_side(plan) or 0.0)
+
     (tmp_path / "cat" / "notes.txt").write_text("no picture")
     (tmp_path / "cat" / "broken.png").write_bytes(b"no picture either")
-    assert chosen_size(str(tmp_path)) == 128
+    assert usual_size(tmp_path) == 128
     (tmp_path / "list.csv").write_text("\n".join(lines))
-    assert chosen_size(str(tmp_path / "list.csv")) == 128
+    assert usual_size(tmp_path / "list.csv") == 128
 
 
 def test_freeze_brings_its_own_settings_and_the_user_wins():

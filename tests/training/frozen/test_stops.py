@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from maskcon._utils.errors import UsageError
 from maskcon.models import MobileNetV2
 from maskcon.training.callbacks import Callback
-from maskcon.training.frozen import extract, prepare
+from maskcon.training.frozen import extract
+from maskcon.training.frozen.features import prepare
 from maskcon.training.signals import Interrupted
 from tests.cli.commands import maskcon as command
 from tests.miniature import miniature

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from maskcon.config.choices import Choice
 from maskcon.config.presets import DEFAULT_PRESET, default_method
+from maskcon.config.resolution import Choosing, resolve
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, image_plan, load
 from maskcon.data.packing import Progress
@@ -80,12 +81,13 @@ def _choices(
 ) -> list[Choice]:
     """Return what training would choose; nothing for a dataset with its own settings."""
     from maskcon.methods.registry import method_named
-    from maskcon.training.automatic import choose_all, find_out, is_known  # loads torch
+    from maskcon.training.automatic import find_out, is_known  # loads torch
     from maskcon.training.distributed import usable_device
 
-    method_named(method)  # refuses an unknown one
+    contrasts = method_named(method).contrasts  # refuses an unknown one
     usable_device(machine.device)
     if is_known(source):
         return []
-    facts = find_out(source, method, DEFAULT_PRESET, {}, machine, looking, message)
-    return choose_all(facts, source, method, DEFAULT_PRESET, {}, with_epochs=True)
+    choosing = Choosing(lambda: find_out(source, {}, machine, looking, message), contrasts)
+    name = source.name if isinstance(source, Dataset) else source
+    return list(resolve(name, method=method, preset=DEFAULT_PRESET, overrides={}, choosing=choosing).choices)

@@ -1,27 +1,5 @@
-"""The frozen path: every image is seen by a pretrained backbone once, and only a head is trained on what it saw.
+"""The frozen path: a pretrained backbone sees every image once, and only a head is trained on what it saw.
 
-pictures -> views, a few each -> backbone -> cache on disk     (extract.py, cache.py; once)
-cache -> one of the cached views, at random -> head -> ...     (prepared.py; the usual engine)
+images -> views, a few each -> backbone -> cache on disk       (extract.py, cache.py; once)
+cache -> one of the cached views, at random -> head -> ...     (features.py; the usual training loop)
 """
-
-from __future__ import annotations
-
-from maskcon.config.choices import size_for
-from maskcon.training.frozen.axes import axes_kept
-from maskcon.training.frozen.prepared import (
-    FrozenFeatures,
-    chosen_size,
-    frozen_backbone,
-    prepare,
-    require_weights,
-)
-
-__all__ = [
-    "FrozenFeatures",
-    "axes_kept",
-    "chosen_size",
-    "frozen_backbone",
-    "prepare",
-    "require_weights",
-    "size_for",
-]

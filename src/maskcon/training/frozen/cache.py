@@ -83,14 +83,13 @@ class FeatureFile:
 
     def missing(self) -> list[int]:
         """Chunks that are not in place, or whose bytes do not match their checksum."""
-        listed = self._listed()
-        missing = []
-        with self.path.open("rb") as file:
-            for chunk in range(self.chunks):
-                expected = listed.get(chunk)
-                if expected is None or hashlib.sha256(self._read(file, chunk)).hexdigest() != expected:
-                    missing.append(chunk)
-        return missing
+        listed, array = self._listed(), self.array()
+        spans = [slice(self.rows(chunk).start, self.rows(chunk).stop) for chunk in range(self.chunks)]
+        return [
+            chunk
+            for chunk, span in enumerate(spans)
+            if chunk not in listed or _digest(array[span].tobytes()) != listed[chunk]
+        ]
 
     def write(self, chunk: int, values: NDArray[np.floating[Any]]) -> None:
         """Put a chunk in place: the bytes first, and when the disk has them, the line that says so."""
@@ -105,7 +104,7 @@ class FeatureFile:
             failpoint("between-features-and-line")
             with (self.folder / DONE).open("ab") as file:
                 # a line that a kill cut off must not swallow this one
-                file.write(f"\n{chunk} {hashlib.sha256(data).hexdigest()}\n".encode())
+                file.write(f"\n{chunk} {_digest(data)}\n".encode())
                 sync_file(file)
         except OSError as error:
             raise cannot_keep(self.folder, error) from error
@@ -146,10 +145,9 @@ class FeatureFile:
         parts = [line.split(" ") for line in lines]
         return {int(p[0]): p[1] for p in parts if len(p) == 2 and p[0].isdecimal() and len(p[1]) == 64}
 
-    def _read(self, file: Any, chunk: int) -> bytes:
-        file.seek(len(self._header) + self.rows(chunk).start * self._row_bytes)
-        data: bytes = file.read(len(self.rows(chunk)) * self._row_bytes)
-        return data
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def cannot_keep(folder: Path, error: OSError) -> MaskconError:

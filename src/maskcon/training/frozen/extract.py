@@ -1,10 +1,15 @@
-"""Features of several views of every image, by a frozen backbone, into a cache: resumable, in bounded memory."""
+"""Features of several views of every image by a frozen backbone, from the cache or into it.
+
+Resumable, in bounded memory.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskcon._utils.errors import TrainingError
+from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.text import counted
+from maskcon.data import ImageSet
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.training.feed import Feed
-from maskcon.training.frozen.cache import FeatureFile
-from maskcon.training.randomness import uniforms
+from maskcon.retrieval.encode import Feed
+from maskcon.training.frozen.cache import FeatureFile, cannot_keep, features_folder, key_of
+from maskcon.training.schedule import uniforms
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.transforms import Policy, test_view
 
@@ -25,6 +33,7 @@ from maskcon.transforms import Policy, test_view
 # that large ones fill the memory.
 BATCH_PIXELS, BATCH_VIEWS = 32 * 96 * 96, 64
 
+Message = Callable[[str], None]
 Progress = Callable[[int, int, float], None]  # views done, views in all, views a second (0: not known yet)
 
 
@@ -41,10 +50,19 @@ class Extraction:
     def chunk(self, number: int, rows: range) -> NDArray[np.float32]:
         """Features [len(rows), V, F]; they depend on the seed and the chunk's number, and on no other chunk."""
         images, sizes = self.feed.take(torch.arange(rows.start, rows.stop))
-        columns = [
-            self._embed(self._view(place, number, images, sizes), len(rows))
-            for place in range(len(self.views))
-        ]
+        step = max(1, min(BATCH_VIEWS, BATCH_PIXELS // self.facts.image_size**2))
+        parts = [slice(start, start + step) for start in range(0, len(rows), step)]
+        columns = []
+        for place, policy in enumerate(self.views):
+            draws = 0 if policy is None else policy.draws
+            table = uniforms(len(rows), draws, self.seed, "cached", place, number)
+            seen = (
+                self._view(policy, images[part], table[part], None if sizes is None else sizes[part])
+                for part in parts
+            )
+            columns.append(
+                torch.cat([self.net.levels(view, self.facts.earlier_weight).float() for view in seen])
+            )
         features = torch.stack(columns, dim=1)
         if not bool(features.isfinite().all()):
             raise TrainingError(
@@ -53,29 +71,13 @@ class Extraction:
             )
         return features.cpu().numpy()
 
-    def _view(
-        self, place: int, number: int, images: Tensor, sizes: Tensor | None
-    ) -> Callable[[slice], Tensor]:
-        policy, size = self.views[place], self.facts.image_size
-        table = uniforms(
-            len(images), 0 if policy is None else policy.draws, self.seed, "cached", place, number
-        )
-
-        def make(part: slice) -> Tensor:
-            valid = None if sizes is None else sizes[part]
-            if policy is None:
-                view = test_view(images[part], size=size, sizes=valid, resize=self.facts.test_resize)
-            else:
-                view = policy(images[part], table[part].to(images.device), size=size, sizes=valid)
-            return self.facts.normalise(view).contiguous(memory_format=torch.channels_last)
-
-        return make
-
-    def _embed(self, view: Callable[[slice], Tensor], count: int) -> Tensor:
-        """[count, F], a few rows at a time."""
-        step = max(1, min(BATCH_VIEWS, BATCH_PIXELS // self.facts.image_size**2))
-        parts = [slice(start, start + step) for start in range(0, count, step)]
-        return torch.cat([self.net.levels(view(part), self.facts.earlier_weight).float() for part in parts])
+    def _view(self, policy: Policy | None, images: Tensor, table: Tensor, sizes: Tensor | None) -> Tensor:
+        size = self.facts.image_size
+        if policy is None:
+            view = test_view(images, size=size, sizes=sizes, resize=self.facts.test_resize)
+        else:
+            view = policy(images, table.to(images.device), size=size, sizes=sizes)
+        return self.facts.normalise(view).contiguous(memory_format=torch.channels_last)
 
 
 @torch.inference_mode()
@@ -109,3 +111,59 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
 def _as_kept(features: NDArray[np.float32], file: FeatureFile) -> NDArray[np.floating[Any]]:
     largest = float(np.finfo(file.dtype).max)
     return np.clip(features, -largest, largest).astype(file.dtype)  # no Inf where half precision ends
+
+
+def cached_features(
+    work: Extraction,
+    shape: tuple[int, int, int],
+    dtype: str,
+    description: Mapping[str, Any],
+    progress: Progress,
+    message: Message,
+) -> NDArray[Any]:
+    """The features of one part, from the cache, which is filled first where it has gaps."""
+    folder = features_folder() / key_of(description)
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            waiting = "another run is at work on the same features; waiting for it"
+            held.enter_context(one_at_a_time(folder, lambda: message(waiting)))
+        except OSError as error:
+            raise cannot_keep(folder, error) from error
+        file = FeatureFile(folder, shape, dtype, description)
+        made, seconds = extract(work, file, progress)
+    if made:
+        images = made // shape[1]
+        which = f"{images} images" if images == shape[0] else f"the missing {images} of {shape[0]} images"
+        message(
+            f"embedded {which}, {counted(shape[1], 'view')} each, in {seconds:.0f} s "
+            f"({made / seconds:,.0f} views/s); kept in {folder}"
+        )
+    return file.array()
+
+
+def describe(
+    part: ImageSet, facts: EncoderFacts, weights: str, seen: Sequence[Policy | None], seed: int
+) -> dict[str, Any]:
+    """All that the features of a part depend on, and nothing else: neither labels nor the seed of a run."""
+    random = any(policy is not None for policy in seen)
+    return {
+        "backbone": {k: v for k, v in asdict(facts).items() if k not in ("head_features", "test_resize")},
+        "weights": weights,
+        # a policy of ours by all its numbers: an edited one under the same name is another one
+        "views": [
+            f"test {facts.test_resize}" if p is None else repr(p) if is_dataclass(p) else p.name for p in seen
+        ],
+        "seed": seed if random else None,
+        "pictures": part.images_fingerprint(),
+    }
+
+
+def weights_hash(backbone: Backbone) -> str:
+    """sha256 over the names and values of all tensors."""
+    digest = hashlib.sha256()
+    for name, value in sorted(backbone.state_dict().items()):
+        array = value.detach().cpu().contiguous().numpy()
+        digest.update(f"{name};{array.dtype.str}{array.shape};".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,13 +1,15 @@
-"""A data set as cached features: what the engine trains on, what is scored, and the finished encoder."""
+"""A dataset as cached features: what a head is trained on, what is scored, and the finished encoder.
+
+Features of a pretrained backbone fill few of their dimensions. Their right singular vectors with the largest values are
+the axes that a run keeps; angles along all of them are the angles of the features, and along the leading ones nearly
+so. They are not centred, and not whitened either: both change the angles, and with them the neighbours.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass, is_dataclass
-from pathlib import Path
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,28 +19,30 @@ from torch import Tensor, nn
 
 from maskcon import transforms
 from maskcon._utils.errors import UsageError
-from maskcon._utils.locks import one_at_a_time
-from maskcon._utils.text import counted
-from maskcon.config.choices import FROZEN_SIZES, size_for
 from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
-from maskcon.data import Dataset, ImageSet, image_plan
-from maskcon.data.dataset import Variant
-from maskcon.data.headers import usual_side
+from maskcon.data import Dataset, ImageSet
 from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.weights import load_weights, locate
+from maskcon.retrieval.encode import Feed
 from maskcon.training.distributed import Processes
-from maskcon.training.feed import Feed
-from maskcon.training.frozen.axes import along, leading_axes, root_mean_square
-from maskcon.training.frozen.cache import FeatureFile, cannot_keep, features_folder, key_of
-from maskcon.training.frozen.extract import Extraction, Progress, extract
-from maskcon.training.learner import build_encoder
+from maskcon.training.frozen.cache import key_of
+from maskcon.training.frozen.extract import (
+    Extraction,
+    Message,
+    Progress,
+    cached_features,
+    describe,
+    weights_hash,
+)
 from maskcon.training.signals import Interrupted, StopRequest
+from maskcon.training.state import build_encoder
 from maskcon.training.step import TrainingData
 
 EMBED_ROWS = 4096
-
-Message = Callable[[str], None]
+PICTURES_AN_AXIS = 4
+LOOKED_AT = 16384  # views, spread over all: many more than there are features
+ROWS = 1024  # images read at once
 VIEWS_SEED = 0  # of the cached views: runs of any seed share them
 
 
@@ -70,7 +74,7 @@ class CachedView:
 
 @dataclass(frozen=True)
 class FrozenFeatures:
-    """Features of both parts of a data set, along the axes of a run (see `maskcon.training.frozen.axes`).
+    """Features of both parts of a data set, along the axes of a run.
 
     train: [N, V, D] float16, first the views of the query's policy, then those of the key's
     query_views: how many of the V are the query's
@@ -213,7 +217,7 @@ def _read(
         feed = Feed(part.images, part.sizes, device)
         work = Extraction(net, feed, facts, seen, VIEWS_SEED)
         try:
-            kept.append(_filled(work, shape, dtype, description, progress, message))
+            kept.append(cached_features(work, shape, dtype, description, progress, message))
         finally:
             feed.close()
     train, test = kept
@@ -234,69 +238,44 @@ def _read(
     )
 
 
-def _filled(
-    work: Extraction,
-    shape: tuple[int, int, int],
-    dtype: str,
-    description: Mapping[str, Any],
-    progress: Progress,
-    message: Message,
-) -> NDArray[Any]:
-    """The features of one part, from the cache, which is filled first where it has gaps."""
-    folder = features_folder() / key_of(description)
-    with ExitStack() as held:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            waiting = "another run is at work on the same features; waiting for it"
-            held.enter_context(one_at_a_time(folder, lambda: message(waiting)))
-        except OSError as error:
-            raise cannot_keep(folder, error) from error
-        file = FeatureFile(folder, shape, dtype, description)
-        made, seconds = extract(work, file, progress)
-    if made:
-        images = made // shape[1]
-        which = f"{images} images" if images == shape[0] else f"the missing {images} of {shape[0]} images"
-        message(
-            f"embedded {which}, {counted(shape[1], 'view')} each, in {seconds:.0f} s "
-            f"({made / seconds:,.0f} views/s); kept in {folder}"
-        )
-    return file.array()
+def axes_kept(wanted: int, features: int, pictures: int) -> int:
+    """How many axes a run keeps: all of them where its pictures are too few to tell the leading ones.
 
-
-def describe(
-    part: ImageSet, facts: EncoderFacts, weights: str, seen: Sequence[transforms.Policy | None], seed: int
-) -> dict[str, Any]:
-    """All that the features of a part depend on, and nothing else: neither labels nor the seed of a run."""
-    random = any(policy is not None for policy in seen)
-    return {
-        "backbone": {k: v for k, v in asdict(facts).items() if k not in ("head_features", "test_resize")},
-        "weights": weights,
-        # a policy of ours by all its numbers: an edited one under the same name is another one
-        "views": [
-            f"test {facts.test_resize}" if p is None else repr(p) if is_dataclass(p) else p.name for p in seen
-        ],
-        "seed": seed if random else None,
-        "pictures": part.images_fingerprint(),
-    }
-
-
-def weights_hash(backbone: Backbone) -> str:
-    """sha256 over the names and values of all tensors."""
-    digest = hashlib.sha256()
-    for name, value in sorted(backbone.state_dict().items()):
-        array = value.detach().cpu().contiguous().numpy()
-        digest.update(f"{name};{array.dtype.str}{array.shape};".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def chosen_size(
-    source: str, *, root: Path | None = None, variant: Variant = "paper", download: bool = False
-) -> int:
-    """Choose the image size for a frozen backbone from the headers of some images.
-
-    Arguments as for `maskcon.data.load`.
+    >>> axes_kept(256, 1280, 4000), axes_kept(256, 1280, 300), axes_kept(2000, 1280, 10_000)
+    (256, 1280, 1280)
     """
-    plan = image_plan(source, root=root, variant=variant, download=download)
-    side = None if plan is None else usual_side(plan)
-    return FROZEN_SIZES[0] if side is None else size_for(side)
+    return wanted if wanted < features and pictures >= PICTURES_AN_AXIS * wanted else features
+
+
+def leading_axes(features: NDArray[np.floating[Any]], kept: int) -> NDArray[np.float32]:
+    """Orthonormal columns [F, kept] from features [N, V, F], those with the most of them first.
+
+    Each points to the side of its largest entry, so the same features give the same axes.
+    """
+    count, views, size = features.shape
+    chosen = np.linspace(0, count - 1, min(count, max(LOOKED_AT // views, 1))).astype(np.int64)
+    moments = np.zeros((size, size))
+    for start in range(0, len(chosen), ROWS):
+        rows = np.asarray(features[chosen[start : start + ROWS]], dtype=np.float64).reshape(-1, size)
+        moments += rows.T @ rows
+    axes = np.linalg.eigh(moments)[1][:, ::-1][:, :kept]  # eigh: smallest first
+    largest = np.abs(axes).argmax(axis=0)
+    signs = np.where(axes[largest, np.arange(kept)] < 0, -1.0, 1.0)
+    return (axes * signs).astype(np.float32)
+
+
+def along(features: NDArray[np.floating[Any]], matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """features [N, V, F] @ matrix [F, D] -> [N, V, D], a part at a time."""
+    out = np.empty((*features.shape[:2], matrix.shape[1]), dtype=np.float32)
+    for start in range(0, len(features), ROWS):
+        out[start : start + ROWS] = np.asarray(features[start : start + ROWS], dtype=np.float32) @ matrix
+    return out
+
+
+def root_mean_square(values: NDArray[np.floating[Any]]) -> float:
+    """Over all values; 1 if all are zero."""
+    total = sum(
+        float(np.square(values[start : start + ROWS], dtype=np.float64).sum())
+        for start in range(0, len(values), ROWS)
+    )
+    return float(np.sqrt(total / values.size)) or 1.0

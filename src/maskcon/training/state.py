@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -30,7 +32,7 @@ from maskcon.models.weights import load_weights
 from maskcon.training.checkpoint import Checkpoint
 from maskcon.training.distributed import Processes
 from maskcon.training.muon import Muon
-from maskcon.training.randomness import generator
+from maskcon.training.schedule import generator
 
 MEANS_KEPT = 0.5  # keys=means: share of a mean that is kept when a new query comes in
 
@@ -93,6 +95,16 @@ class Learner:
                 tensors[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
         scaler = self.processes.fabric.strategy.precision.state_dict()
         return tensors, {"precision": scaler}
+
+    @contextmanager
+    def put_back(self) -> Iterator[None]:
+        """Undo at the end of the block all that was learnt in it."""
+        tensors, plain = self.state()
+        before = {name: value.clone() for name, value in tensors.items()}
+        try:
+            yield
+        finally:
+            self.load(Checkpoint(before, {"learner": plain}, Path()))
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Take over a saved state, in place."""
