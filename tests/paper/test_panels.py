@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from maskcon._utils.errors import UsageError
-from maskcon.paper.cars import class_columns, example_sheet
+from maskcon.paper.dataset_figures import example_sheet, size_histogram
 from maskcon.paper.heatmap import Grid, settings_heatmap
 from maskcon.paper.relations import Batch, Relation, over_own_key, relation_panels
 from maskcon.paper.retrieval import Query, retrieval_sheet
-from maskcon.paper.sop_sizes import paper_numbers, size_histogram
 from maskcon.paper.tsne import Classes, map_panels
 from maskcon.report.figures import png_bytes, svg_text
 from maskcon.report.style import RIGHT, WRONG, Plate
@@ -211,25 +210,6 @@ def test_the_histogram_has_a_bar_a_size_in_the_look_of_its_split():
     bars = {bar.get_x() + 0.4: (bar.get_height(), bar.get_hatch() or "") for bar in figure.axes[0].patches}
     assert {round(size): value for size, value in bars.items()} == {2: (5, ""), 8: (3, "//"), 12: (7, "xx")}
     assert {"5", "3", "7", "not used", "in split 1", "in splits 1 and 2"} <= set(words_of(figure))
-    with pytest.raises(UsageError):
-        size_histogram({})
-
-
-def test_the_papers_numbers_are_titled_as_the_papers():
-    words = words_of(paper_numbers())
-    assert {"5,035", "50,646", "1,498", "17,976", "SOP: the numbers that the paper states"} <= set(words)
-
-
-def test_every_name_stands_below_its_coarse_class_once():
-    names = [f"Model {n} of a rather long name that takes more than a line {n}" for n in range(30)]
-    coarse_of = [n % 2 for n in range(30)]
-    words = words_of(class_columns(names, coarse_of, ("Cab", "Van"), title="T"))
-    assert {"0: Cab (15)", "1: Van (15)", "T"} <= set(words)
-    joined = " ".join(word.strip() for word in words)
-    assert all(joined.count(name) == 1 for name in names)
-    assert joined.index(names[28]) < joined.index("1: Van") < joined.index(names[1])
-    with pytest.raises(UsageError):
-        class_columns(names, coarse_of[:-1], ("Cab", "Van"))
 
 
 def test_a_sheet_of_examples_captions_and_says_where_a_picture_is_lacking():

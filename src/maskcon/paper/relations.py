@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskcon._utils.errors import DataError, UsageError
+from maskcon.api import Run
 from maskcon.methods.bound import SampleLabels, optimal_relation, relation_distance
+from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import RelationInputs, method_named
 from maskcon.methods.relations import OWN_KEY
-from maskcon.paper.bound import bank_of_run
 from maskcon.paper.plans import paper_trial
 from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.style import (
@@ -29,6 +30,8 @@ from maskcon.report.style import (
     as_pixels,
     shorten,
 )
+from maskcon.training.checkpoint import load_latest
+from maskcon.training.run_folder import CHECKPOINTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,6 +102,26 @@ def draw(setup: Setup) -> Drawn:
     paths = setup.write(figure, "json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     told = ", ".join(f"{title} {d_z:.2f}" for title, d_z in distances.items())
     return paths, f"distance from the fine labels' relation: {told}"
+
+
+def bank_of_run(run: Run) -> MemoryBank:
+    """Load the memory bank of a run's last checkpoint: relations are made of keys, and the encoder file has none."""
+    if not method_named(run.config.method).contrasts:
+        raise UsageError(
+            f"the run in {run.folder} is of {run.config.method}, which has no keys; give a contrastive one"
+        )
+    checkpoint, notes = load_latest(run.folder / CHECKPOINTS)
+    if checkpoint is None:
+        raise UsageError(
+            f"the run in {run.folder} has no whole checkpoint{''.join(f' ({note})' for note in notes)}, and its "
+            "encoder file has no keys; delete the folder and train it again"
+        )
+    prefix = "bank."
+    state = {key.removeprefix(prefix): t for key, t in checkpoint.tensors.items() if key.startswith(prefix)}
+    compared = state.get("_compared")
+    bank = MemoryBank(*state["_keys"].shape, compared_dim=None if compared is None else compared.shape[1])
+    bank.load_state_dict(state)
+    return bank
 
 
 def as_square(relation: Tensor) -> NDArray[np.float32]:
