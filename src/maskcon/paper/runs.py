@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,16 +129,12 @@ def unfinished(
     return list(waiting.values()), images
 
 
-class Watcher(Protocol):
-    def show(self, jobs: Sequence[Job]) -> None: ...
-
-
 def carry_out(
     runs: Sequence[PlannedRun],
     machine: Machine,
     *,
     at_once: int,
-    watch: Callable[[Sequence[Job]], AbstractContextManager[Watcher]],
+    watch: Callable[[Sequence[Job]], AbstractContextManager[Any]],
 ) -> None:
     """Train every run, `at_once` at a time with `machine.threads` each; call again to resume.
 
@@ -154,11 +149,6 @@ def carry_out(
     jobs = [run.job(machine) for run in runs]
     with watch(jobs) as watcher:
         run_jobs(jobs, at_once=min(at_once, len(jobs)), threads=machine.threads, watch=watcher.show)
-
-
-def mean_recall(results: Sequence[Mapping[str, Any]], k: int = 1) -> float:
-    """Average recall@k over runs, a share in 0..1."""
-    return statistics.fmean(float(result["recall"][str(k)]) for result in results)
 
 
 def _training_images(config: RunConfig, whole: int) -> int:
