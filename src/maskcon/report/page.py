@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maskcon._utils.files import write_atomically
 from maskcon.report.figures import svg_text
 from maskcon.report.formats import Table
 from maskcon.report.gallery import PageRetrieval, retrieval_html
@@ -63,34 +64,56 @@ class Page:
     rerun: Sequence[tuple[str, str]] = field(default=())
     footer: str = ""
 
-    @property
-    def drawn_map(self) -> PageMap | None:
-        """Return the map, unless it has no points."""
-        return self.map_data if self.map_data is not None and self.map_data.has_points else None
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page: identifier, heading and HTML; without a body it is left out."""
+
+    key: str
+    heading: str
+    body: str
+
+    def html(self) -> str:
+        """Render the section with its heading."""
+        opening = f'<section id="{self.key}" aria-labelledby="{self.key}-heading">'
+        return f'{opening}\n<h2 id="{self.key}-heading">{self.heading}</h2>\n{self.body}\n</section>'
 
 
 def write_page(path: str | os.PathLike[str], page: Page) -> Path:
     """Write the page atomically; returns its path."""
-    sections = [section for section in _sections(page) if section[2]]
+    drawn = page.map_data if page.map_data is not None and page.map_data.has_points else None
+    data = "" if drawn is None else map_json(drawn)
+    sections = _sections(replace(page, map_data=drawn))
+    text = page_html(page.title, page.summary, sections, footer=page.footer, data=data)
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A file name that is not valid UTF-8 shows a question mark.
+    write_atomically(target, text.encode("utf-8", errors="replace"))
+    return target
+
+
+def page_html(
+    title: str, summary: Sequence[str], sections: Sequence[Section], *, footer: str = "", data: str = ""
+) -> str:
+    """Fill the template: a title, sentences, sections with a list of contents; data: an element for the script."""
+    shown = [section for section in sections if section.body]
     script = "\n".join(package_text(name).rstrip("\n") for name in ("page.js", "page_map.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    text = string.Template(package_text("page.html")).substitute(
-        title=html.escape(page.title),
+    return string.Template(package_text("page.html")).substitute(
+        title=html.escape(title),
         style=package_text("page.css").rstrip("\n"),
         script=script,
         # Only this script may run, even if a name were left unescaped.
         script_hash=f"sha256-{digest}",
-        summary=_paragraphs(page.summary),
-        contents="".join(f'<a href="#{key}">{heading}</a>' for key, heading, _ in sections),
-        sections="\n".join(_section_html(*section) for section in sections),
-        footer=html.escape(page.footer),
-        data="" if page.drawn_map is None else map_json(page.drawn_map),
+        summary=_paragraphs(summary),
+        contents="".join(f'<a href="#{section.key}">{section.heading}</a>' for section in shown),
+        sections="\n".join(section.html() for section in shown),
+        footer=html.escape(footer),
+        data=data,
     )
-    return _write(Path(path), text)
 
 
-def _sections(page: Page) -> list[tuple[str, str, str]]:
-    """Return key, heading and body of each section."""
+def _sections(page: Page) -> list[Section]:
     results = (
         [_paragraphs(page.result_notes), *(table.html() for table in page.tables)] if page.tables else []
     )
@@ -98,30 +121,18 @@ def _sections(page: Page) -> list[tuple[str, str, str]]:
     statistics = [
         *(f'<div class="measures">{table.html()}</div>' for table in page.statistics[:1]),
         *(_figure_html(item, f"s{number}-") for number, item in enumerate(page.similarities)),
-        *map(_table_html, page.statistics[1:]),
+        *map(table_html, page.statistics[1:]),
     ]
     return [
-        ("about", "What was trained", _about_html(page.about) if page.about else ""),
-        ("results", "Results", "\n".join(results)),
-        ("curves", "Curves", "\n".join(curves)),
-        ("map", "Map of the images", "" if page.drawn_map is None else map_html(page.drawn_map)),
-        ("retrieval", "Retrieved neighbours", "\n".join(map(retrieval_html, page.retrievals))),
-        ("statistics", "The embedding in numbers", "\n".join(statistics)),
-        ("settings", "Settings", "\n".join(map(_table_html, page.settings))),
-        ("rerun", "How to run it again", "\n".join(_command_html(*pair) for pair in page.rerun)),
+        Section("about", "What was trained", _about_html(page.about) if page.about else ""),
+        Section("results", "Results", "\n".join(results)),
+        Section("curves", "Curves", "\n".join(curves)),
+        Section("map", "Map of the images", "" if page.map_data is None else map_html(page.map_data)),
+        Section("retrieval", "Retrieved neighbours", "\n".join(map(retrieval_html, page.retrievals))),
+        Section("statistics", "The embedding in numbers", "\n".join(statistics)),
+        Section("settings", "Settings", "\n".join(map(table_html, page.settings))),
+        Section("rerun", "How to run it again", "\n".join(_command_html(*pair) for pair in page.rerun)),
     ]
-
-
-def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # two commands at once do not share it
-    try:
-        # A file name that is not valid UTF-8 shows a question mark.
-        temporary.write_bytes(text.encode("utf-8", errors="replace"))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
 
 
 def _paragraphs(sentences: Sequence[str]) -> str:
@@ -144,12 +155,7 @@ def _command_html(words: str, command: str) -> str:
     )
 
 
-def _section_html(key: str, heading: str, body: str) -> str:
-    opening = f'<section id="{key}" aria-labelledby="{key}-heading">'
-    return f'{opening}\n<h2 id="{key}-heading">{heading}</h2>\n{body}\n</section>'
-
-
-def _table_html(table: Table) -> str:
+def table_html(table: Table) -> str:
     """Render a table; long ones are collapsed."""
     if len(table.rows) <= ROWS_SHOWN_OPEN:
         return f'<div class="prose">{table.html()}</div>'
