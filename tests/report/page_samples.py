@@ -87,6 +87,5 @@ def inputs(**changes: Any) -> ReportInputs:
         "sample": sample(),
         "about": [("Images", EVIL), ("Coarse classes", ", ".join(STRANGE))],
         "rerun": [(EVIL, f"maskcon train '{EVIL}'")],
-        "map_method": "pca",
     }
     return ReportInputs(**(given | changes))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from maskcon._utils.errors import UsageError
 from maskcon.report.figures import save, similarity_figure
@@ -15,7 +14,6 @@ from maskcon.report.neighbourhood import (
     chance,
     classes_table,
     confused_with,
-    effective_rank,
     hubs,
     measures_table,
     mutual,
@@ -25,7 +23,6 @@ from maskcon.report.neighbourhood import (
     suspect_labels,
 )
 from maskcon.retrieval.nearest import unit_rows
-from maskcon.retrieval.recall import effective_rank as torch_effective_rank
 
 
 def embeddings(n: int = 40, d: int = 6, seed: int = 0) -> np.ndarray:
@@ -76,14 +73,6 @@ def test_broken_embeddings_are_refused() -> None:
         neighbourhood(rows)
 
 
-def test_effective_rank_is_that_of_the_evaluation() -> None:
-    rows = embeddings(60, 9)
-    expected = torch_effective_rank(torch.from_numpy(rows))
-    assert effective_rank(unit_rows(rows)) == pytest.approx(expected, rel=1e-5)
-    assert effective_rank(np.ones((10, 4)) / 2) == pytest.approx(1.0)
-    assert effective_rank(np.zeros((10, 4))) == 1.0
-
-
 def test_shares_hubs_and_mutual_pairs_match_counting_by_hand() -> None:
     near = neighbourhood(embeddings(), 5)
     labels = np.arange(40) % 3
@@ -132,8 +121,8 @@ def test_an_image_that_is_alone_in_its_class_is_no_suspect() -> None:
 
 
 def test_random_pairs_are_never_of_an_image_with_itself_and_repeat() -> None:
-    rows = np.eye(700)  # more pairs than are drawn; two different rows have cosine 0
-    labels = np.arange(700) % 2
+    rows = np.eye(300)  # more pairs than are drawn; two different rows have cosine 0
+    labels = np.arange(300) % 2
     cosines, same = random_pairs(rows, labels)
     assert len(cosines) == len(same) == PAIRS
     assert float(np.abs(cosines).max()) == 0.0

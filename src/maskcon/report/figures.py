@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon.report.gallery import retrieval_grid
 from maskcon.report.style import (
     COLOURS,
@@ -28,12 +27,10 @@ from maskcon.report.style import (
     WIDTH_INCHES,
     class_look,
     escape,
-    fit_left_margin,
     font_families,
     label_ends,
     new_axes,
     no_glyph_warnings,
-    right_edge,
     series_looks,
     show_empty,
     use_whole_numbers,
@@ -124,7 +121,6 @@ def _finish_curves(axes: Axes, ends: Sequence[tuple[float, str, str]], empty: st
     axes.margins(x=0.02)
     use_whole_numbers(axes)
     label_ends(axes, ends)
-    fit_left_margin(axes)
 
 
 def embedding_map(
@@ -139,10 +135,6 @@ def embedding_map(
     """Draw points [N, 2] by label [N], or by coarse label where there are too many labels."""
     positions = np.asarray(points, dtype=np.float64)
     kinds = np.asarray(labels, dtype=np.int64)
-    if positions.ndim != 2 or positions.shape[1] != 2 or kinds.shape != positions.shape[:1]:
-        raise UsageError(
-            f"a map needs points [N, 2] and labels [N], not {list(positions.shape)}, {list(kinds.shape)}"
-        )
     if len(names) > MOST_CLASSES_IN_COLOUR and coarse is not None and coarse_names is not None:
         kinds, names = np.asarray(coarse, dtype=np.int64), coarse_names
     figure, axes = new_axes(title, "", "")
@@ -161,7 +153,6 @@ def embedding_map(
     axes.set_aspect("equal", adjustable="datalim")
     if len(found) <= 2 * MOST_CLASSES_IN_COLOUR:
         columns = 1 + (len(found) - 1) // MOST_CLASSES_IN_COLOUR
-        figure.subplots_adjust(right=right_edge(shown_names, columns))
         axes.legend(
             loc="center left",
             bbox_to_anchor=(1.0, 0.5),
@@ -283,5 +274,4 @@ def similarity_figure(
     axes.margins(x=0.01)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=FONT_POINTS, labelcolor=INK, loc="best")
-    fit_left_margin(axes)
     return figure

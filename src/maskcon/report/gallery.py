@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon.report.style import RIGHT, WRONG, as_pixels
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ def retrieval_grid(
 
     asked = np.asarray(queries, dtype=np.int64).reshape(-1)
     found = np.asarray(neighbours, dtype=np.int64).reshape(len(asked), -1)
-    _check_rows(images, asked, found, marks)
     step = TILE_PIXELS + 2 * FRAME_PIXELS + GAP_PIXELS
     columns = 1 + found.shape[1]
     width = columns * step + GAP_PIXELS  # the query stands a gap apart from the rest
@@ -74,21 +72,6 @@ def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
     for index, image in enumerate(images):
         sheet.paste(thumbnail(image, tile), ((index % columns) * tile, (index // columns) * tile))
     return sheet, columns
-
-
-def _check_rows(
-    images: Images,
-    asked: NDArray[np.int64],
-    found: NDArray[np.int64],
-    marks: NDArray[Any] | None,
-) -> None:
-    for name, rows in (("query", asked), ("neighbour", found)):
-        if rows.size and (rows.min() < 0 or rows.max() >= len(images)):
-            raise UsageError(
-                f"{name} rows reach from {rows.min()} to {rows.max()}, but there are {len(images)} images"
-            )
-    if marks is not None and np.shape(marks) != found.shape:
-        raise UsageError(f"marks have shape {list(np.shape(marks))}, neighbours {list(found.shape)}")
 
 
 def _head(draw: ImageDraw.ImageDraw, columns: int, step: int) -> None:

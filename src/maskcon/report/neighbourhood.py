@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from maskcon.report.formats import Cell, Table
 from maskcon.report.tables import MISSING
-from maskcon.retrieval.nearest import nearest_others, unit_rows
+from maskcon.retrieval.nearest import effective_rank, nearest_others, unit_rows
 
 NEIGHBOURS = 10
-PAIRS = 200_000  # random pairs drawn; all pairs where there are fewer
+PAIRS = 20_000  # random pairs drawn; all pairs where there are fewer
 SUSPECT_SHARE = 0.6  # of the neighbours under one other label: a wrong label, or classes that look alike
 
 
@@ -60,23 +60,6 @@ def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhoo
     unit = unit_rows(np.asarray(embeddings))
     positions, cosines = nearest_others(unit, np.arange(len(unit)), k)
     return Neighbourhood(positions, np.clip(cosines, -1.0, 1.0), effective_rank(unit), unit.shape[1])
-
-
-def effective_rank(unit: NDArray[Any]) -> float:
-    """Compute the effective rank of unit rows [N, D], as `maskcon.retrieval.effective_rank` does.
-
-    >>> round(effective_rank(np.eye(4)), 3)
-    4.0
-    """
-    if not unit.size:
-        return 1.0
-    wide = np.asarray(unit, dtype=np.float64)
-    values = np.linalg.svd(wide, compute_uv=False)
-    total = values.sum()
-    if total == 0:
-        return 1.0
-    share = values[values > 0] / total
-    return max(1.0, float(np.exp(-(share * np.log(share)).sum())))
 
 
 def shared(positions: NDArray[np.int64], labels: NDArray[Any]) -> tuple[float, float]:
@@ -186,17 +169,8 @@ def random_pairs(
         generator = np.random.default_rng(seed)
         first = generator.integers(0, count, PAIRS)
         second = (first + generator.integers(1, count, PAIRS)) % count  # never the image itself
-    cosines = np.concatenate(
-        [
-            np.einsum("nd,nd->n", unit[a], unit[b], dtype=np.float64)
-            for a, b in zip(_parts(first), _parts(second), strict=True)
-        ]
-    )
+    cosines = np.einsum("nd,nd->n", unit[first], unit[second], dtype=np.float64)
     return np.clip(cosines, -1.0, 1.0), labels[first] == labels[second]
-
-
-def _parts(rows: NDArray[np.int64]) -> Sequence[NDArray[np.int64]]:
-    return np.array_split(rows, max(1, -(-len(rows) // 8192)))  # a few rows of vectors at a time
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def _beside(folder: Path) -> Path:
 def about(runs: Sequence[Run], data: Dataset) -> list[tuple[str, str]]:
     """Describe data, method, encoder and training of one run, or of several on the same data."""
     facts = [
-        ("Images", _pictures(runs[0], data)),
+        ("Images", _images(runs[0], data)),
         ("Coarse classes", _classes(data)),
         ("Fine labels", _fine(data)),
     ]
@@ -162,7 +162,7 @@ def _python(value: Any) -> str:
     return 'float("inf")' if value == math.inf else repr(value)
 
 
-def _pictures(run: Run, data: Dataset) -> str:
+def _images(run: Run, data: Dataset) -> str:
     channels, height, width = data.train.images.shape[1:]
     scored = "held out of training to score on" if run.config.evaluate_on == "validation" else "to score on"
     kind = "grey" if channels == 1 else "colour"

@@ -92,7 +92,7 @@ def write_summary(
     seen = {
         label: (run, own)
         for label, run in shown.items()
-        if (own := known.get(run.result["data"])) is not None and _same_pictures(own.test, found.test)
+        if (own := known.get(run.result["data"])) is not None and _same_images(own.test, found.test)
     }
     notes = [CHANGED] if changed else []
     if left_out := [label for label in shown if label not in seen]:
@@ -196,7 +196,7 @@ def _recorded_source(run: Run) -> str:
     return str(run.result.get("source_path", run.config.source))
 
 
-def _same_pictures(part: ImageSet, other: ImageSet) -> bool:
+def _same_images(part: ImageSet, other: ImageSet) -> bool:
     """Whether two test parts hold the same images in the same order, in any size."""
     return (
         part.paths == other.paths

@@ -88,7 +88,6 @@ class ReportInputs:
     about: Sequence[tuple[str, str]] = ()
     reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rerun: Sequence[tuple[str, str]] = ()
-    map_method: str = "tsne"
     seed: int = 0
 
 
@@ -111,7 +110,7 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     sample = inputs.sample
     if sample is not None and len(sample.images) and sample.embeddings:
         near = _neighbours(sample)
-        map_data, maps = _maps(sample, near, inputs.map_method, inputs.seed)
+        map_data, maps = _maps(sample, near, inputs.seed)
         statistics, similarities = _statistics(sample, near)
         figures |= maps | similarities
         tables |= statistics
@@ -287,10 +286,10 @@ def _neighbours(sample: Sample) -> dict[str, Neighbourhood]:
 
 
 def _maps(
-    sample: Sample, near: Mapping[str, Neighbourhood], method: str, seed: int
+    sample: Sample, near: Mapping[str, Neighbourhood], seed: int
 ) -> tuple[PageMap, dict[str, PageFigure]]:
     """Make the map of the page, and the same as figures by file name."""
-    layouts = {label: map_2d(embeddings, seed, method) for label, embeddings in sample.embeddings.items()}
+    layouts = {label: map_2d(embeddings, seed) for label, embeddings in sample.embeddings.items()}
     labels: dict[str, tuple[NDArray[Any], Sequence[str]]] = {
         "Coarse label": (sample.coarse, sample.coarse_names)
     }
