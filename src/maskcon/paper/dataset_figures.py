@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,8 +25,8 @@ from maskcon.report.style import (
     SMALLEST_POINTS,
     Plate,
     as_pixels,
-    shorten,
     style_axes,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -166,10 +165,7 @@ def example_sheet(
             axes.text(0.5, 0.5, "no image", transform=axes.transAxes, **look)
         for spine in axes.spines.values():
             spine.set(visible=True, color=COLOURS[coarse % len(COLOURS)], linewidth=1.6)
-        words = textwrap.wrap(names[fine], CAPTION_LETTERS)
-        if len(words) > CAPTION_LINES:
-            last = shorten(" ".join(words[CAPTION_LINES - 1 :]), CAPTION_LETTERS)
-            words = [*words[: CAPTION_LINES - 1], last]
+        words = wrapped(names[fine], CAPTION_LETTERS, CAPTION_LINES)
         for line, text in enumerate((*words, f"/ {coarse_names[coarse]}")):
             middle = top + side * 0.8 + 0.03 + 0.075 * line
             plate.write(left + side / 2, middle, text, size=CAPTION_POINTS, ha="center")

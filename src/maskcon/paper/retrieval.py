@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import DataError
 from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.gallery import thumbnail, tile
-from maskcon.report.style import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, shorten
+from maskcon.report.style import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, wrapped
 from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
         _show(shown, thumbnail(query.image, QUERY_PIXELS), 0)
         shown.set_xlim(0, 1)
         shown.set_ylim(1, 0)
-        for line, words in enumerate(_lines(query.name)):
+        for line, words in enumerate(wrapped(query.name, 21, 3)):
             plate.write(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
         for row, method in enumerate(methods):
             images, right = query.found[method]
@@ -90,11 +89,6 @@ def _show(axes: Axes, drawn: Image.Image, place: int) -> None:
     edge = GAP / 2
     extent = (place + edge, place + 1 - edge, 1 - edge, edge)
     axes.imshow(np.asarray(drawn), extent=extent, aspect="auto", interpolation="antialiased")
-
-
-def _lines(name: str) -> list[str]:
-    lines = textwrap.wrap(name, 21) or [""]
-    return lines[:3] if len(lines) <= 3 else [*lines[:2], shorten(" ".join(lines[2:]), 21)]
 
 
 def draw(setup: Setup) -> Drawn:

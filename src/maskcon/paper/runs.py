@@ -220,7 +220,6 @@ class Setup:
         described = [
             f"{METHOD_NAMES[trial.method]} w = {trial.w:g}"
             + ("" if trial.tau is None else f", τ = {trial.tau:g}")
-            + _same_as(trial)
             for trial in trials
             if trial.w is not None
         ]
@@ -266,13 +265,3 @@ def as_csv(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 
 def shown_tau(tau: float) -> str:
     return "∞" if tau == float("inf") else f"{tau:g}"
-
-
-def _same_as(trial: Trial) -> str:
-    """Name the method without a w that shares this trial's run, if any.
-
-    >>> _same_as(Trial("coins", 1.0)), _same_as(Trial("coins", 0.8))
-    (' (that is SupCE)', '')
-    """
-    same = [name for name in ("selfcon", "supcon", "supce") if Trial(name).canonical() == trial.canonical()]
-    return f" (that is {METHOD_NAMES[same[0]]})" if same else ""

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.report.gallery import retrieval_grid
 from maskcon.report.style import (
-    COLOURS,
     FONT_POINTS,
     INK,
     PALE,
@@ -39,20 +37,7 @@ from maskcon.report.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from PIL import Image
-    from typing_extensions import TypeIs
 
-
-__all__ = [
-    "Curve",
-    "embedding_map",
-    "learning_curves",
-    "loss_curves",
-    "png_bytes",
-    "retrieval_grid",
-    "save",
-    "svg_text",
-]
 
 Curve = Sequence[tuple[float, float | None]]  # (epoch or step, value)
 
@@ -62,14 +47,14 @@ PRINT_DPI = 200
 
 
 def learning_curves(
-    curves: Mapping[str, Curve | Sequence[Curve]],
+    curves: Mapping[str, Sequence[Curve]],
     floor: float | None = None,
     ceiling: float | None = None,
     *,
     backbone: float | None = None,
     title: str = "",
 ) -> Figure:
-    """Draw recall@1 (fractions) by epoch, one line per label.
+    """Draw recall@1 (fractions) by epoch, one line per label; curves: one per seed.
 
     Several seeds give the mean and a band of ± one sample standard deviation. `floor` (raw pixels), `backbone` (a
     frozen one alone) and `ceiling` (fine labels) are horizontal lines.
@@ -77,8 +62,8 @@ def learning_curves(
     figure, axes = new_axes(title, "epoch", "recall@1, %")
     ends: list[tuple[float, str, str]] = []
     looks = series_looks(curves)
-    for name, given in curves.items():
-        epochs, means, spreads = _over_seeds(_as_seeds(given))
+    for name, seeds in curves.items():
+        epochs, means, spreads = _over_seeds(seeds)
         if not epochs:
             continue
         colour, marker = looks[name]
@@ -166,28 +151,21 @@ def embedding_map(
     return figure
 
 
-def save(figure: Figure | Image.Image, path_stem: str | os.PathLike[str]) -> list[Path]:
-    """Write `<stem>.png` and `<stem>.svg` (for an image: the PNG alone), without dates; returns the paths."""
+def save(figure: Figure, path_stem: str | os.PathLike[str]) -> list[Path]:
+    """Write `<stem>.png` and `<stem>.svg`, without dates; returns the paths."""
     stem = Path(path_stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    written = [stem.with_name(stem.name + ".png")]
-    written[0].write_bytes(png_bytes(figure))
-    if not _is_image(figure):
-        written.append(stem.with_name(stem.name + ".svg"))
-        written[1].write_text(svg_text(figure), encoding="utf-8")
-    return written
+    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+    png.write_bytes(png_bytes(figure))
+    svg.write_text(svg_text(figure), encoding="utf-8")
+    return [png, svg]
 
 
-def png_bytes(figure: Figure | Image.Image) -> bytes:
-    """Encode a figure on white, or an image, as PNG."""
+def png_bytes(figure: Figure) -> bytes:
+    """Encode a figure on white as PNG."""
     stream = io.BytesIO()
-    if _is_image(figure):
-        figure.save(stream, format="PNG", optimize=True)
-    else:
-        with no_glyph_warnings():
-            figure.savefig(
-                stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None}
-            )
+    with no_glyph_warnings():
+        figure.savefig(stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
 
 
@@ -201,22 +179,6 @@ def svg_text(figure: Figure) -> str:
     with matplotlib.rc_context({"svg.hashsalt": "maskcon", "svg.fonttype": "path"}), no_glyph_warnings():
         figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
     return stream.getvalue()
-
-
-def _is_image(figure: Figure | Image.Image) -> TypeIs[Image.Image]:
-    from PIL import Image
-
-    return isinstance(figure, Image.Image)
-
-
-def _as_seeds(given: Curve | Sequence[Curve]) -> list[Curve]:
-    """Return a list of curves, one per seed, from one curve or several."""
-    if not given:
-        return []
-    first = given[0]
-    if isinstance(first, tuple) and len(first) == 2 and not isinstance(first[0], Sequence):
-        return [given]  # type: ignore[list-item]
-    return list(given)  # type: ignore[arg-type]
 
 
 def _over_seeds(seeds: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], NDArray[np.float64]]:
@@ -243,35 +205,3 @@ def _thinned(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     cuts = np.arange(0, len(steps), stretch)
     counts = np.add.reduceat(np.ones(len(steps)), cuts)
     return np.add.reduceat(steps, cuts) / counts, np.add.reduceat(values, cuts) / counts
-
-
-BINS = 60
-
-
-def similarity_figure(
-    nearest: NDArray[Any], pairs: NDArray[Any], same_class: NDArray[Any], *, title: str = ""
-) -> Figure:
-    """Draw the distribution of cosines to the nearest image [N], and of random pairs [P] by class.
-
-    The farther the nearest neighbours are from the other pairs, the more a ranking by similarity means.
-    """
-    figure, axes = new_axes(title, "cosine", "share of pairs, %")
-    groups = (
-        ("other coarse classes", pairs[~same_class], COLOURS[5], "-"),
-        ("same coarse class", pairs[same_class], COLOURS[1], "--"),
-        ("nearest neighbours", nearest, COLOURS[0], "-"),
-    )
-    known = [(name, values, colour, dash) for name, values, colour, dash in groups if len(values)]
-    if not known:
-        show_empty(axes, "too few images")
-        return figure
-    lowest = min(float(np.min(values)) for _, values, _, _ in known)
-    edges = np.linspace(np.floor(10 * lowest) / 10, 1.0, BINS + 1) if lowest < 1 else np.linspace(0, 1, 11)
-    for name, values, colour, dash in known:
-        heights = 100 * np.histogram(values, edges)[0] / len(values)
-        axes.stairs(heights, edges, color=colour, linewidth=1.6, linestyle=dash, label=name)
-        axes.stairs(heights, edges, color=colour, fill=True, alpha=0.12, linewidth=0)
-    axes.margins(x=0.01)
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=FONT_POINTS, labelcolor=INK, loc="best")
-    return figure

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon.report.gallery import Images, fitted_size, image_uri, sprite_sheet
 from maskcon.report.neighbourhood import Neighbourhood
 from maskcon.report.style import class_look
@@ -90,10 +89,6 @@ class PageMap:
     ids: Sequence[Any] = field(default=())  # names of the images; their rows if not given
     near: Mapping[str, Neighbourhood] = field(default_factory=dict)
 
-    @property
-    def has_points(self) -> bool:
-        return bool(self.layouts) and bool(self.labels) and len(self.images) > 0
-
 
 def package_text(name: str) -> str:
     """Read a file of this package, such as `page.css`."""
@@ -117,12 +112,10 @@ def map_json(map_data: PageMap) -> str:
     """Render the data of the map as an element that a browser does not run."""
     count = len(map_data.images)
     ids = [str(name) for name in map_data.ids] or [f"image {row}" for row in range(count)]
-    if len(ids) != count:
-        raise UsageError(f"{len(ids)} ids for {count} images of the map")
     tile = tile_for(map_data.images)
     content = {
         "layouts": [_layout(name, points, map_data) for name, points in map_data.layouts.items()],
-        "colourings": [_colouring(title, *given, count) for title, given in map_data.labels.items()],
+        "colourings": [_colouring(title, *given) for title, given in map_data.labels.items()],
         "ids": ids,
         "sheets": thumbnail_sheets(map_data.images, tile),
         "perSheet": IMAGES_PER_SHEET,
@@ -167,13 +160,7 @@ def _shapes(images: Images, tile: int) -> list[tuple[int, int]] | None:
 
 
 def _layout(name: str, points: NDArray[Any], map_data: PageMap) -> dict[str, Any]:
-    count = len(map_data.images)
-    array = np.asarray(points, dtype=np.float64)
-    if array.shape != (count, 2) or not np.isfinite(array).all():
-        raise UsageError(
-            f"map {name!r} has shape {list(array.shape)} or gaps; {count} images need [{count}, 2]"
-        )
-    layout: dict[str, Any] = {"name": name, "points": np.round(_unit_square(array), 4).tolist()}
+    layout: dict[str, Any] = {"name": name, "points": np.round(_unit_square(points), 4).tolist()}
     near = map_data.near.get(name)
     if near is not None and near.positions.size:
         layout["near"] = near.positions.tolist()
@@ -181,18 +168,15 @@ def _layout(name: str, points: NDArray[Any], map_data: PageMap) -> dict[str, Any
     return layout
 
 
-def _colouring(
-    title: str, given: Sequence[int] | NDArray[Any], names: Sequence[str], count: int
-) -> dict[str, Any]:
-    labels = [int(label) for label in given]
-    if len(labels) != count or (labels and not 0 <= min(labels) <= max(labels) < len(names)):
-        raise UsageError(f"{title!r}: {len(labels)} labels, {len(names)} class names for {count} images")
+def _colouring(title: str, labels: Sequence[int] | NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
     looks = [class_look(position) for position in range(len(names))]
-    return {"title": title, "labels": labels, "names": [str(name) for name in names], "looks": looks}
+    values = [int(label) for label in labels]
+    return {"title": title, "labels": values, "names": [str(name) for name in names], "looks": looks}
 
 
-def _unit_square(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit_square(points: NDArray[Any]) -> NDArray[np.float64]:
     """Scale to [0, 1], equally on both axes, so that few digits suffice."""
+    points = np.asarray(points, dtype=np.float64)
     low = points.min(axis=0)
     span = float((points.max(axis=0) - low).max())
     scaled: NDArray[np.float64] = (points - low) / (span if span > 0 else 1.0)

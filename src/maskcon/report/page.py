@@ -1,6 +1,6 @@
 """One self-contained HTML file: no network, no other file, nothing of the data taken for markup.
 
-write_page("report.html", Page(title="First run", summary=["Recall@1 rose."], tables=[table]))
+write_page("report.html", "First run", ["Recall@1 rose."], [Section("results", "Results", table.html())])
 """
 
 from __future__ import annotations
@@ -12,21 +12,18 @@ import os
 import re
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maskcon._utils.files import write_atomically
 from maskcon.report.figures import svg_text
 from maskcon.report.formats import Table
-from maskcon.report.gallery import PageRetrieval, retrieval_html
-from maskcon.report.maps import PageMap, map_html, map_json, package_text
+from maskcon.report.maps import package_text
 from maskcon.report.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["Page", "PageFigure", "PageMap", "PageRetrieval", "write_page"]
 
 ROWS_SHOWN_OPEN = 12
 
@@ -38,31 +35,6 @@ class PageFigure:
     figure: Figure
     alt: str
     caption: str = ""
-
-
-@dataclass(frozen=True)
-class Page:
-    """Content of a page, in its order; parts without content are left out.
-
-    about: names and texts on data and training
-    result_notes: shown above the result tables
-    statistics, similarities: tables and figures about the embedding
-    rerun: texts with their commands
-    """
-
-    title: str
-    summary: Sequence[str] = ()
-    about: Sequence[tuple[str, str]] = ()
-    result_notes: Sequence[str] = ()
-    tables: Sequence[Table] = ()
-    figures: Sequence[PageFigure] = ()
-    map_data: PageMap | None = None
-    retrievals: Sequence[PageRetrieval] = ()
-    statistics: Sequence[Table] = ()
-    similarities: Sequence[PageFigure] = ()
-    settings: Sequence[Table] = ()
-    rerun: Sequence[tuple[str, str]] = field(default=())
-    footer: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,14 +51,19 @@ class Section:
         return f'{opening}\n<h2 id="{self.key}-heading">{self.heading}</h2>\n{self.body}\n</section>'
 
 
-def write_page(path: str | os.PathLike[str], page: Page) -> Path:
-    """Write the page atomically; returns its path."""
-    drawn = page.map_data if page.map_data is not None and page.map_data.has_points else None
-    data = "" if drawn is None else map_json(drawn)
-    sections = _sections(replace(page, map_data=drawn))
-    text = page_html(page.title, page.summary, sections, footer=page.footer, data=data)
+def write_page(
+    path: str | os.PathLike[str],
+    title: str,
+    summary: Sequence[str] = (),
+    sections: Sequence[Section] = (),
+    *,
+    footer: str = "",
+    data: str = "",
+) -> Path:
+    """Write a page, see `page_html`, atomically; returns its path."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
+    text = page_html(title, summary, sections, footer=footer, data=data)
     # A file name that is not valid UTF-8 shows a question mark.
     write_atomically(target, text.encode("utf-8", errors="replace"))
     return target
@@ -105,7 +82,7 @@ def page_html(
         script=script,
         # Only this script may run, even if a name were left unescaped.
         script_hash=f"sha256-{digest}",
-        summary=_paragraphs(summary),
+        summary=paragraphs(summary),
         contents="".join(f'<a href="#{section.key}">{section.heading}</a>' for section in shown),
         sections="\n".join(section.html() for section in shown),
         footer=html.escape(footer),
@@ -113,40 +90,21 @@ def page_html(
     )
 
 
-def _sections(page: Page) -> list[Section]:
-    results = (
-        [_paragraphs(page.result_notes), *(table.html() for table in page.tables)] if page.tables else []
-    )
-    curves = [_figure_html(item, f"c{number}-") for number, item in enumerate(page.figures)]
-    statistics = [
-        *(f'<div class="measures">{table.html()}</div>' for table in page.statistics[:1]),
-        *(_figure_html(item, f"s{number}-") for number, item in enumerate(page.similarities)),
-        *map(table_html, page.statistics[1:]),
-    ]
-    return [
-        Section("about", "What was trained", _about_html(page.about) if page.about else ""),
-        Section("results", "Results", "\n".join(results)),
-        Section("curves", "Curves", "\n".join(curves)),
-        Section("map", "Map of the images", "" if page.map_data is None else map_html(page.map_data)),
-        Section("retrieval", "Retrieved neighbours", "\n".join(map(retrieval_html, page.retrievals))),
-        Section("statistics", "The embedding in numbers", "\n".join(statistics)),
-        Section("settings", "Settings", "\n".join(map(table_html, page.settings))),
-        Section("rerun", "How to run it again", "\n".join(_command_html(*pair) for pair in page.rerun)),
-    ]
-
-
-def _paragraphs(sentences: Sequence[str]) -> str:
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Render sentences as paragraphs."""
     return "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
 
 
-def _about_html(facts: Sequence[tuple[str, str]]) -> str:
+def about_html(facts: Sequence[tuple[str, str]]) -> str:
+    """Render names with their texts as a list of definitions."""
     rows = "".join(
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd></div>" for name, text in facts
     )
-    return f'<dl class="about">{rows}</dl>'
+    return f'<dl class="about">{rows}</dl>' if rows else ""
 
 
-def _command_html(words: str, command: str) -> str:
+def command_html(words: str, command: str) -> str:
+    """Render a text with a command and a button that copies it."""
     # The copy button stays hidden until the script has checked that it works.
     copy = '<button type="button" class="copy" hidden>Copy</button>'
     said = f"<p>{html.escape(words)}</p>" if words else ""
@@ -164,7 +122,8 @@ def table_html(table: Table) -> str:
     return f'<details class="prose"><summary>{title} ({len(table.rows)})</summary>{body}</details>'
 
 
-def _figure_html(item: PageFigure, prefix: str) -> str:
+def figure_html(item: PageFigure, prefix: str) -> str:
+    """Render a figure as inline SVG; the prefix makes its identifiers unique."""
     caption = f"<figcaption>{html.escape(item.caption)}</figcaption>" if item.caption else ""
     return f'<figure class="plot">{_inline_svg(svg_text(item.figure), item.alt, prefix)}{caption}</figure>'
 

@@ -262,3 +262,17 @@ def shorten(text: str, letters: int) -> str:
     """Shorten text to a number of characters, ending in an ellipsis."""
     plain = printable(text)
     return plain if len(plain) <= letters else plain[: letters - 1] + "…"
+
+
+def wrapped(text: str, letters: int, lines: int) -> list[str]:
+    """Wrap text into at most so many lines; the last one is shortened.
+
+    >>> wrapped("one two three four", 7, 2)
+    ['one two', 'three …']
+    """
+    found = textwrap.wrap(text, letters) or [""]
+    return (
+        found
+        if len(found) <= lines
+        else [*found[: lines - 1], shorten(" ".join(found[lines - 1 :]), letters)]
+    )
