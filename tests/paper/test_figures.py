@@ -182,7 +182,7 @@ def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, mo
     assert not (tmp_path / "figures").exists()
 
 
-def test_the_sheet_of_cars_takes_the_first_readable_training_picture(tmp_path):
+def test_the_sheet_of_cars_takes_the_first_readable_training_image(tmp_path):
     write_cars_pair(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
     (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no image")
     found = example_images(cars_listing(tmp_path), side=12)

@@ -187,7 +187,7 @@ def test_the_histogram_has_a_bar_a_size_in_the_look_of_its_split():
     assert {"5", "3", "7", "not used", "in split 1", "in splits 1 and 2"} <= set(words_of(figure))
 
 
-def test_a_sheet_of_examples_captions_and_says_where_a_picture_is_lacking():
+def test_a_sheet_of_examples_captions_and_says_where_a_image_is_lacking():
     figure = example_sheet({0: images(1)[0]}, ("BMW M3", "Audi R8"), (1, 0), ("Cab", "Coupe"))
     words = words_of(figure)
     assert {"BMW M3", "/ Coupe", "Audi R8", "/ Cab"} <= set(words)

@@ -41,7 +41,7 @@ def test_neighbours_match_a_slow_oracle() -> None:
     np.testing.assert_allclose(near.cosines, expected, atol=1e-6)
 
 
-def test_nobody_is_their_own_neighbour_even_among_equals() -> None:
+def test_no_image_is_its_own_neighbour_even_among_equals() -> None:
     near = neighbourhood(np.ones((15, 3)), 4)
     assert near.positions.shape == (15, 4)
     assert all(row not in found for row, found in enumerate(near.positions.tolist()))

@@ -200,7 +200,7 @@ def test_many_thumbnails_stay_within_their_room() -> None:
     assert sum(len(sheet["uri"]) for sheet in sheets) <= THUMBNAIL_CHARACTERS
 
 
-def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path: Path) -> None:
+def test_images_of_several_sizes_are_shown_whole_and_without_margins(tmp_path: Path) -> None:
     canvas = np.zeros((30, 3, 8, 8), dtype=np.uint8)
     canvas[:, :, :4, :8] = 200
     labels, sizes = np.zeros(30, dtype=np.int64), np.array([[4, 8]] * 29 + [[8, 8]], dtype=np.int32)
@@ -217,7 +217,7 @@ def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path:
     assert tile[0].max() == tile[-1].max() == 0
 
 
-def test_neighbours_that_are_all_wrong_have_crosses_in_the_picture_too(tmp_path: Path) -> None:
+def test_neighbours_that_are_all_wrong_have_crosses_in_the_image_too(tmp_path: Path) -> None:
     given = sample(3, several=False, label="run")  # three images of three fine classes
     write_report(inputs(sample=given), tmp_path)
     with Image.open(tmp_path / "figures" / "retrieval_0_run.png") as picture:

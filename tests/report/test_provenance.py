@@ -77,7 +77,7 @@ def test_every_setting_has_a_source(run: Run) -> None:
     assert reasons["w"].startswith("for maskcon: ")
 
 
-def test_what_was_chosen_for_the_pictures_says_why(run: Run) -> None:
+def test_what_was_chosen_for_the_images_says_why(run: Run) -> None:
     choice = {"name": "bank", "shown": "40", "reason": "half of 80 images", "settings": {"bank_size": 40}}
     (run.folder / CHOICES).write_text(json.dumps({"format": 1, "choices": [choice]}))
     found = provenance(run, miniature())

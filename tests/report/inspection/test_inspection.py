@@ -92,7 +92,7 @@ def test_the_same_file_is_found_within_and_across_labels(tmp_path):
     assert any("DIFFERENT LABELS" in line for line in lines(found))
 
 
-def test_a_leak_from_train_to_test_is_told_apart(tmp_path):
+def test_a_leak_from_train_to_test_is_reported(tmp_path):
     folder = tmp_path / "photos"
     shutil.copytree(photos(tmp_path / "made"), folder / "train")
     shutil.copytree(photos(tmp_path / "other", (3, 3, 3), (90, 70)), folder / "test")
@@ -137,7 +137,7 @@ def test_files_that_cannot_be_read_come_with_reasons(tmp_path):
     assert any("3 files cannot be read" in warning for warning in found.warnings)
 
 
-def test_imbalance_small_classes_and_plain_pictures_are_warned_of(tmp_path):
+def test_imbalance_small_classes_and_plain_images_are_warned_of(tmp_path):
     folder = photos(tmp_path, (60, 1, 12))
     Image.new("RGB", (50, 50), "white").save(folder / NAMES[2] / "white.png")
     found = inspected(folder)
@@ -148,7 +148,7 @@ def test_imbalance_small_classes_and_plain_pictures_are_warned_of(tmp_path):
     assert found.plain == (f"{NAMES[2]}/white.png",)
 
 
-def test_two_plain_pictures_are_no_near_twins(tmp_path):
+def test_two_plain_images_are_no_near_twins(tmp_path):
     folder = photos(tmp_path)
     for name, colour in (("a", "white"), ("b", "#fefefe")):
         Image.new("RGB", (50, 50), colour).save(folder / NAMES[2] / f"{name}.png")
@@ -157,7 +157,7 @@ def test_two_plain_pictures_are_no_near_twins(tmp_path):
     assert len(found.plain) == 2
 
 
-def test_what_training_would_choose_is_told_for_own_pictures_only(tmp_path):
+def test_what_training_would_choose_is_told_for_own_images_only(tmp_path):
     found = inspected(photos(tmp_path))
     assert [choice.name for choice in found.choices] == ["encoder", "image size", "batch", "bank", "epochs"]
     assert "maskcon train would choose:" in lines(found)
@@ -220,7 +220,7 @@ def test_each_class_has_a_strip_of_images(tmp_path):
     assert shown == {NAMES[0]: (1196, 96), NAMES[1]: (1196, 96), NAMES[2]: (1096, 96)}
 
 
-def test_small_pictures_fill_their_tiles_and_lost_ones_are_grey(tmp_path):
+def test_small_images_fill_their_tiles_and_lost_ones_are_grey(tmp_path):
     folder = photos(tmp_path, size=(32, 24))
     found, read = inspect_source(str(folder))
     strip = np.asarray(class_strips(read)[0])
@@ -233,13 +233,13 @@ def test_small_pictures_fill_their_tiles_and_lost_ones_are_grey(tmp_path):
     assert page(found, read)
 
 
-def test_too_few_pictures_to_train_are_warned_of_first(tmp_path):
+def test_too_few_images_to_train_are_warned_of_first(tmp_path):
     found = inspected(photos(tmp_path, (1, 1, 2)))
     assert found.warnings[0].startswith("too few to train: at least 4 images")
     assert not any("too few" in warning for warning in inspected(photos(tmp_path / "more")).warnings)
 
 
-def test_a_wrong_name_is_refused_before_pictures_are_read(tmp_path, monkeypatch):
+def test_a_wrong_name_is_refused_before_images_are_read(tmp_path, monkeypatch):
     folder = photos(tmp_path)
     monkeypatch.setattr("maskcon.report.inspection.read_plan", None)
     for source in (str(folder), "embedded"):
@@ -247,7 +247,7 @@ def test_a_wrong_name_is_refused_before_pictures_are_read(tmp_path, monkeypatch)
             inspect_source(source, method="mascon")
 
 
-def test_bytes_that_are_fetched_are_not_counted_as_pictures(tmp_path, monkeypatch):
+def test_bytes_that_are_fetched_are_not_counted_as_images(tmp_path, monkeypatch):
     folder = photos(tmp_path)
     fetched: list[tuple[int, int]] = []
     seen: list[tuple[int, int]] = []
