@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from maskcon.cli import app
@@ -51,8 +50,7 @@ def test_inspect_prints_writes_and_changes_nothing(photos, tmp_path):
     assert "собака 🐕" in result.output
     folder = tmp_path / "inspections" / "photos"
     assert "собака 🐕" in (folder / "inspection.html").read_text(encoding="utf-8")
-    with Image.open(folder / "contact_sheet.png") as sheet:
-        assert sheet.width > 1000
+    assert [path.name for path in folder.iterdir()] == ["inspection.html"]
     assert sorted((path, path.stat().st_mtime_ns) for path in photos.rglob("*")) == before
 
 
@@ -88,7 +86,7 @@ def test_inspect_refuses_what_training_would_in_one_line(photos):
 
 @pytest.mark.parametrize("command", ["inspect", "train"])
 def test_nothing_is_written_among_the_pictures(photos, monkeypatch, command):
-    """A contact sheet there would be a class of its own the next time."""
+    """A page there would be a class of its own the next time."""
     monkeypatch.setattr("maskcon.data.photos.read_headers", None)  # refused before anything is looked at
     assert "would lie among the images of photos" in refused(command, "photos", "--out", "photos/new")
     assert "choose an" in refused(command, "photos", "--out", "photos")

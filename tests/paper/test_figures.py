@@ -14,7 +14,7 @@ from maskcon._utils.errors import DataError, UsageError
 from maskcon.config.settings import Machine
 from maskcon.data.builtin import release, sop
 from maskcon.data.builtin.cars196 import cars_listing
-from maskcon.paper.cars import example_images
+from maskcon.paper.dataset_figures import example_images
 from maskcon.paper.figures import (
     FIGURES,
     WITHOUT_RUNS,
@@ -55,7 +55,6 @@ def test_figures_of_images_need_no_run_that_the_main_table_does_not():
     for name, table in (("tsne", "cifartoy"), ("relations", "cifartoy"), ("retrieval", "cars196")):
         figure = figure_named(name)
         assert set(trials_of(figure)) <= set(trials_for(TABLES[table], figure.source))
-    assert set(trials_of(figure_named("bound"))) <= set(trials_of(figure_named("heatmap")))
 
 
 def test_seeds_are_refused_where_single_runs_are_shown():
@@ -100,21 +99,14 @@ def test_the_heatmap_shows_the_mean_of_each_setting(tmp_path, seeds):
     assert "oracle" in said
 
 
-def test_settings_say_which_methods_are_the_same_run():
-    """On Cars196 the paper's best Grafit and CoIns have w = 1."""
+def test_settings_are_the_papers():
     retrieval = figure_named("retrieval")
     told = Setup(retrieval, ground_for("cars196"), {}, 1, Path(), Machine()).settings()
-    assert told == (
-        "Settings of the paper's table: Grafit w = 1 (that is SupCon); CoIns w = 1 (that is SupCE); "
-        "MaskCon w = 1, τ = 0.1."
-    )
-    tsne = Setup(figure_named("tsne"), ground_for("cifartoy-good"), {}, 1, Path(), Machine())
-    assert "that is" not in tsne.settings()
+    assert told == ("Settings of the paper's table: Grafit w = 1; CoIns w = 1; MaskCon w = 1, τ = 0.1.")
 
 
-@pytest.mark.parametrize("name", ["bound", "tsne"])
-def test_runs_on_other_data_than_the_rest_are_refused(tmp_path, name):
-    figure = figure_named(name)
+def test_runs_on_other_data_than_the_rest_are_refused(tmp_path):
+    figure = figure_named("tsne")
     ground = ground_for(figure.source)
     runs = runs_for(trials_of(figure), ground, out=tmp_path)
     for number, run in enumerate(runs.values()):
@@ -156,7 +148,7 @@ def test_queries_come_from_different_coarse_classes_and_can_be_answered():
 
 def test_sop_statistics_counts_the_list_of_the_set(tmp_path):
     write_sop(tmp_path, SIZES, pictures=False)
-    files, said = draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", scale="full")
+    files, said = draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures")
     assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
     rows = list(csv.DictReader(files[2].read_text().splitlines()))
     assert {int(row["images_of_a_product"]): int(row["products"]) for row in rows} == {
@@ -167,13 +159,9 @@ def test_sop_statistics_counts_the_list_of_the_set(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sop-statistics", "coarse-cars"])
-def test_without_the_set_the_small_scale_says_so_and_the_full_one_refuses(tmp_path, name):
-    files, said = draw_without_runs(name, tmp_path / "nothing", tmp_path / "figures", scale="cpu")
-    assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
-    assert all(path.stat().st_size for path in files)
-    assert "not here" in said
-    with pytest.raises(DataError, match="missing") as refused:
-        draw_without_runs(name, tmp_path / "nothing", tmp_path / "other", scale="full")
+def test_without_the_dataset_the_error_says_what_is_missing(tmp_path, name):
+    with pytest.raises(DataError, match=r"missing.*--data-root") as refused:
+        draw_without_runs(name, tmp_path / "nothing", tmp_path / "other")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "other").exists()
 
@@ -187,28 +175,24 @@ def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, mo
 
     monkeypatch.setattr(release, "fetch", fetch)
     with pytest.raises(DataError, match="no network"):
-        draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+        draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", download=True)
     assert fetched == [sop.RELEASE.urls[0]]
     with pytest.raises(DataError, match="cannot be downloaded"):
-        draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", scale="cpu", download=True)
+        draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", download=True)
     assert not (tmp_path / "figures").exists()
 
 
-def test_the_table_of_cars_has_every_model_with_its_coarse_class(tmp_path):
-    files, _ = draw_without_runs("coarse-cars", tmp_path / "nothing", tmp_path, scale="cpu")
-    rows = list(csv.DictReader(files[2].read_text().splitlines()))
-    counts = [sum(int(row["coarse"]) == coarse for row in rows) for coarse in range(8)]
-    assert counts == [18, 50, 36, 30, 29, 14, 7, 12]
-    assert (rows[0]["class"], rows[0]["model"]) == ("1", "AM General Hummer SUV 2000")
-
-
-def test_the_sheet_of_cars_takes_the_first_readable_training_picture(tmp_path):
+def test_the_sheet_of_cars_takes_the_first_readable_training_image(tmp_path):
     write_cars_pair(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
     (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no image")
     found = example_images(cars_listing(tmp_path), side=12)
     assert sorted(found) == [2, 195]  # class 1 has an image to test on only
     assert found[2].shape == (3, 8, 12)
     assert np.abs(found[2].mean(axis=(1, 2)) - colour_of("train00002.jpg")).max() < 4
-    files, said = draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", scale="full")
+    files, said = draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures")
     assert "Wagon 7" in said
     assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
+    rows = list(csv.DictReader(files[2].read_text().splitlines()))
+    counts = [sum(int(row["coarse"]) == coarse for row in rows) for coarse in range(8)]
+    assert counts == [18, 50, 36, 30, 29, 14, 7, 12]
+    assert (rows[0]["class"], rows[0]["model"]) == ("1", "AM General Hummer SUV 2000")

@@ -19,8 +19,6 @@ from maskcon.paper.table import (
     ORACLE,
     Section,
     as_table,
-    best_on_test,
-    best_on_validation,
     section_for,
     text_of,
     write_files,
@@ -77,12 +75,13 @@ def test_the_oracle_looks_at_the_test_and_the_honest_choice_at_validation(tmp_pa
     assert [line.chosen_by for line in lines if line.name in ("SelfCon", "SupCE", "SupFINE")] == ["", "", ""]
 
 
-def test_choices_take_the_first_of_equals_and_the_mean_over_seeds():
-    trials = [Trial("grafit", w) for w in (0.2, 0.5, 0.8)]
-    scores = {0.2: (0.9, 0.1), 0.5: (0.6, 0.6), 0.8: (0.6, 0.6)}
-    chosen = best_on_test(trials, lambda t: [{"recall": {"1": s}} for s in scores[t.w or 0.0]])
-    assert chosen.w == 0.5
-    assert best_on_validation(trials, lambda t: 0.5).w == 0.2
+def test_choices_take_the_first_of_equals_and_the_mean_over_seeds(tmp_path):
+    def score(trial: Trial) -> float:
+        uneven = trial.method == "grafit" and trial.w == 0.2 and trial.evaluate_on == "test"
+        return (0.9, 0.1)[trial.seed] if uneven else 0.6
+
+    lines = section("cifar100", tmp_path, score, seeds=2).lines
+    assert {line.chosen_by: line.w for line in lines if line.name == "Grafit"} == {ORACLE: 0.5, HONEST: 0.2}
 
 
 def test_a_main_table_holds_every_method_of_the_paper_and_its_numbers(tmp_path):

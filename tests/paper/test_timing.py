@@ -1,12 +1,8 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +16,6 @@ from maskcon.training.budget import Pace, run_seconds
 from maskcon.training.callbacks import Callback
 from maskcon.training.journal import Journal
 from maskcon.training.setup import load_dataset, settle
-from maskcon.training.signals import Interrupted
 from tests.miniature import TINY
 
 PACE = Pace(start=3.0, key=0.001, contrast=0.01, classify=0.004, evaluation=2.0, end=1.0)
@@ -97,23 +92,6 @@ def test_a_killed_run_counts_from_its_checkpoint_not_from_its_journal(tmp_path):
     assert expected() == whole  # killed before the first checkpoint: all of it again
     (run.folder / "checkpoints" / "step-00000005").mkdir(parents=True)
     assert expected() == pytest.approx(whole - 0.5 * 100 * PACE.classify)
-
-
-def test_a_stop_while_measuring_leaves_no_process_behind(tmp_path, monkeypatch):
-    started: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
-
-    def sleeping(_: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        started.append(real([sys.executable, "-c", "import time; time.sleep(100)"], **options))
-        signal.raise_signal(signal.SIGTERM)
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", sleeping)
-    run = PlannedRun(Trial("selfcon"), ground_for("embedded", changes=SMALL), tmp_path / "run")
-    with pytest.raises(Interrupted) as stopped:
-        measure(run, Machine(device="cpu", threads=1), at_once=2)
-    assert stopped.value.exit_code == 143
-    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
 
 
 def test_this_machine_can_be_measured(tmp_path, monkeypatch):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from maskcon.report.write import ReportInputs, Sample
+from maskcon.report.sample import Sample
+from maskcon.report.write import ReportInputs
 
 EVIL = "</script><script>document.documentElement.dataset.errors='9'</script><img src=x onerror=alert(1)>\"'&$title"
 STRANGE = ('it\'s "quoted"', "<b>bold</b>", "кошки 🐈", "鳥", "a b.jpg", "x" * 90)
@@ -87,6 +88,5 @@ def inputs(**changes: Any) -> ReportInputs:
         "sample": sample(),
         "about": [("Images", EVIL), ("Coarse classes", ", ".join(STRANGE))],
         "rerun": [(EVIL, f"maskcon train '{EVIL}'")],
-        "map_method": "pca",
     }
     return ReportInputs(**(given | changes))

@@ -15,13 +15,14 @@ from PIL import Image, ImageColor
 
 from maskcon._utils.errors import UsageError
 from maskcon.data import ImageSet
+from maskcon.report.formats import Table
 from maskcon.report.maps import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
-from maskcon.report.page import Page, PageMap, write_page
+from maskcon.report.page import Section, write_page
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import curve_names, settings_tables
+from maskcon.report.sample import Sample
 from maskcon.report.style import RIGHT, WRONG
-from maskcon.report.tables import Table
-from maskcon.report.write import Sample, write_report
+from maskcon.report.write import write_report
 from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, journal, sample
 
 
@@ -103,7 +104,6 @@ def test_figures_and_tables_stand_beside_the_page(report: Path) -> None:
     names = {path.name for path in (report.parent / "figures").iterdir()}
     assert {"recall_by_epoch.png", "recall_by_epoch.svg", "loss_by_step.svg"} <= names
     assert sum(name.startswith("map_") for name in names) == 4
-    assert sum(name.startswith("similarity_") for name in names) == 4
     assert sum(name.startswith("retrieval_") for name in names) == 2
     with (report.parent / "tables" / "recall.csv").open(newline="") as file:
         rows = list(csv.reader(file))
@@ -200,7 +200,7 @@ def test_many_thumbnails_stay_within_their_room() -> None:
     assert sum(len(sheet["uri"]) for sheet in sheets) <= THUMBNAIL_CHARACTERS
 
 
-def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path: Path) -> None:
+def test_images_of_several_sizes_are_shown_whole_and_without_margins(tmp_path: Path) -> None:
     canvas = np.zeros((30, 3, 8, 8), dtype=np.uint8)
     canvas[:, :, :4, :8] = 200
     labels, sizes = np.zeros(30, dtype=np.int64), np.array([[4, 8]] * 29 + [[8, 8]], dtype=np.int32)
@@ -217,7 +217,7 @@ def test_pictures_of_several_sizes_are_shown_whole_and_without_margins(tmp_path:
     assert tile[0].max() == tile[-1].max() == 0
 
 
-def test_neighbours_that_are_all_wrong_have_crosses_in_the_picture_too(tmp_path: Path) -> None:
+def test_neighbours_that_are_all_wrong_have_crosses_in_the_image_too(tmp_path: Path) -> None:
     given = sample(3, several=False, label="run")  # three images of three fine classes
     write_report(inputs(sample=given), tmp_path)
     with Image.open(tmp_path / "figures" / "retrieval_0_run.png") as picture:
@@ -247,9 +247,9 @@ def test_files_of_an_earlier_page_do_not_pass_for_those_of_this_one(tmp_path: Pa
     assert sum(name.startswith("classes_0_") for name in names) == 4
 
 
-def test_two_commands_at_once_do_not_write_to_the_same_temporary_file(tmp_path: Path) -> None:
+def test_the_page_leaves_other_files_alone(tmp_path: Path) -> None:
     (tmp_path / "p.html.tmp").write_text("of another process")
-    write_page(tmp_path / "p.html", Page(title="mine"))
+    write_page(tmp_path / "p.html", "mine")
     assert (tmp_path / "p.html.tmp").read_text() == "of another process"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.html", "p.html.tmp"]
 
@@ -259,20 +259,11 @@ def test_an_unmatched_sample_is_refused(tmp_path: Path) -> None:
     broken = Sample(broken.images[:5], broken.coarse[:5], broken.coarse_names, broken.embeddings)
     with pytest.raises(UsageError, match="30 embeddings for 5 images"):
         write_report(inputs(sample=broken), tmp_path)
-    five = broken.images
-    for wrong, words in (
-        (PageMap({"m": np.zeros((5, 2))}, five, {"c": ([0, 1, 2, 0, 0], ["a", "b"])}), "class names"),
-        (PageMap({"m": np.zeros((4, 2))}, five, {"c": ([0] * 5, ["a"])}), "shape"),
-        (PageMap({"m": np.zeros((5, 2))}, five, {"c": ([0] * 5, ["a"])}, ids=["only one"]), "ids"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            write_page(tmp_path / "p.html", Page(title="x", map_data=wrong))
 
 
 def test_a_name_that_is_not_unicode_does_not_stop_the_page(tmp_path: Path) -> None:
-    path = write_page(
-        tmp_path / "p.html", Page(title="bad \udcff name", tables=[Table(["a\udcff"], [["b"]])])
-    )
+    body = Table(["a\udcff"], [["b"]]).html()
+    path = write_page(tmp_path / "p.html", "bad \udcff name", sections=[Section("t", "Table", body)])
     assert "bad ? name" in path.read_text(encoding="utf-8")
     assert [file.name for file in tmp_path.iterdir()] == ["p.html"]
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskcon.report.write import Sample, write_report
+from maskcon.report.sample import Sample
+from maskcon.report.write import write_report
 from tests.report.page_samples import inputs, journal, sample
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

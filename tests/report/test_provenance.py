@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import json
 import math
 import shlex
@@ -18,7 +17,7 @@ from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
 from maskcon.data import load
 from maskcon.data.decoding import canvas_for
-from maskcon.report.provenance import about, fit_call, provenance, train_command
+from maskcon.report.provenance import about, provenance, train_command
 from maskcon.training.run_folder import CHOICES, CONFIG, ENCODER, ENVIRONMENT, RESULT, json_bytes
 from maskcon.training.setup import settle
 from tests.finished_run import finished_run, write_photo
@@ -78,7 +77,7 @@ def test_every_setting_has_a_source(run: Run) -> None:
     assert reasons["w"].startswith("for maskcon: ")
 
 
-def test_what_was_chosen_for_the_pictures_says_why(run: Run) -> None:
+def test_what_was_chosen_for_the_images_says_why(run: Run) -> None:
     choice = {"name": "bank", "shown": "40", "reason": "half of 80 images", "settings": {"bank_size": 40}}
     (run.folder / CHOICES).write_text(json.dumps({"format": 1, "choices": [choice]}))
     found = provenance(run, miniature())
@@ -117,19 +116,6 @@ def test_the_command_of_several_processes_asks_for_as_many(run: Run) -> None:
 def test_another_machine_has_nothing_left_to_choose(run: Run) -> None:
     given = provenance(run, miniature()).given  # "miniature" is no dataset known by name
     assert {"backbone", "weights", "image_size", "batch_size", "bank_size", "epochs"} <= set(given)
-
-
-def test_arrays_get_a_call_from_python(run: Run) -> None:
-    run = changed(run, tau=math.inf, freeze=True, weights="inference/weights.safetensors")
-    call = ast.parse(fit_call(run, provenance(run, miniature()).given), mode="eval").body
-    assert isinstance(call, ast.Call)
-    named = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-    assert set(named) == {"method", "preset", "settings", "out"}
-    settings = eval(named["settings"])  # our own text
-    assert settings["tau"] == math.inf
-    assert settings["weights"] == "inference/weights.safetensors"
-    assert settings["freeze"] is True
-    assert ast.literal_eval(named["out"]) == f"{run.folder}-again"
 
 
 @pytest.mark.parametrize(("here", "there"), [(".", "."), ("inside", "..")])

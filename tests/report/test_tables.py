@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from maskcon._utils.errors import UsageError
 from maskcon.methods.registry import method_named
-from maskcon.report.tables import METHOD_NAMES, Cell, Table, mean_and_spread, methods_table
+from maskcon.report.formats import Cell, Table
+from maskcon.report.tables import METHOD_NAMES, mean_and_spread, methods_table
 
 PIXELS = {"1": 0.11, "2": 0.15, "5": 0.24, "10": 0.33}
 

@@ -12,7 +12,7 @@ import torch
 from maskcon.api import Run
 from maskcon.methods import registry
 from maskcon.models.hog import AXES, Axes
-from maskcon.paper.bound import bank_of_run
+from maskcon.paper.relations import bank_of_run
 from maskcon.training.callbacks import Callback
 from tests.miniature import TINY, miniature
 from tests.training.runs import fit, weights

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from maskcon.cli import options
 
-if TYPE_CHECKING:
-    from maskcon.report.inspection import Inspection, Read
-
-PAGE, SHEET = "inspection.html", "contact_sheet.png"
+PAGE = "inspection.html"
 
 
 def inspect(
@@ -22,9 +19,7 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            "-o",
-            help="Folder for the page and the contact sheet; by default inspections/SOURCE, and none with --json.",
+            "--out", "-o", help="Folder for the page; by default inspections/SOURCE, and none with --json."
         ),
     ] = None,
     as_json: options.Json = False,
@@ -37,13 +32,14 @@ def inspect(
 
     Reports the number of images per class, their sizes and modes, duplicates and near-duplicates (also across train and
     test or under different labels), unreadable files with the reason, class imbalance, and what `maskcon train` would
-    choose. Writes a page and a contact sheet; changes no image.
+    choose. Writes a page with some images per class; changes no image.
 
     Example: `maskcon inspect ./photos`
     """
+    from maskcon._utils.files import write_atomically
     from maskcon.cli.progress import Meter
-    from maskcon.report.inspection import inspect_source, is_loud, lines
-    from maskcon.training.run_folder import check_place, short_name
+    from maskcon.report.inspection import inspect_source, is_loud, lines, page
+    from maskcon.training.run_folder import check_place, make_writable, short_name
 
     place = options.machine(data_root=data_root, device=device, download=download)
     folder = out or Path("inspections") / _file_name(short_name(source))
@@ -70,19 +66,10 @@ def inspect(
         for line in lines(found):
             typer.secho(line, fg=typer.colors.RED if is_loud(line) else None)
     if writes:
-        _write(folder, found, read)
-        typer.echo(f"page: {folder / PAGE}; contact sheet: {folder / SHEET}", err=as_json)
-
-
-def _write(folder: Path, found: Inspection, read: Read) -> None:
-    from maskcon._utils.files import write_atomically
-    from maskcon.report.inspection import class_strips, contact_sheet, page
-    from maskcon.training.run_folder import make_writable
-
-    strips = class_strips(read)
-    make_writable(folder)
-    write_atomically(folder / PAGE, page(found, read, strips).encode())
-    write_atomically(folder / SHEET, contact_sheet(found, strips))
+        content = page(found, read).encode()
+        make_writable(folder)
+        write_atomically(folder / PAGE, content)
+        typer.echo(f"page: {folder / PAGE}", err=as_json)
 
 
 def _file_name(name: str) -> str:

@@ -106,7 +106,7 @@ def figure(
         str,
         typer.Argument(
             metavar="NAME",
-            help="relations, heatmap, tsne, retrieval, sop-statistics, coarse-cars or bound.",
+            help="relations, heatmap, tsne, retrieval, sop-statistics or coarse-cars.",
         ),
     ],
     scale: Scale = "cpu",
@@ -236,7 +236,7 @@ def _draw_without_runs(
     started = time.monotonic()
     folder = out / scale / "figures"
     with Meter("fetching", "MB", 1e6) as fetching:
-        drawn = draw_without_runs(name, root, folder, scale=scale, download=download, progress=fetching.show)
+        drawn = draw_without_runs(name, root, folder, download=download, progress=fetching.show)
     _tell(*drawn, started, as_json=as_json)
 
 

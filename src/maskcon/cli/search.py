@@ -120,9 +120,9 @@ def _draw(
     """Draw queries and neighbours; images of a folder are read again, others come from the dataset."""
     from maskcon._utils.text import counted
     from maskcon.data.decoding import canvas_for, decode, decompression_bombs_refused
-    from maskcon.report.search_grid import DECODE_SIDE, picture_reader, write_grid
+    from maskcon.report.search_grid import DECODE_SIDE, image_reader, write_grid
 
-    picture_of = picture_reader(
+    picture_of = image_reader(
         header,
         canvas=canvas_for(run.config.image_size or DECODE_SIDE),  # as they were indexed
         root=None if data_root is None else Path(data_root),

@@ -1,7 +1,7 @@
 """The paper's tables and figures: which runs they need, at which scale, and how they are made.
 
     plans -> runs -> timing, table, figures
-    figures -> relations, heatmap, tsne, retrieval, bound; sop_sizes and cars need no run
+    figures -> relations, heatmap, tsne, retrieval; dataset_figures needs no run
 
 plans: which trials (method, w, tau, seed) a table needs, in full or small enough for two cores; runs: one folder
 per trial, shared by all tables and figures; timing: how long this machine will take; table: our results beside the

@@ -8,7 +8,7 @@ from maskcon._utils.download import Progress
 from maskcon._utils.errors import DataError, UsageError, unknown
 from maskcon.data.builtin import cars196, sop
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.paper import bound, cars, heatmap, relations, retrieval, sop_sizes, tsne
+from maskcon.paper import dataset_figures, heatmap, relations, retrieval, tsne
 from maskcon.paper.plans import Ground, Trial, paper_trial, with_seeds
 from maskcon.paper.runs import Drawn, PaperFigure
 
@@ -16,7 +16,11 @@ FIGURES: dict[str, PaperFigure] = {
     figure.name: figure
     for figure in (
         PaperFigure(
-            "relations", "figure 1: relations of a batch", "cifartoy-good", relations.draw, ("maskcon",)
+            "relations",
+            "figure 1: relations of a batch",
+            "cifartoy-good",
+            relations.draw,
+            methods=("maskcon",),
         ),
         PaperFigure(
             "heatmap",
@@ -31,26 +35,21 @@ FIGURES: dict[str, PaperFigure] = {
             "figure 3: maps of the test images",
             "cifartoy-good",
             tsne.draw,
-            ("selfcon", "supcon", "grafit", "coins", "maskcon", "supfine"),
+            methods=("selfcon", "supcon", "grafit", "coins", "maskcon", "supfine"),
         ),
         PaperFigure(
             "retrieval",
             "figure 4: the ten nearest",
             "cars196",
             retrieval.draw,
-            ("selfcon", "grafit", "coins", "maskcon", "supfine"),
-        ),
-        PaperFigure(
-            "bound",
-            "theorem 1: d_z over tau",
-            "cifar100",
-            bound.draw,
-            trials=bound.TRIALS,
-            takes_seeds=True,
+            methods=("selfcon", "grafit", "coins", "maskcon", "supfine"),
         ),
     )
 }
-WITHOUT_RUNS = {"sop-statistics": (sop, sop_sizes.draw), "coarse-cars": (cars196, cars.draw)}
+WITHOUT_RUNS = {
+    "sop-statistics": (sop, dataset_figures.draw_sop),
+    "coarse-cars": (cars196, dataset_figures.draw_cars),
+}
 
 PLAIN_SECONDS = 4.0  # to read runs and draw
 TSNE_SECONDS_PER_POINT = 0.0047  # on two cores
@@ -87,12 +86,7 @@ def trials_of(figure: PaperFigure, seeds: int = 1) -> tuple[Trial, ...]:
 
 
 def drawing_seconds(figure: PaperFigure, ground: Ground) -> float:
-    """Estimate how long drawing takes once all runs are finished: t-SNE by its points, others a moment.
-
-    >>> from maskcon.paper.plans import ground_for
-    >>> drawing_seconds(FIGURES["retrieval"], ground_for("cars196"))
-    4.0
-    """
+    """Estimate how long drawing takes once all runs are finished: t-SNE by its points, others a moment."""
     if figure.name != "tsne":
         return PLAIN_SECONDS
     points = ground.settings.get("test_limit") or SOURCES[ground.source].info.counts[1]
@@ -104,25 +98,21 @@ def draw_without_runs(
     root: Path,
     folder: Path,
     *,
-    scale: str,
     download: bool = False,
     progress: Progress | None = None,
 ) -> Drawn:
-    """Draw `sop-statistics` or `coarse-cars`.
+    """Draw `sop-statistics` or `coarse-cars`; a missing dataset is an error that says what is missing.
 
     Args:
         name: of the figure.
         root: folder of the datasets.
         folder: for the files of the figure.
-        scale: without the dataset, `full` is an error that says what is missing; `cpu` draws what is known without
-            it, and says so in the figure.
         download: fetch the dataset; failing to is an error.
         progress: called with the bytes so far and in all.
     """
     dataset, draw = WITHOUT_RUNS[name]
-    absent = () if download else dataset.missing(root)
-    if absent and scale == "full":
+    if not download and (absent := dataset.missing(root)):
         raise DataError(
-            f"{name} at scale full needs the dataset itself; missing: {'; '.join(absent)}; another folder: --data-root"
+            f"{name} needs the dataset itself; missing: {'; '.join(absent)}; another folder: --data-root"
         )
-    return draw(root, folder / name, absent, download=download, progress=progress)
+    return draw(root, folder / name, download=download, progress=progress)

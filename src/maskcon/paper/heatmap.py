@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon.paper.plans import Trial, with_seeds
 from maskcon.paper.runs import Drawn, Setup, as_csv, shown_tau
 from maskcon.report.published import appendix_rows
@@ -54,15 +53,6 @@ def settings_heatmap(
     grids: Sequence[Grid], ws: Sequence[float], taus: Sequence[float], *, caption: str = ""
 ) -> Figure:
     """Draw the grids side by side, the best cell framed. w = 0 does not depend on tau: its row is one cell."""
-    shape = (len(ws), len(taus))
-    for grid in grids:
-        if grid.percent.shape != shape:
-            raise UsageError(
-                f"{grid.title}: {shape[0]} w and {shape[1]} tau need a grid {list(shape)}, "
-                f"not {list(grid.percent.shape)}"
-            )
-        if np.isnan(grid.percent).all():
-            raise UsageError(f"{grid.title}: there is no number to draw")
     wide = (COLUMN_INCHES - LEFT_INCHES - 0.08) / len(taus)
     high = CELL_INCHES * len(ws)
     plate = Plate(width=COLUMN_INCHES * len(grids), height=TOP_INCHES + high + BOTTOM_INCHES, caption=caption)

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskcon._utils.errors import DataError, UsageError
+from maskcon.api import Run
 from maskcon.methods.bound import SampleLabels, optimal_relation, relation_distance
+from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import RelationInputs, method_named
 from maskcon.methods.relations import OWN_KEY
-from maskcon.paper.bound import bank_of_run
 from maskcon.paper.plans import paper_trial
 from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.style import (
@@ -29,10 +30,13 @@ from maskcon.report.style import (
     as_pixels,
     shorten,
 )
+from maskcon.training.checkpoint import load_latest
+from maskcon.training.run_folder import CHECKPOINTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 
 COARSE_CLASSES, FINE_OF_EACH, IMAGES_OF_EACH = 2, 3, 3
@@ -101,6 +105,26 @@ def draw(setup: Setup) -> Drawn:
     return paths, f"distance from the fine labels' relation: {told}"
 
 
+def bank_of_run(run: Run) -> MemoryBank:
+    """Load the memory bank of a run's last checkpoint: relations are made of keys, and the encoder file has none."""
+    if not method_named(run.config.method).contrasts:
+        raise UsageError(
+            f"the run in {run.folder} is of {run.config.method}, which has no keys; give a contrastive one"
+        )
+    checkpoint, notes = load_latest(run.folder / CHECKPOINTS)
+    if checkpoint is None:
+        raise UsageError(
+            f"the run in {run.folder} has no whole checkpoint{''.join(f' ({note})' for note in notes)}, and its "
+            "encoder file has no keys; delete the folder and train it again"
+        )
+    prefix = "bank."
+    state = {key.removeprefix(prefix): t for key, t in checkpoint.tensors.items() if key.startswith(prefix)}
+    compared = state.get("_compared")
+    bank = MemoryBank(*state["_keys"].shape, compared_dim=None if compared is None else compared.shape[1])
+    bank.load_state_dict(state)
+    return bank
+
+
 def as_square(relation: Tensor) -> NDArray[np.float32]:
     """Convert a relation [B, 1+B] of a batch with itself as bank to [B, B], the own key on the diagonal.
 
@@ -140,6 +164,8 @@ LARGE_INCHES, SMALL_INCHES = 2.2, 1.02
 COLUMNS = 3  # of small panels
 TITLE_INCHES = 0.34
 GAMMA = 0.5  # the root of a weight is shown: Grafit's are small, and must not look like none
+# One hue from white to nearly black: seen by all, and in print without colour.
+COLOURS = ("#ffffff", "#9ecae1", "#2878b5", "#08306b")
 TICKS = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0)
 
 
@@ -174,10 +200,7 @@ def over_own_key(weights: FloatArray) -> FloatArray:
     >>> over_own_key(np.array([[0.5, 0.25], [0.1, 0.9]]))[0].tolist()
     [1.0, 0.5]
     """
-    own = np.diagonal(weights)[:, None]
-    if (own <= 0).any():
-        raise UsageError("a relation gives the own key no weight, so nothing can be measured by it")
-    return weights / own
+    return weights / np.diagonal(weights)[:, None]
 
 
 def relation_panels(
@@ -189,56 +212,43 @@ def relation_panels(
     weight over that of the own key.
     """
     count = len(batch.images)
-    for relation in (truth, *methods):
-        if relation.weights.shape != (count, count):
-            raise UsageError(
-                f"{relation.title}: relations of {count} images must be [{count}, {count}], "
-                f"not {list(relation.weights.shape)}"
-            )
     rows = -(-len(methods) // COLUMNS)
     block = SMALL_INCHES + TITLE_INCHES + SMALL_INCHES / count
     cell = LARGE_INCHES / count
     height = max(TITLE_INCHES + cell + LARGE_INCHES, rows * block) + 0.42
     plate = Plate(width=PAGE_INCHES, height=height, caption=caption)
     left = NAMES_INCHES + cell
-    _panel(plate, truth, batch, left, TITLE_INCHES + cell, LARGE_INCHES)
+    shown = _panel(plate, truth, batch, left, TITLE_INCHES + cell, LARGE_INCHES)
     _names(plate, batch, NAMES_INCHES - 0.04, TITLE_INCHES + cell, cell)
     first = left + LARGE_INCHES + 0.2
     step = (PAGE_INCHES - first - 0.06) / COLUMNS
     for number, method in enumerate(methods):
         row, column = divmod(number, COLUMNS)
         inner = SMALL_INCHES / count
-        _panel(
-            plate,
-            method,
-            batch,
-            first + column * step + inner,
-            row * block + TITLE_INCHES + inner,
-            SMALL_INCHES,
-        )
-    _scale(plate, left, height - 0.3)
+        beside = first + column * step + inner
+        _panel(plate, method, batch, beside, row * block + TITLE_INCHES + inner, SMALL_INCHES)
+    _scale(plate, shown, left, height - 0.3)
     return plate.figure
 
 
-def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: float, side: float) -> None:
+def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: float, side: float) -> AxesImage:
     """Draw one square of weights with a strip of images on its left and above."""
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+
     order = batch.order
     cell = side / len(order)
     axes = plate.axes(left=left, top=top, width=side, height=side)
-    shown = over_own_key(relation.weights)[np.ix_(order, order)]
-    axes.imshow(shown, cmap=_colours(), norm=_norm(), interpolation="nearest", aspect="auto")
+    weights = over_own_key(relation.weights)[np.ix_(order, order)]
+    norm = PowerNorm(GAMMA, vmin=0, vmax=1)
+    colours = LinearSegmentedColormap.from_list("weights", COLOURS)
+    shown = axes.imshow(weights, cmap=colours, norm=norm, interpolation="nearest", aspect="auto")
     axes.set_gid(f"relation-{relation.title}")
     _boundaries(axes, batch.coarse[order], batch.fine[order])
-    pictures = [as_pixels(batch.images[row]) for row in order.tolist()]
+    images = [as_pixels(batch.images[row]) for row in order.tolist()]
     beside = plate.axes(left=left - cell, top=top, width=cell * 0.94, height=side)
     above = plate.axes(left=left, top=top - cell, width=side, height=cell * 0.94)
-    for axes_of_strip, upright in ((beside, True), (above, False)):
-        for place, picture in enumerate(pictures):
-            span = (place, place + 1)
-            extent = (0, 1, span[1], span[0]) if upright else (*span, 1, 0)
-            axes_of_strip.imshow(picture, extent=extent, aspect="auto", interpolation="antialiased")
-        axes_of_strip.set_xlim(0, 1 if upright else len(order))
-        axes_of_strip.set_ylim(len(order) if upright else 1, 0)
+    beside.imshow(np.concatenate(images, axis=0), aspect="auto", interpolation="antialiased")
+    above.imshow(np.concatenate(images, axis=1), aspect="auto", interpolation="antialiased")
     large = side == LARGE_INCHES
     plate.write(
         left, top - cell - (0.11 if large else 0.21), relation.title, size=SMALL_POINTS + large, weight="bold"
@@ -247,6 +257,7 @@ def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: flo
     below += [] if relation.d_z is None else [f"d_z = {relation.d_z:.2f}"]
     if below:
         plate.write(left, top - cell - 0.08, "; ".join(below), size=SMALLEST_POINTS - 0.5)
+    return shown
 
 
 def _boundaries(axes: Axes, coarse: IntArray, fine: IntArray) -> None:
@@ -269,30 +280,10 @@ def _names(plate: Plate, batch: Batch, right: float, top: float, cell: float) ->
         plate.write(right, middle, shorten(batch.fine_names[label], 13), size=SMALLEST_POINTS, ha="right")
 
 
-def _scale(plate: Plate, left: float, top: float) -> None:
+def _scale(plate: Plate, shown: AxesImage, left: float, top: float) -> None:
     """Draw the colour scale below the large panel."""
     axes = plate.axes(left=left, top=top, width=LARGE_INCHES, height=0.09)
-    levels = np.linspace(0, 1, 256)[None] ** (1 / GAMMA)  # even steps of colour, as the norm makes them
-    axes.imshow(levels, cmap=_colours(), norm=_norm(), aspect="auto", extent=(0, 1, 0, 1))
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=INK, linewidth=0.6)
-    for tick in TICKS:
-        plate.write(
-            left + LARGE_INCHES * tick**GAMMA, top + 0.16, f"{tick:g}", size=SMALLEST_POINTS, ha="center"
-        )
-    plate.write(
-        left + LARGE_INCHES + 0.12, top + 0.05, "weight, over that of the own key", size=SMALLEST_POINTS
-    )
-
-
-def _colours() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    # one hue from white to nearly black: seen by all, and in print without colour
-    return LinearSegmentedColormap.from_list("weights", ("#ffffff", "#9ecae1", "#2878b5", "#08306b"))
-
-
-def _norm() -> Any:
-    from matplotlib.colors import PowerNorm
-
-    return PowerNorm(GAMMA, vmin=0, vmax=1)
+    plate.figure.colorbar(shown, cax=axes, orientation="horizontal", ticks=TICKS, format="{x:g}")
+    axes.tick_params(labelsize=SMALLEST_POINTS, colors=INK, length=0, pad=2)
+    right = left + LARGE_INCHES + 0.12
+    plate.write(right, top + 0.05, "weight, over that of the own key", size=SMALLEST_POINTS)

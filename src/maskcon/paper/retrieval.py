@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.errors import DataError
 from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.gallery import thumbnail, tile
-from maskcon.report.style import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, shorten
+from maskcon.report.style import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, wrapped
 from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ BLOCK_GAP_INCHES = 0.16
 class Query:
     """A query [C, H, W], its words, and what each method found: its images, nearest first, and which are right."""
 
-    picture: NDArray[np.uint8]
+    image: NDArray[np.uint8]
     name: str
     found: Mapping[str, tuple[Sequence[NDArray[np.uint8]], Sequence[bool]]]
 
@@ -47,13 +46,8 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
 
     Neighbours are framed as right or wrong by `tile`; the number of correct ones is on the right.
     """
-    if not queries:
-        raise UsageError("a sheet of retrieved images needs at least one query")
     methods = list(queries[0].found)
-    ranks = {len(pictures) for query in queries for pictures, _ in query.found.values()}
-    if any(list(query.found) != methods for query in queries) or len(ranks) != 1:
-        raise UsageError("every query needs the same methods and as many neighbours by each")
-    columns = ranks.pop()
+    columns = len(queries[0].found[methods[0]][0])
     left = QUERY_INCHES + METHOD_INCHES + 0.12
     side = (PAGE_INCHES - left - 0.36) / columns
     block = side * len(methods)
@@ -69,21 +63,21 @@ def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
     for number, query in enumerate(queries):
         top = head + number * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES)
         shown = plate.axes(left=0.06, top=top + 0.03, width=QUERY_INCHES - 0.12, height=QUERY_INCHES - 0.12)
-        _show(shown, thumbnail(query.picture, QUERY_PIXELS), 0)
+        _show(shown, thumbnail(query.image, QUERY_PIXELS), 0)
         shown.set_xlim(0, 1)
         shown.set_ylim(1, 0)
-        for line, words in enumerate(_lines(query.name)):
+        for line, words in enumerate(wrapped(query.name, 21, 3)):
             plate.write(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
         for row, method in enumerate(methods):
-            pictures, right = query.found[method]
+            images, right = query.found[method]
             middle = top + side * (row + 0.5)
             plate.write(
                 QUERY_INCHES + METHOD_INCHES, middle, method, size=SMALL_POINTS, ha="right", weight="bold"
             )
             axes = plate.axes(left=left, top=top + side * row, width=side * columns, height=side)
             axes.set_gid(f"found-{number}-{method}")
-            for place, (picture, is_right) in enumerate(zip(pictures, right, strict=True)):
-                _show(axes, tile(picture, bool(is_right), NEIGHBOUR_PIXELS), place)
+            for place, (image, is_right) in enumerate(zip(images, right, strict=True)):
+                _show(axes, tile(image, bool(is_right), NEIGHBOUR_PIXELS), place)
             axes.set_xlim(0, columns)
             axes.set_ylim(1, 0)
             plate.write(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
@@ -95,11 +89,6 @@ def _show(axes: Axes, drawn: Image.Image, place: int) -> None:
     edge = GAP / 2
     extent = (place + edge, place + 1 - edge, 1 - edge, edge)
     axes.imshow(np.asarray(drawn), extent=extent, aspect="auto", interpolation="antialiased")
-
-
-def _lines(name: str) -> list[str]:
-    lines = textwrap.wrap(name, 21) or [""]
-    return lines[:3] if len(lines) <= 3 else [*lines[:2], shorten(" ".join(lines[2:]), 21)]
 
 
 def draw(setup: Setup) -> Drawn:

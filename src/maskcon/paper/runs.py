@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,16 +129,12 @@ def unfinished(
     return list(waiting.values()), images
 
 
-class Watcher(Protocol):
-    def show(self, jobs: Sequence[Job]) -> None: ...
-
-
 def carry_out(
     runs: Sequence[PlannedRun],
     machine: Machine,
     *,
     at_once: int,
-    watch: Callable[[Sequence[Job]], AbstractContextManager[Watcher]],
+    watch: Callable[[Sequence[Job]], AbstractContextManager[Any]],
 ) -> None:
     """Train every run, `at_once` at a time with `machine.threads` each; call again to resume.
 
@@ -154,11 +149,6 @@ def carry_out(
     jobs = [run.job(machine) for run in runs]
     with watch(jobs) as watcher:
         run_jobs(jobs, at_once=min(at_once, len(jobs)), threads=machine.threads, watch=watcher.show)
-
-
-def mean_recall(results: Sequence[Mapping[str, Any]], k: int = 1) -> float:
-    """Average recall@k over runs, a share in 0..1."""
-    return statistics.fmean(float(result["recall"][str(k)]) for result in results)
 
 
 def _training_images(config: RunConfig, whole: int) -> int:
@@ -230,7 +220,6 @@ class Setup:
         described = [
             f"{METHOD_NAMES[trial.method]} w = {trial.w:g}"
             + ("" if trial.tau is None else f", τ = {trial.tau:g}")
-            + _same_as(trial)
             for trial in trials
             if trial.w is not None
         ]
@@ -276,13 +265,3 @@ def as_csv(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 
 def shown_tau(tau: float) -> str:
     return "∞" if tau == float("inf") else f"{tau:g}"
-
-
-def _same_as(trial: Trial) -> str:
-    """Name the method without a w that shares this trial's run, if any.
-
-    >>> _same_as(Trial("coins", 1.0)), _same_as(Trial("coins", 0.8))
-    (' (that is SupCE)', '')
-    """
-    same = [name for name in ("selfcon", "supcon", "supce") if Trial(name).canonical() == trial.canonical()]
-    return f" (that is {METHOD_NAMES[same[0]]})" if same else ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from maskcon._utils.files import write_atomically
@@ -19,7 +20,7 @@ from maskcon.paper.plans import (
     on_validation,
     with_seeds,
 )
-from maskcon.paper.runs import PlannedRun, mean_recall, start_of
+from maskcon.paper.runs import PlannedRun, start_of
 from maskcon.report.formats import Cell, Table
 from maskcon.report.published import (
     CORRECTIONS,
@@ -143,8 +144,11 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
     def results_of(trial: Trial) -> tuple[Result, ...]:
         return tuple(runs[one.canonical()].result() for one in with_seeds(trial, seeds))
 
+    def on_test(trial: Trial) -> float:  # as the paper selects, which is impossible without test labels
+        return fmean(result["recall"]["1"] for result in results_of(trial))
+
     def validated(trial: Trial) -> float:
-        return mean_recall([runs[on_validation(trial).canonical()].result()])
+        return float(runs[on_validation(trial).canonical()].result()["recall"]["1"])
 
     def line(row: PublishedRow, trial: Trial, chosen_by: str = "", group: str = "") -> Line:
         name, muted = METHOD_NAMES[row.method], row.method == "supfine"
@@ -160,27 +164,14 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
             if len(choices) == 1:
                 lines.append(line(row, choices[0]))
             else:
-                lines.append(line(row, best_on_test(choices, results_of), ORACLE))
-                lines.append(line(row, best_on_validation(choices, validated), HONEST))
+                lines.append(line(row, max(choices, key=on_test), ORACLE))
+                lines.append(line(row, max(choices, key=validated), HONEST))
     some = lines[0].results[0]
     floor = Line("Raw pixels", None, None, "", ({"recall": some["raw_pixels"]},), None, muted=True)
     config = next(iter(runs.values())).config
     notes = notes_for(table, ground, config, some, seeds)
     title = f"{table.title}, {ground.title}: recall@K in percent, ours and the paper's"
     return Section(ground, title, (floor, *lines), tuple(notes))
-
-
-def best_on_test(trials: Sequence[Trial], results_of: Callable[[Trial], Sequence[Result]]) -> Trial:
-    """Select by mean recall@1 on the TEST images, as the paper does; not possible without test labels.
-
-    The first of equals.
-    """
-    return max(trials, key=lambda trial: mean_recall(results_of(trial)))
-
-
-def best_on_validation(trials: Sequence[Trial], validated: Callable[[Trial], float]) -> Trial:
-    """Select by recall@1 on held-out training images; the first of equals."""
-    return max(trials, key=validated)
 
 
 def as_table(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon.paper.runs import Drawn, Setup, as_csv
 from maskcon.report.maps import map_2d
 from maskcon.report.style import COLOURS, INK, MARKERS, PAGE_INCHES, PALE, SMALL_POINTS, Plate, shorten
@@ -70,10 +69,6 @@ def map_panels(
 
     Points are drawn in shuffled order, so that no class covers the others.
     """
-    count = len(classes.fine)
-    for name, points in maps.items():
-        if points.shape != (count, 2):
-            raise UsageError(f"{name}: {count} labels need points [{count}, 2], not {list(points.shape)}")
     side = (PAGE_INCHES - (COLUMNS + 1) * GAP_INCHES) / COLUMNS
     rows = -(-len(maps) // COLUMNS)
     step = side + TITLE_INCHES + GAP_INCHES

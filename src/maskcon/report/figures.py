@@ -18,22 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
-from maskcon.report.gallery import retrieval_grid
 from maskcon.report.style import (
-    COLOURS,
     FONT_POINTS,
     INK,
     PALE,
     WIDTH_INCHES,
     class_look,
     escape,
-    fit_left_margin,
     font_families,
     label_ends,
     new_axes,
     no_glyph_warnings,
-    right_edge,
     series_looks,
     show_empty,
     use_whole_numbers,
@@ -42,20 +37,7 @@ from maskcon.report.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from PIL import Image
-    from typing_extensions import TypeIs
 
-
-__all__ = [
-    "Curve",
-    "embedding_map",
-    "learning_curves",
-    "loss_curves",
-    "png_bytes",
-    "retrieval_grid",
-    "save",
-    "svg_text",
-]
 
 Curve = Sequence[tuple[float, float | None]]  # (epoch or step, value)
 
@@ -65,14 +47,14 @@ PRINT_DPI = 200
 
 
 def learning_curves(
-    curves: Mapping[str, Curve | Sequence[Curve]],
+    curves: Mapping[str, Sequence[Curve]],
     floor: float | None = None,
     ceiling: float | None = None,
     *,
     backbone: float | None = None,
     title: str = "",
 ) -> Figure:
-    """Draw recall@1 (fractions) by epoch, one line per label.
+    """Draw recall@1 (fractions) by epoch, one line per label; curves: one per seed.
 
     Several seeds give the mean and a band of ± one sample standard deviation. `floor` (raw pixels), `backbone` (a
     frozen one alone) and `ceiling` (fine labels) are horizontal lines.
@@ -80,8 +62,8 @@ def learning_curves(
     figure, axes = new_axes(title, "epoch", "recall@1, %")
     ends: list[tuple[float, str, str]] = []
     looks = series_looks(curves)
-    for name, given in curves.items():
-        epochs, means, spreads = _over_seeds(_as_seeds(given))
+    for name, seeds in curves.items():
+        epochs, means, spreads = _over_seeds(seeds)
         if not epochs:
             continue
         colour, marker = looks[name]
@@ -124,7 +106,6 @@ def _finish_curves(axes: Axes, ends: Sequence[tuple[float, str, str]], empty: st
     axes.margins(x=0.02)
     use_whole_numbers(axes)
     label_ends(axes, ends)
-    fit_left_margin(axes)
 
 
 def embedding_map(
@@ -139,10 +120,6 @@ def embedding_map(
     """Draw points [N, 2] by label [N], or by coarse label where there are too many labels."""
     positions = np.asarray(points, dtype=np.float64)
     kinds = np.asarray(labels, dtype=np.int64)
-    if positions.ndim != 2 or positions.shape[1] != 2 or kinds.shape != positions.shape[:1]:
-        raise UsageError(
-            f"a map needs points [N, 2] and labels [N], not {list(positions.shape)}, {list(kinds.shape)}"
-        )
     if len(names) > MOST_CLASSES_IN_COLOUR and coarse is not None and coarse_names is not None:
         kinds, names = np.asarray(coarse, dtype=np.int64), coarse_names
     figure, axes = new_axes(title, "", "")
@@ -161,7 +138,6 @@ def embedding_map(
     axes.set_aspect("equal", adjustable="datalim")
     if len(found) <= 2 * MOST_CLASSES_IN_COLOUR:
         columns = 1 + (len(found) - 1) // MOST_CLASSES_IN_COLOUR
-        figure.subplots_adjust(right=right_edge(shown_names, columns))
         axes.legend(
             loc="center left",
             bbox_to_anchor=(1.0, 0.5),
@@ -175,28 +151,21 @@ def embedding_map(
     return figure
 
 
-def save(figure: Figure | Image.Image, path_stem: str | os.PathLike[str]) -> list[Path]:
-    """Write `<stem>.png` and `<stem>.svg` (for an image: the PNG alone), without dates; returns the paths."""
+def save(figure: Figure, path_stem: str | os.PathLike[str]) -> list[Path]:
+    """Write `<stem>.png` and `<stem>.svg`, without dates; returns the paths."""
     stem = Path(path_stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    written = [stem.with_name(stem.name + ".png")]
-    written[0].write_bytes(png_bytes(figure))
-    if not _is_image(figure):
-        written.append(stem.with_name(stem.name + ".svg"))
-        written[1].write_text(svg_text(figure), encoding="utf-8")
-    return written
+    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+    png.write_bytes(png_bytes(figure))
+    svg.write_text(svg_text(figure), encoding="utf-8")
+    return [png, svg]
 
 
-def png_bytes(figure: Figure | Image.Image) -> bytes:
-    """Encode a figure on white, or an image, as PNG."""
+def png_bytes(figure: Figure) -> bytes:
+    """Encode a figure on white as PNG."""
     stream = io.BytesIO()
-    if _is_image(figure):
-        figure.save(stream, format="PNG", optimize=True)
-    else:
-        with no_glyph_warnings():
-            figure.savefig(
-                stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None}
-            )
+    with no_glyph_warnings():
+        figure.savefig(stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
 
 
@@ -210,22 +179,6 @@ def svg_text(figure: Figure) -> str:
     with matplotlib.rc_context({"svg.hashsalt": "maskcon", "svg.fonttype": "path"}), no_glyph_warnings():
         figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
     return stream.getvalue()
-
-
-def _is_image(figure: Figure | Image.Image) -> TypeIs[Image.Image]:
-    from PIL import Image
-
-    return isinstance(figure, Image.Image)
-
-
-def _as_seeds(given: Curve | Sequence[Curve]) -> list[Curve]:
-    """Return a list of curves, one per seed, from one curve or several."""
-    if not given:
-        return []
-    first = given[0]
-    if isinstance(first, tuple) and len(first) == 2 and not isinstance(first[0], Sequence):
-        return [given]  # type: ignore[list-item]
-    return list(given)  # type: ignore[arg-type]
 
 
 def _over_seeds(seeds: Sequence[Curve]) -> tuple[list[float], NDArray[np.float64], NDArray[np.float64]]:
@@ -252,36 +205,3 @@ def _thinned(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     cuts = np.arange(0, len(steps), stretch)
     counts = np.add.reduceat(np.ones(len(steps)), cuts)
     return np.add.reduceat(steps, cuts) / counts, np.add.reduceat(values, cuts) / counts
-
-
-BINS = 60
-
-
-def similarity_figure(
-    nearest: NDArray[Any], pairs: NDArray[Any], same_class: NDArray[Any], *, title: str = ""
-) -> Figure:
-    """Draw the distribution of cosines to the nearest image [N], and of random pairs [P] by class.
-
-    The farther the nearest neighbours are from the other pairs, the more a ranking by similarity means.
-    """
-    figure, axes = new_axes(title, "cosine", "share of pairs, %")
-    groups = (
-        ("other coarse classes", pairs[~same_class], COLOURS[5], "-"),
-        ("same coarse class", pairs[same_class], COLOURS[1], "--"),
-        ("nearest neighbours", nearest, COLOURS[0], "-"),
-    )
-    known = [(name, values, colour, dash) for name, values, colour, dash in groups if len(values)]
-    if not known:
-        show_empty(axes, "too few images")
-        return figure
-    lowest = min(float(np.min(values)) for _, values, _, _ in known)
-    edges = np.linspace(np.floor(10 * lowest) / 10, 1.0, BINS + 1) if lowest < 1 else np.linspace(0, 1, 11)
-    for name, values, colour, dash in known:
-        heights = 100 * np.histogram(values, edges)[0] / len(values)
-        axes.stairs(heights, edges, color=colour, linewidth=1.6, linestyle=dash, label=name)
-        axes.stairs(heights, edges, color=colour, fill=True, alpha=0.12, linewidth=0)
-    axes.margins(x=0.01)
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, fontsize=FONT_POINTS, labelcolor=INK, loc="best")
-    fit_left_margin(axes)
-    return figure

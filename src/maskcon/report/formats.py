@@ -28,6 +28,7 @@ class Cell:
     muted: bool = False  # for orientation only: the floor and the ceiling
     value: float | None = None
     spread: float | None = None  # sample standard deviation
+    image: str = ""  # data URI of an image, shown by `html` in place of the text
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,9 @@ class Table:
         rows = ["".join(f'<th scope="col">{name}</th>' for name in head)]
         for texts, cells in zip(body, self._cells(), strict=True):
             styles = [' class="muted"' if cell.muted else "" for cell in cells]
+            texts = [
+                _image_html(cell) if cell.image else text for text, cell in zip(texts, cells, strict=True)
+            ]
             first = f'<th scope="row"{styles[0]}>{texts[0]}</th>'
             rest = (f"<td{style}>{text}</td>" for style, text in zip(styles[1:], texts[1:], strict=True))
             rows.append("".join([first, *rest]))
@@ -150,6 +154,10 @@ class Table:
 
     def _cells(self) -> list[list[Cell]]:
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
+
+
+def _image_html(cell: Cell) -> str:
+    return f'<img src="{cell.image}" alt="{html.escape(cell.text)}">'
 
 
 def printable(text: str) -> str:

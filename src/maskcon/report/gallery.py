@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon.report.style import RIGHT, WRONG, as_pixels
 
 if TYPE_CHECKING:
@@ -48,20 +47,19 @@ def retrieval_grid(
 
     asked = np.asarray(queries, dtype=np.int64).reshape(-1)
     found = np.asarray(neighbours, dtype=np.int64).reshape(len(asked), -1)
-    _check_rows(images, asked, found, marks)
     step = TILE_PIXELS + 2 * FRAME_PIXELS + GAP_PIXELS
     columns = 1 + found.shape[1]
     width = columns * step + GAP_PIXELS  # the query stands a gap apart from the rest
-    picture = Image.new("RGBA", (max(1, width), HEAD_PIXELS + max(1, len(asked)) * step), (0, 0, 0, 0))
-    _head(ImageDraw.Draw(picture), columns, step)
+    drawn = Image.new("RGBA", (max(1, width), HEAD_PIXELS + max(1, len(asked)) * step), (0, 0, 0, 0))
+    _head(ImageDraw.Draw(drawn), columns, step)
     for row, query in enumerate(asked.tolist()):
         top = HEAD_PIXELS + row * step
-        picture.paste(tile(images[query]), (0, top))
+        drawn.paste(tile(images[query]), (0, top))
         for rank, neighbour in enumerate(found[row].tolist()):
             left = (1 + rank) * step + GAP_PIXELS
             mark = 0 if marks is None else int(marks[row][rank])
-            picture.paste(tile(images[neighbour], None if mark == 0 else mark > 0), (left, top))
-    return picture
+            drawn.paste(tile(images[neighbour], None if mark == 0 else mark > 0), (left, top))
+    return drawn
 
 
 def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
@@ -74,21 +72,6 @@ def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
     for index, image in enumerate(images):
         sheet.paste(thumbnail(image, tile), ((index % columns) * tile, (index // columns) * tile))
     return sheet, columns
-
-
-def _check_rows(
-    images: Images,
-    asked: NDArray[np.int64],
-    found: NDArray[np.int64],
-    marks: NDArray[Any] | None,
-) -> None:
-    for name, rows in (("query", asked), ("neighbour", found)):
-        if rows.size and (rows.min() < 0 or rows.max() >= len(images)):
-            raise UsageError(
-                f"{name} rows reach from {rows.min()} to {rows.max()}, but there are {len(images)} images"
-            )
-    if marks is not None and np.shape(marks) != found.shape:
-        raise UsageError(f"marks have shape {list(np.shape(marks))}, neighbours {list(found.shape)}")
 
 
 def _head(draw: ImageDraw.ImageDraw, columns: int, step: int) -> None:
@@ -124,13 +107,13 @@ def tile(image: NDArray[np.uint8], right: bool | None = None, side: int = TILE_P
     return framed
 
 
-def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """Centre an image [C, H, W] in a black square."""
+def thumbnail(image: NDArray[np.uint8], side: int, ground: str = "black") -> Image.Image:
+    """Centre an image [C, H, W] in a square."""
     from PIL import Image
 
-    picture = fitted(image, side)
-    square = Image.new("RGB", (side, side), (0, 0, 0))
-    square.paste(picture, ((side - picture.width) // 2, (side - picture.height) // 2))
+    scaled = fitted(image, side)
+    square = Image.new("RGB", (side, side), ground)
+    square.paste(scaled, ((side - scaled.width) // 2, (side - scaled.height) // 2))
     return square
 
 
@@ -138,12 +121,12 @@ def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
     """Scale an image [C, H, W] to fit a square; small ones by whole multiples, to stay crisp."""
     from PIL import Image
 
-    picture = Image.fromarray(as_pixels(image))
-    size = fitted_size(picture.width, picture.height, side)
-    if size == picture.size:
-        return picture
-    enlarged = size[0] >= 2 * picture.width
-    return picture.resize(size, Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
+    drawn = Image.fromarray(as_pixels(image))
+    size = fitted_size(drawn.width, drawn.height, side)
+    if size == drawn.size:
+        return drawn
+    enlarged = size[0] >= 2 * drawn.width
+    return drawn.resize(size, Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
 
 
 def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
@@ -202,7 +185,7 @@ def _row_html(grid: PageRetrieval, number: int, small: bool) -> str:
 
 
 def _tile_html(grid: PageRetrieval, row: int, description: str, shown: str, mark: int, small: bool) -> str:
-    picture = fitted(grid.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
+    drawn = fitted(grid.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
     name, called = str(grid.names[row]), str(grid.ids[row])
     kind, sign, said = {
         1: (" same", "✓", ", same class"),
@@ -213,7 +196,7 @@ def _tile_html(grid: PageRetrieval, row: int, description: str, shown: str, mark
     alt = html.escape(f"{description}: {name}{said}")
     return (
         f'<li class="tile{kind}" title="{html.escape(f"{name}: {called}")}"><span>'
-        f'<img src="{image_uri(picture, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'
+        f'<img src="{image_uri(drawn, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'
         f'<small aria-hidden="true">{html.escape(name)}</small><small aria-hidden="true">{shown}</small></li>'
     )
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError, unknown
 from maskcon.report.gallery import Images, fitted_size, image_uri, sprite_sheet
 from maskcon.report.neighbourhood import Neighbourhood
 from maskcon.report.style import class_look
+from maskcon.retrieval.nearest import unit_rows
 
 FloatArray = NDArray[np.float32]
 
@@ -25,79 +25,46 @@ DIMENSIONS_FOR_TSNE = 50  # more only slows the neighbour search down
 POINTS_FOR_THREADS = 1500
 POINTS_FOR_FAST_TSNE = 500
 FAST_ANGLE, FAST_ITERATIONS = 0.8, 750
-FEWEST_FOR_TSNE = 4  # below, any layout is as good as the principal axes
+FEWEST_FOR_TSNE = 4  # below, any layout is as good as any other
 
 
-def map_2d(embeddings: NDArray[Any], seed: int = 0, method: str = "tsne") -> FloatArray:
-    """Place N embeddings [N, D] on the plane: [N, 2] float32, centred, the same for the same seed.
+def map_2d(embeddings: NDArray[Any], seed: int = 0) -> FloatArray:
+    """Place N embeddings [N, D] on the plane by t-SNE: [N, 2] float32, centred, the same for the same seed.
 
-    Rows are l2-normalised first, since retrieval compares by cosine. `tsne` keeps neighbours together, and
-    distances between far groups mean little; `pca` is linear, fast and exact. Works for any N, also 0 and 1.
+    Rows are l2-normalised first, since retrieval compares by cosine. Neighbours stay together; distances between far
+    groups mean little. Works for any N, also 0 and 1.
 
         points = map_2d(embeddings, seed=0)
     """
-    if method not in ("tsne", "pca"):
-        raise unknown("map", method, ("tsne", "pca"))
-    array = np.asarray(embeddings, dtype=np.float64)
-    if array.ndim != 2:
-        raise UsageError(f"a map needs embeddings of shape [N, D], not {list(array.shape)}")
-    if not np.isfinite(array).all():
-        bad = int((~np.isfinite(array).all(axis=1)).sum())
-        raise UsageError(f"{bad} of {len(array)} embeddings hold NaN or infinity; leave them out of the map")
-    lengths = np.linalg.norm(array, axis=1, keepdims=True)
-    array = array / np.where(lengths > 0, lengths, 1.0)
-    if method == "pca" or len(array) < FEWEST_FOR_TSNE:
-        return _principal_axes(array, 2).astype(np.float32)
-    return _tsne(array, seed)
-
-
-def _tsne(array: NDArray[np.float64], seed: int) -> FloatArray:
-    from sklearn.manifold import TSNE  # lazy: half a second
+    unit = unit_rows(embeddings)
+    if unit.shape[1] < 2:
+        unit = np.pad(unit, ((0, 0), (0, 2 - unit.shape[1])))
+    if len(unit) < FEWEST_FOR_TSNE or float(np.ptp(unit, axis=0).max()) < 1e-6:  # all equal
+        return unit[:, :2] - unit[:, :2].mean(axis=0, keepdims=True) if len(unit) else unit[:, :2]
+    from sklearn.decomposition import PCA  # lazy: half a second
+    from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    reduced = _principal_axes(array, min(DIMENSIONS_FOR_TSNE, max(2, array.shape[1])))
-    start = reduced[:, :2]
-    width = float(start[:, 0].std())
-    # The customary scale of a start from principal axes; equal embeddings have no width to divide by.
-    start = (
-        start / width * 1e-4 if width > 1e-12 else np.random.default_rng(seed).normal(0, 1e-4, start.shape)
-    )
+    if unit.shape[1] > DIMENSIONS_FOR_TSNE:
+        reduction = PCA(min(DIMENSIONS_FOR_TSNE, len(unit)), svd_solver="covariance_eigh")
+        unit = reduction.fit_transform(unit)
     # A coarser approximation and fewer iterations: a third of the time for an equally good map (docs/reproducing.md).
-    fast = len(array) >= POINTS_FOR_FAST_TSNE
+    fast = len(unit) >= POINTS_FOR_FAST_TSNE
     layout = TSNE(
         n_components=2,
         angle=FAST_ANGLE if fast else 0.5,
         max_iter=FAST_ITERATIONS if fast else 1000,
-        perplexity=min(LARGEST_PERPLEXITY, (len(array) - 1) / 3),
-        init=start.astype(np.float32),
+        perplexity=min(LARGEST_PERPLEXITY, (len(unit) - 1) / 3),
+        init="pca",
         learning_rate="auto",
         random_state=seed,
         n_jobs=1,
     )
     # Few points make threads wait for each other, above all on a busy machine.
-    with threadpool_limits(1 if len(array) < POINTS_FOR_THREADS else None):
-        points = np.asarray(layout.fit_transform(reduced.astype(np.float32)), dtype=np.float32)
+    with threadpool_limits(1 if len(unit) < POINTS_FOR_THREADS else None):
+        points = np.asarray(layout.fit_transform(unit), dtype=np.float32)
     centred: FloatArray = points - points.mean(axis=0, keepdims=True)
     return centred
-
-
-def _principal_axes(array: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Project on the first `count` principal components: [N, count]; missing ones are zero."""
-    found = np.zeros((len(array), count))
-    if array.size == 0:
-        return found
-    centred = array - array.mean(axis=0, keepdims=True)
-    if len(array) < POINTS_FOR_THREADS:
-        _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    else:  # the same axes from the small [D, D] matrix: for 8,000 x 512 in a hundredth of the time
-        _, columns = np.linalg.eigh(centred.T @ centred)
-        axes = columns.T[::-1]
-    axes = axes[:count]
-    # An axis is defined up to its sign: fix it, so that the map does not flip between machines.
-    largest = np.abs(axes).argmax(axis=1)
-    signs = np.sign(axes[np.arange(len(axes)), largest])
-    found[:, : len(axes)] = centred @ (axes * np.where(signs == 0, 1.0, signs)[:, None]).T
-    return found
 
 
 SMALL_TILE, MIDDLE_TILE, LARGE_TILE = 32, 64, 96  # multiples of 16, see image_uri
@@ -122,10 +89,6 @@ class PageMap:
     ids: Sequence[Any] = field(default=())  # names of the images; their rows if not given
     near: Mapping[str, Neighbourhood] = field(default_factory=dict)
 
-    @property
-    def has_points(self) -> bool:
-        return bool(self.layouts) and bool(self.labels) and len(self.images) > 0
-
 
 def package_text(name: str) -> str:
     """Read a file of this package, such as `page.css`."""
@@ -149,12 +112,10 @@ def map_json(map_data: PageMap) -> str:
     """Render the data of the map as an element that a browser does not run."""
     count = len(map_data.images)
     ids = [str(name) for name in map_data.ids] or [f"image {row}" for row in range(count)]
-    if len(ids) != count:
-        raise UsageError(f"{len(ids)} ids for {count} images of the map")
     tile = tile_for(map_data.images)
     content = {
         "layouts": [_layout(name, points, map_data) for name, points in map_data.layouts.items()],
-        "colourings": [_colouring(title, *given, count) for title, given in map_data.labels.items()],
+        "colourings": [_colouring(title, *given) for title, given in map_data.labels.items()],
         "ids": ids,
         "sheets": thumbnail_sheets(map_data.images, tile),
         "perSheet": IMAGES_PER_SHEET,
@@ -199,13 +160,7 @@ def _shapes(images: Images, tile: int) -> list[tuple[int, int]] | None:
 
 
 def _layout(name: str, points: NDArray[Any], map_data: PageMap) -> dict[str, Any]:
-    count = len(map_data.images)
-    array = np.asarray(points, dtype=np.float64)
-    if array.shape != (count, 2) or not np.isfinite(array).all():
-        raise UsageError(
-            f"map {name!r} has shape {list(array.shape)} or gaps; {count} images need [{count}, 2]"
-        )
-    layout: dict[str, Any] = {"name": name, "points": np.round(_unit_square(array), 4).tolist()}
+    layout: dict[str, Any] = {"name": name, "points": np.round(_unit_square(points), 4).tolist()}
     near = map_data.near.get(name)
     if near is not None and near.positions.size:
         layout["near"] = near.positions.tolist()
@@ -213,18 +168,15 @@ def _layout(name: str, points: NDArray[Any], map_data: PageMap) -> dict[str, Any
     return layout
 
 
-def _colouring(
-    title: str, given: Sequence[int] | NDArray[Any], names: Sequence[str], count: int
-) -> dict[str, Any]:
-    labels = [int(label) for label in given]
-    if len(labels) != count or (labels and not 0 <= min(labels) <= max(labels) < len(names)):
-        raise UsageError(f"{title!r}: {len(labels)} labels, {len(names)} class names for {count} images")
+def _colouring(title: str, labels: Sequence[int] | NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
     looks = [class_look(position) for position in range(len(names))]
-    return {"title": title, "labels": labels, "names": [str(name) for name in names], "looks": looks}
+    values = [int(label) for label in labels]
+    return {"title": title, "labels": values, "names": [str(name) for name in names], "looks": looks}
 
 
-def _unit_square(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit_square(points: NDArray[Any]) -> NDArray[np.float64]:
     """Scale to [0, 1], equally on both axes, so that few digits suffice."""
+    points = np.asarray(points, dtype=np.float64)
     low = points.min(axis=0)
     span = float((points.max(axis=0) - low).max())
     scaled: NDArray[np.float64] = (points - low) / (span if span > 0 else 1.0)

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from maskcon.report.formats import Cell, Table
 from maskcon.report.tables import MISSING
-from maskcon.retrieval.nearest import nearest_others, unit_rows
+from maskcon.retrieval.nearest import effective_rank, nearest_others, unit_rows
 
 NEIGHBOURS = 10
-PAIRS = 200_000  # random pairs drawn; all pairs where there are fewer
 SUSPECT_SHARE = 0.6  # of the neighbours under one other label: a wrong label, or classes that look alike
 
 
@@ -36,21 +35,6 @@ class Neighbourhood:
     dimensions: int
 
 
-@dataclass(frozen=True)
-class Hubs:
-    """How unevenly images occur among the k nearest of others (N_k).
-
-    skewness: of the occurrences; 0 for an even spread, above about 1.5 a few images answer many queries
-    orphans: share of the images that are among the nearest of no other image
-    largest, largest_count: the image found most often, and how often
-    """
-
-    skewness: float
-    orphans: float
-    largest: int
-    largest_count: int
-
-
 def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhood:
     """Find the exact neighbours of all N rows of [N, D], without the row itself.
 
@@ -60,23 +44,6 @@ def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhoo
     unit = unit_rows(np.asarray(embeddings))
     positions, cosines = nearest_others(unit, np.arange(len(unit)), k)
     return Neighbourhood(positions, np.clip(cosines, -1.0, 1.0), effective_rank(unit), unit.shape[1])
-
-
-def effective_rank(unit: NDArray[Any]) -> float:
-    """Compute the effective rank of unit rows [N, D], as `maskcon.retrieval.effective_rank` does.
-
-    >>> round(effective_rank(np.eye(4)), 3)
-    4.0
-    """
-    if not unit.size:
-        return 1.0
-    wide = np.asarray(unit, dtype=np.float64)
-    values = np.linalg.svd(wide, compute_uv=False)
-    total = values.sum()
-    if total == 0:
-        return 1.0
-    share = values[values > 0] / total
-    return max(1.0, float(np.exp(-(share * np.log(share)).sum())))
 
 
 def shared(positions: NDArray[np.int64], labels: NDArray[Any]) -> tuple[float, float]:
@@ -100,35 +67,6 @@ def chance(labels: NDArray[Any]) -> float:
     counts = np.bincount(labels).astype(np.float64)
     pairs = len(labels) * (len(labels) - 1)
     return float((counts * (counts - 1)).sum() / pairs) if pairs else 0.0
-
-
-def mutual(positions: NDArray[np.int64]) -> float:
-    """Compute how often an image is the nearest neighbour of its own nearest neighbour.
-
-    >>> mutual(np.array([[1], [0], [1]]))
-    0.6666666666666666
-    """
-    if not positions.size:
-        return 0.0
-    nearest = positions[:, 0]
-    return float((nearest[nearest] == np.arange(len(nearest))).mean())
-
-
-def hubs(positions: NDArray[np.int64]) -> Hubs:
-    """Measure hubness over the k nearest of every image, [N, k].
-
-    >>> hubs(np.array([[1], [0], [1], [1]])).largest_count
-    3
-    """
-    count = len(positions)
-    if not positions.size:
-        return Hubs(0.0, 0.0, 0, 0)
-    occurrences = np.bincount(positions.reshape(-1), minlength=count).astype(np.float64)
-    away = occurrences - occurrences.mean()
-    spread = float(np.sqrt(np.square(away).mean()))
-    skewness = float((away**3).mean() / spread**3) if spread > 0 else 0.0
-    largest = int(occurrences.argmax())
-    return Hubs(skewness, float((occurrences == 0).mean()), largest, int(occurrences[largest]))
 
 
 def confused_with(
@@ -172,87 +110,37 @@ def suspect_labels(near: Neighbourhood, labels: NDArray[Any], most: int) -> NDAr
     return chosen
 
 
-def random_pairs(
-    embeddings: NDArray[Any], labels: NDArray[Any], seed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Draw random pairs of different images: their cosines, and whether the two have the same label."""
-    unit = unit_rows(np.asarray(embeddings))
-    count = len(unit)
-    if count < 2:
-        return np.zeros(0), np.zeros(0, dtype=np.bool_)
-    if count * (count - 1) // 2 <= PAIRS:
-        first, second = np.triu_indices(count, 1)
-    else:
-        generator = np.random.default_rng(seed)
-        first = generator.integers(0, count, PAIRS)
-        second = (first + generator.integers(1, count, PAIRS)) % count  # never the image itself
-    cosines = np.concatenate(
-        [
-            np.einsum("nd,nd->n", unit[a], unit[b], dtype=np.float64)
-            for a, b in zip(_parts(first), _parts(second), strict=True)
-        ]
-    )
-    return np.clip(cosines, -1.0, 1.0), labels[first] == labels[second]
-
-
-def _parts(rows: NDArray[np.int64]) -> Sequence[NDArray[np.int64]]:
-    return np.array_split(rows, max(1, -(-len(rows) // 8192)))  # a few rows of vectors at a time
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Labels [N] of the images looked at, and the names of their classes."""
-
-    coarse: NDArray[Any]
-    coarse_names: Sequence[str]
-    fine: NDArray[Any] | None = None
-
-
 def measures_table(
-    near: Mapping[str, Neighbourhood], pairs: Mapping[str, NDArray[Any]], labels: Labels
+    near: Mapping[str, Neighbourhood], coarse: NDArray[Any], fine: NDArray[Any] | None = None
 ) -> Table:
-    """Tabulate all measures, one column per encoder; `pairs` are cosines of random pairs of images, by encoder."""
-    kinds = [("coarse class", labels.coarse)]
-    if labels.fine is not None:
-        kinds.append(("fine class", labels.fine))
+    """Tabulate all measures, one column per encoder."""
     most = max((found.positions.shape[1] for found in near.values()), default=0)
     rows: list[list[str | Cell]] = []
 
-    def add(name: str, value: Callable[[str, Neighbourhood], str]) -> None:
-        rows.append([name, *(value(label, found) for label, found in near.items())])
+    def add(name: str, value: Callable[[Neighbourhood], str]) -> None:
+        rows.append([name, *(value(found) for found in near.values())])
 
-    add("Effective rank", lambda _, found: f"{found.effective_rank:.1f} of {found.dimensions}")
-    for kind, given in kinds:
-        add(f"Nearest image of the same {kind}", _share_of(given, 0))
-        add(f"{most} nearest of the same {kind}", _share_of(given, 1))
-        expected = percent(chance(given))
-        rows.append([f"Two random images of the same {kind}", *[Cell(expected, muted=True)] * len(near)])
-    add("Cosine to the nearest, median", lambda _, found: _median(found.cosines[:, :1]))
-    add("Cosine of two random images, median", lambda label, _: _median(pairs[label]))
-    add("Nearest to each other (mutual)", lambda _, found: percent(mutual(found.positions)))
-    add("Hubness (skewness)", lambda _, found: f"{hubs(found.positions).skewness:.2f}")
-    add(f"Orphans: among no image's {most} nearest", lambda _, found: percent(hubs(found.positions).orphans))
-    add(
-        f"Largest hub: among the {most} nearest of",
-        lambda _, found: f"{hubs(found.positions).largest_count:,} images",
-    )
-    notes = [
-        "Effective rank: how many directions the embedding uses. Near 1 it has collapsed.",
-        f"Hubness: how unevenly images occur among the {most} nearest of others. Near 0 all occur equally often; above "
-        "about 1.5 a few images appear in very many results, and many in none.",
-    ]
-    return Table(["Measure", *near], rows, f"Over {len(labels.coarse):,} images", notes)
+    add("Effective rank", lambda found: f"{found.effective_rank:.1f} of {found.dimensions}")
+    for kind, given in (("coarse class", coarse), ("fine class", fine)):
+        if given is None:
+            continue
+        shares = {label: shared(found.positions, given) for label, found in near.items()}
+        rows.append([f"Nearest image of the same {kind}", *(percent(first) for first, _ in shares.values())])
+        rows.append([f"{most} nearest of the same {kind}", *(percent(every) for _, every in shares.values())])
+        expected = Cell(percent(chance(given)), muted=True)
+        rows.append([f"Two random images of the same {kind}", *[expected] * len(near)])
+    add("Cosine to the nearest, median", lambda found: _median(found.cosines[:, :1]))
+    notes = ["Effective rank: how many directions the embedding uses. Near 1 it has collapsed."]
+    return Table(["Measure", *near], rows, f"Over {len(coarse):,} images", notes)
 
 
-def classes_table(label: str, near: Neighbourhood, labels: Labels) -> Table:
+def classes_table(label: str, near: Neighbourhood, coarse: NDArray[Any], names: Sequence[str]) -> Table:
     """Tabulate, per coarse class, how many neighbours are in it, and which other class they are in otherwise."""
-    counts = np.bincount(labels.coarse, minlength=len(labels.coarse_names))
+    counts = np.bincount(coarse, minlength=len(names))
     rows = []
-    for kind, own, other, other_share in confused_with(
-        near.positions, labels.coarse, len(labels.coarse_names)
-    ):
-        taken_for = MISSING if other is None else f"{labels.coarse_names[other]} ({percent(other_share)})"
-        rows.append([str(labels.coarse_names[kind]), f"{counts[kind]:,}", percent(own), taken_for])
+    for kind, own, other, other_share in confused_with(near.positions, coarse, len(names)):
+        taken_for = MISSING if other is None else f"{names[other]} ({percent(other_share)})"
+        rows.append([str(names[kind]), f"{counts[kind]:,}", percent(own), taken_for])
     most = near.positions.shape[1]
     columns = ["Coarse class", "Images", f"{most} nearest in it", "Otherwise mostly in"]
     return Table(columns, rows, f"{label}: where the {most} nearest of each coarse class are")
@@ -265,10 +153,6 @@ def percent(share: float) -> str:
     '12.5\\xa0%'
     """
     return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
-
-
-def _share_of(labels: NDArray[Any], place: int) -> Callable[[str, Neighbourhood], str]:
-    return lambda _, found: percent(shared(found.positions, labels)[place])
 
 
 def _median(values: NDArray[Any]) -> str:

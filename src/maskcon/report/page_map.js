@@ -29,13 +29,13 @@
     const sheets = new Map();
     function withSheet(number, then) {
       if (!sheets.has(number)) {
-        const picture = new Image();
-        sheets.set(number, picture);
-        picture.src = data.sheets[number].uri;
+        const image = new Image();
+        sheets.set(number, image);
+        image.src = data.sheets[number].uri;
       }
-      const picture = sheets.get(number);
-      if (picture.complete && picture.naturalWidth) then(picture);
-      else picture.addEventListener("load", () => then(picture), { once: true });
+      const image = sheets.get(number);
+      if (image.complete && image.naturalWidth) then(image);
+      else image.addEventListener("load", () => then(image), { once: true });
     }
 
     function drawThumb(target, index, side) {
@@ -46,12 +46,12 @@
       const scale = side / Math.max(width, height);
       const pen = prepared(target, Math.round(width * scale), Math.round(height * scale));
       target.dataset.image = String(index);
-      withSheet(number, (picture) => {
+      withSheet(number, (image) => {
         if (target.dataset.image !== String(index)) return; // another one was asked for meanwhile
         const left = (within % columns) * data.tile + Math.floor((data.tile - width) / 2);
         const top = Math.floor(within / columns) * data.tile + Math.floor((data.tile - height) / 2);
         pen.imageSmoothingEnabled = data.tile > 32; // small images show their pixels
-        pen.drawImage(picture, left, top, width, height, 0, 0, Math.round(width * scale), Math.round(height * scale));
+        pen.drawImage(image, left, top, width, height, 0, 0, Math.round(width * scale), Math.round(height * scale));
         target.dataset.drawn = String(index);
       });
     }

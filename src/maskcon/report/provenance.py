@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,22 +92,6 @@ def train_command(run: Run, given: Mapping[str, Any], machine: Machine, *, elsew
     return shlex.join([*words, "--out", str(_beside(run.folder.resolve() if elsewhere else run.folder))])
 
 
-def fit_call(run: Run, given: Mapping[str, Any]) -> str:
-    """Return the call that trains the run again from Python, for runs on arrays."""
-    config = run.config
-    values = {**({"freeze": True} if config.freeze else {}), **given, "seed": config.seed}
-    settings = ", ".join(f"{key!r}: {_python(value)}" for key, value in values.items())
-    lines = [
-        "data,  # the same Dataset",
-        f"method={config.method!r},",
-        f"preset={config.preset!r},",
-        f"settings={{{settings}}},",
-        f"out={str(_beside(run.folder))!r},",
-    ]
-    body = "\n".join(f"    {line}" for line in lines)
-    return f"maskcon.fit(\n{body}\n)"
-
-
 def _beside(folder: Path) -> Path:
     """Return the folder to train a run again in."""
     named = folder.resolve() if folder.name in ("", "..") else folder  # `maskcon report .`
@@ -118,7 +101,7 @@ def _beside(folder: Path) -> Path:
 def about(runs: Sequence[Run], data: Dataset) -> list[tuple[str, str]]:
     """Describe data, method, encoder and training of one run, or of several on the same data."""
     facts = [
-        ("Images", _pictures(runs[0], data)),
+        ("Images", _images(runs[0], data)),
         ("Coarse classes", _classes(data)),
         ("Fine labels", _fine(data)),
     ]
@@ -157,12 +140,7 @@ def _chosen(folder: Path) -> dict[str, tuple[Any, str]]:
         return {}
 
 
-def _python(value: Any) -> str:
-    """Format a setting as Python source; infinity has no literal."""
-    return 'float("inf")' if value == math.inf else repr(value)
-
-
-def _pictures(run: Run, data: Dataset) -> str:
+def _images(run: Run, data: Dataset) -> str:
     channels, height, width = data.train.images.shape[1:]
     scored = "held out of training to score on" if run.config.evaluate_on == "validation" else "to score on"
     kind = "grey" if channels == 1 else "colour"

@@ -33,25 +33,9 @@ def curve_names(journals: Mapping[str, Events]) -> dict[str, str]:
     }
 
 
-def settings_of(events: Events) -> dict[str, Any]:
-    """Read the settings of a run's `start` line; nested ones get dotted names.
-
-    Where the line keeps them under `settings` or `config`, its other fields are ignored.
-    """
-    start = next((event for event in events if event.get("kind") == "start"), {})
-    inner = start.get("settings", start.get("config"))
-    flat: dict[str, Any] = {}
-
-    def add(prefix: str, values: Mapping[str, Any]) -> None:
-        for key, value in values.items():
-            if isinstance(value, Mapping):
-                add(f"{prefix}{key}.", value)
-            else:
-                flat[f"{prefix}{key}"] = value
-
-    outer = {key: value for key, value in start.items() if key not in ("kind", "step", "epoch", "time")}
-    add("", inner if isinstance(inner, Mapping) else outer)
-    return flat
+def settings_of(events: Events) -> Mapping[str, Any]:
+    """Read the settings of a run's `start` line; empty without one."""
+    return next((event.get("settings", {}) for event in events if event.get("kind") == "start"), {})
 
 
 def settings_tables(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
@@ -16,14 +17,15 @@ from maskcon.report.gallery import TILE_PIXELS, retrieval_grid
 from maskcon.retrieval.store import Entry, Header, Neighbours
 
 DECODE_SIDE = 2 * TILE_PIXELS
-Picture = NDArray[np.uint8]  # [C, h, w], 1 or 3 channels
+MISSING = 200  # grey
+Image = NDArray[np.uint8]  # [C, h, w], 1 or 3 channels
 
 
 def write_grid(
     path: Path,
-    queries: Sequence[Picture],
+    queries: Sequence[Image],
     neighbours: Neighbours,
-    picture_of: Callable[[Entry], Picture | None],
+    image_of: Callable[[Entry], Image | None],
 ) -> int:
     """Draw one row per query and save it; returns how many neighbours are missing, drawn as grey tiles."""
     images = list(queries)
@@ -34,19 +36,16 @@ def write_grid(
         row = []
         for entry in entries:
             if entry.path not in place_of:
-                picture = picture_of(entry)
-                gone += picture is None
+                image = image_of(entry)
+                gone += image is None
                 place_of[entry.path] = len(images)
-                images.append(_missing() if picture is None else picture)
+                images.append(np.full_like(queries[0], MISSING) if image is None else image)
             row.append(place_of[entry.path])
         rows.append(row)
     found = np.array(rows, dtype=np.int64).reshape(len(queries), -1)
     drawn = retrieval_grid(images, range(len(queries)), found, None)
-    from PIL import Image
-
-    page = Image.new(
-        "RGB", drawn.size, "white"
-    )  # as a file it is looked at alone, by programs with any background
+    # A file is looked at alone, by programs with any background.
+    page = PIL.Image.new("RGB", drawn.size, "white")
     page.paste(drawn, mask=drawn.getchannel("A"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,32 +57,26 @@ def write_grid(
     return gone
 
 
-def picture_reader(
-    header: Header, *, canvas: int, root: Path | None = None
-) -> Callable[[Entry], Picture | None]:
+def image_reader(header: Header, *, canvas: int, root: Path | None = None) -> Callable[[Entry], Image | None]:
     """Return a function that reads the image of an index entry; None where the file is gone.
 
     canvas: size the images were indexed at, for sources decoded as a whole; root: folder of the datasets
     """
     if header.root:
 
-        def from_file(entry: Entry) -> Picture | None:
+        def from_file(entry: Entry) -> Image | None:
             try:
                 return decode(Path(header.root) / entry.path, DECODE_SIDE, 3)
             except UndecodableError:
                 return None
 
         return from_file
-    pictures = gather(header.source, canvas=canvas, channels=3, root=root)
-    if not isinstance(pictures, ImageArrays):  # nor were they files when they were indexed
+    indexed = gather(header.source, canvas=canvas, channels=3, root=root)
+    if not isinstance(indexed, ImageArrays):  # nor were they files when they were indexed
         return lambda _: None
 
-    def from_array(entry: Entry) -> Picture | None:
-        row = pictures.row_of.get(entry.path)
-        return None if row is None else pictures.image(row)
+    def from_array(entry: Entry) -> Image | None:
+        row = indexed.row_of.get(entry.path)
+        return None if row is None else indexed.image(row)
 
     return from_array
-
-
-def _missing() -> Picture:
-    return np.full((3, TILE_PIXELS, TILE_PIXELS), 200, dtype=np.uint8)

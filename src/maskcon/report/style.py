@@ -93,14 +93,9 @@ def new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES))
+    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    figure.subplots_adjust(
-        left=0.1 if y_name else 0.02,
-        top=0.92 if title else 0.97,
-        bottom=0.13 if x_name else 0.03,
-    )
     style_axes(axes, title, x_name, y_name)
     return figure, axes
 
@@ -131,18 +126,6 @@ def escape(name: str) -> str:
     return "\N{ZERO WIDTH SPACE}" + text if text.startswith("_") else text
 
 
-def right_edge(names: Iterable[str], columns: int = 1) -> float:
-    """Return where the axes must end, as a fraction of the width, so that the longest name fits on the right."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    font = FontProperties(family=font_families())
-    with no_glyph_warnings():
-        widths = [TextPath((0, 0), escape(name), FONT_POINTS, font).get_extents().width for name in names]
-    longest_inches = max(widths, default=0.0) / 72 + 0.22  # and a leader line or a mark
-    return max(0.4, 0.98 - columns * longest_inches / WIDTH_INCHES)
-
-
 @contextlib.contextmanager
 def no_glyph_warnings() -> Iterator[None]:
     """Silence the warning per missing glyph: a name in a script without an installed font shows boxes."""
@@ -159,13 +142,6 @@ def font_families() -> list[str]:
     return ["DejaVu Sans", *(name for name in FALLBACK_FONTS if name in installed)]
 
 
-def fit_left_margin(axes: Axes) -> None:
-    """Move the axes to the right where tick labels are long, so that the axis name is not cut off."""
-    figure, box = axes.get_figure(root=True), axes.yaxis.get_tightbbox()
-    if figure is not None and box is not None and box.x0 < 0:
-        figure.subplots_adjust(left=figure.subplotpars.left - box.x0 / figure.bbox.width)
-
-
 def show_empty(axes: Axes, words: str) -> None:
     axes.text(
         0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", color=PALE, fontsize=FONT_POINTS
@@ -176,8 +152,6 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     """Write names at the right ends of lines, moved apart where they would overlap, each with a thin leader."""
     if not ends:
         return
-    if figure := axes.get_figure(root=True):
-        figure.subplots_adjust(right=right_edge(name for _, name, _ in ends))
     low, high = axes.get_ylim()
     gap = 0.058  # of the height of the axes: one line of letters
     # From the line's end to the left edge of its name, whatever the box around the letters.
@@ -288,3 +262,17 @@ def shorten(text: str, letters: int) -> str:
     """Shorten text to a number of characters, ending in an ellipsis."""
     plain = printable(text)
     return plain if len(plain) <= letters else plain[: letters - 1] + "…"
+
+
+def wrapped(text: str, letters: int, lines: int) -> list[str]:
+    """Wrap text into at most so many lines; the last one is shortened.
+
+    >>> wrapped("one two three four", 7, 2)
+    ['one two', 'three …']
+    """
+    found = textwrap.wrap(text, letters) or [""]
+    return (
+        found
+        if len(found) <= lines
+        else [*found[: lines - 1], shorten(" ".join(found[lines - 1 :]), letters)]
+    )

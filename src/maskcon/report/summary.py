@@ -16,10 +16,11 @@ from maskcon._utils.text import counted
 from maskcon.api import Run
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, ImageSet, absolute
-from maskcon.report.provenance import about, fit_call, provenance, train_command
+from maskcon.report.provenance import Provenance, about, provenance, train_command
 from maskcon.report.run_settings import curve_names
+from maskcon.report.sample import Sample
 from maskcon.report.tables import shown_name
-from maskcon.report.write import ReportInputs, Sample, write_report
+from maskcon.report.write import ReportInputs, write_report
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import usable_device
 from maskcon.training.journal import read_journal
@@ -92,7 +93,7 @@ def write_summary(
     seen = {
         label: (run, own)
         for label, run in shown.items()
-        if (own := known.get(run.result["data"])) is not None and _same_pictures(own.test, found.test)
+        if (own := known.get(run.result["data"])) is not None and _same_images(own.test, found.test)
     }
     notes = [CHANGED] if changed else []
     if left_out := [label for label in shown if label not in seen]:
@@ -101,10 +102,8 @@ def write_summary(
         message(note)
     origins = {label: provenance(run, known.get(run.result["data"])) for label, run in runs.items()}
     rerun = [("Train the runs that are not finished, and write this page again:", command)] if command else []
-    for label, run in runs.items() if not command else ():
-        words = label if len(runs) > 1 else "Train it again" + ("" if changed else ", with the same result")
-        rerun.append(_again(words, run, origins[label].given, machine, on_arrays=data is not None))
     if not command and data is None:
+        rerun = _commands(runs, origins, machine, changed=changed)
         rerun.append(("Write this page again:", _page_command(folders, target, images, machine)))
     source = short_name(first.config.source)
     inputs = ReportInputs(
@@ -139,15 +138,17 @@ def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
     return {str(run.folder): run for run in runs}  # in folders of the same name
 
 
-def _again(
-    words: str, run: Run, given: Mapping[str, Any], machine: Machine, *, on_arrays: bool
-) -> tuple[str, str]:
-    """Describe how to train a run again: text, and the command or call."""
-    if on_arrays:
-        return f"{words}:", fit_call(run, given)
-    elsewhere = _began_elsewhere(run)
-    words += ", in the directory where it was trained first" if elsewhere else ""
-    return f"{words}:", train_command(run, given, machine, elsewhere=elsewhere)
+def _commands(
+    runs: Mapping[str, Run], origins: Mapping[str, Provenance], machine: Machine, *, changed: bool
+) -> list[tuple[str, str]]:
+    """List how to train each run again: text and command."""
+    found = []
+    for label, run in runs.items():
+        words = label if len(runs) > 1 else "Train it again" + ("" if changed else ", with the same result")
+        elsewhere = _began_elsewhere(run)
+        words += ", in the directory where it was trained first" if elsewhere else ""
+        found.append((f"{words}:", train_command(run, origins[label].given, machine, elsewhere=elsewhere)))
+    return found
 
 
 def _began_elsewhere(run: Run) -> bool:
@@ -196,7 +197,7 @@ def _recorded_source(run: Run) -> str:
     return str(run.result.get("source_path", run.config.source))
 
 
-def _same_pictures(part: ImageSet, other: ImageSet) -> bool:
+def _same_images(part: ImageSet, other: ImageSet) -> bool:
     """Whether two test parts hold the same images in the same order, in any size."""
     return (
         part.paths == other.paths

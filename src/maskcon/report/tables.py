@@ -14,17 +14,6 @@ from maskcon._utils.errors import UsageError
 from maskcon._utils.text import full_title
 from maskcon.report.formats import Cell, Table
 
-__all__ = [
-    "Cell",
-    "Group",
-    "Table",
-    "group_results",
-    "mean_and_spread",
-    "methods_table",
-    "recall_cell",
-    "shown_name",
-]
-
 Result = Mapping[str, Any]
 
 # In the paper's order; the last is trained on fine labels and bounds the others from above.

@@ -9,68 +9,32 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from maskcon._utils.errors import UsageError
-from maskcon.report.figures import (
-    embedding_map,
-    learning_curves,
-    loss_curves,
-    retrieval_grid,
-    save,
-    similarity_figure,
-)
+from maskcon.report.figures import learning_curves, loss_curves, save
 from maskcon.report.formats import Table
-from maskcon.report.gallery import Images
-from maskcon.report.maps import map_2d
-from maskcon.report.neighbourhood import (
-    Labels,
-    Neighbourhood,
-    classes_table,
-    measures_table,
-    neighbourhood,
-    random_pairs,
-    suspect_labels,
+from maskcon.report.gallery import PageRetrieval, retrieval_grid, retrieval_html
+from maskcon.report.maps import map_html, map_json
+from maskcon.report.page import (
+    PageFigure,
+    Section,
+    about_html,
+    command_html,
+    figure_html,
+    paragraphs,
+    table_html,
+    write_page,
 )
-from maskcon.report.page import Page, PageFigure, PageMap, PageRetrieval, write_page
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import Events, curve_names, settings_tables
+from maskcon.report.sample import Sample, file_part, map_of, neighbours_of, retrievals_of, statistics_of
 from maskcon.report.tables import Group, group_results, mean_and_spread, methods_table, scored_images
 
-SUSPECTS = 8  # images shown whose neighbours carry another label
-# Files that carry the number of an encoder, see `_file_part`.
-NUMBERED = re.compile(r"(map|similarity|retrieval|classes)_\d+(_.*)?\.(png|svg|txt|md|tex|csv)")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A sample of test images and their embeddings by each encoder.
-
-    embeddings has one entry per encoder, under the label that the page shows; ids name the images, mostly by path;
-    note is shown beside everything that comes from these images.
-    """
-
-    images: Images  # N
-    coarse: NDArray[Any]  # [N]
-    coarse_names: Sequence[str]
-    embeddings: Mapping[str, NDArray[Any]]  # each [N, D]
-    queries: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # [Q] rows of images
-    fine: NDArray[Any] | None = None  # [N]
-    fine_names: Sequence[str] | None = None
-    ids: Sequence[str] = ()
-    note: str = ""
-
-    @property
-    def finest(self) -> tuple[str, NDArray[Any], Sequence[str]]:
-        """Return the finest labels known: the kind of label, the labels [N], and their names."""
-        if self.fine is None or self.fine_names is None:
-            return "coarse class", np.asarray(self.coarse), self.coarse_names
-        return "fine class", np.asarray(self.fine), self.fine_names
+FOOTER = "Written by maskcon. The figures and tables of this page are in files beside it."
+# Files that carry the number of an encoder, see `sample.file_part`.
+NUMBERED = re.compile(r"(map|retrieval|classes)_\d+(_.*)?\.(png|svg|txt|md|tex|csv)")
 
 
 @dataclass(frozen=True)
@@ -88,7 +52,6 @@ class ReportInputs:
     about: Sequence[tuple[str, str]] = ()
     reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rerun: Sequence[tuple[str, str]] = ()
-    map_method: str = "tsne"
     seed: int = 0
 
 
@@ -97,40 +60,50 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     target = Path(folder)
     tables = {"recall": _results_table(inputs.results)} if inputs.results else {}
     figures = _curve_figures(inputs)
-    page = Page(
-        title=inputs.title,
-        summary=_summary(inputs),
-        about=inputs.about,
-        result_notes=_result_notes(inputs.results),
-        tables=list(tables.values()),
-        figures=list(figures.values()),
-        settings=settings_tables(inputs.journals, inputs.reasons),
-        rerun=inputs.rerun,
-        footer="Written by maskcon. The figures and tables of this page are in files beside it.",
-    )
+    results = [paragraphs(_result_notes(inputs.results)), *(table.html() for table in tables.values())]
+    curves = [figure_html(item, f"c{number}-") for number, item in enumerate(figures.values())]
+    sections = [
+        Section("about", "What was trained", about_html(inputs.about)),
+        Section("results", "Results", "\n".join(results) if tables else ""),
+        Section("curves", "Curves", "\n".join(curves)),
+    ]
+    data = ""
+    grids: list[PageRetrieval] = []
     sample = inputs.sample
     if sample is not None and len(sample.images) and sample.embeddings:
-        near = _neighbours(sample)
-        map_data, maps = _maps(sample, near, inputs.map_method, inputs.seed)
-        statistics, similarities = _statistics(sample, near)
-        figures |= maps | similarities
+        near = neighbours_of(sample)
+        page_map, maps = map_of(sample, near, inputs.seed)
+        grids = retrievals_of(sample, near)
+        statistics = statistics_of(sample, near)
+        numbers = [f'<div class="measures">{table.html()}</div>' for table in list(statistics.values())[:1]]
+        numbers += map(table_html, list(statistics.values())[1:])
+        sections += [
+            Section("map", "Map of the images", map_html(page_map)),
+            Section("retrieval", "Retrieved neighbours", "\n".join(map(retrieval_html, grids))),
+            Section("statistics", "The embedding in numbers", "\n".join(numbers)),
+        ]
+        data = map_json(page_map)
+        figures |= maps
         tables |= statistics
-        page = replace(
-            page,
-            map_data=map_data,
-            retrievals=_retrievals(sample, near),
-            statistics=list(statistics.values()),
-            similarities=list(similarities.values()),
-        )
+    settings = settings_tables(inputs.journals, inputs.reasons)
+    commands = [command_html(*pair) for pair in inputs.rerun]
+    sections += [
+        Section("settings", "Settings", "\n".join(map(table_html, settings))),
+        Section("rerun", "How to run it again", "\n".join(commands)),
+    ]
     _remove_former(target)
     for name, item in figures.items():
         save(item.figure, target / "figures" / name)
-    for number, grid in enumerate(page.retrievals):
-        picture = retrieval_grid(grid.images, grid.queries, grid.neighbours, grid.marks)
-        save(picture, target / "figures" / f"retrieval_{_file_part(grid.title, number)}")
+    for number, grid in enumerate(grids):
+        drawn = retrieval_grid(grid.images, grid.queries, grid.neighbours, grid.marks)
+        path = target / "figures" / f"retrieval_{file_part(grid.title, number)}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawn.save(path, optimize=True)
     for name, table in tables.items():
         _save_table(table, target / "tables" / name)
-    return write_page(target / "report.html", page)
+    return write_page(
+        target / "report.html", inputs.title, _summary(inputs), sections, footer=FOOTER, data=data
+    )
 
 
 def _remove_former(target: Path) -> None:
@@ -274,123 +247,3 @@ def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
             figure, alt, "Training loss by step. Losses of different methods cannot be compared."
         )
     return figures
-
-
-def _neighbours(sample: Sample) -> dict[str, Neighbourhood]:
-    """Find the neighbours of all images, by encoder."""
-    for label, embeddings in sample.embeddings.items():
-        if len(embeddings) != len(sample.images):
-            raise UsageError(
-                f"{label!r} has {len(embeddings)} embeddings for {len(sample.images)} images of the sample"
-            )
-    return {label: neighbourhood(embeddings) for label, embeddings in sample.embeddings.items()}
-
-
-def _maps(
-    sample: Sample, near: Mapping[str, Neighbourhood], method: str, seed: int
-) -> tuple[PageMap, dict[str, PageFigure]]:
-    """Make the map of the page, and the same as figures by file name."""
-    layouts = {label: map_2d(embeddings, seed, method) for label, embeddings in sample.embeddings.items()}
-    labels: dict[str, tuple[NDArray[Any], Sequence[str]]] = {
-        "Coarse label": (sample.coarse, sample.coarse_names)
-    }
-    if sample.fine is not None and sample.fine_names is not None:
-        labels = {"Fine label": (sample.fine, sample.fine_names), **labels}
-    kinds, names = next(iter(labels.values()))
-    figures = {
-        f"map_{_file_part(label, number)}": PageFigure(
-            embedding_map(
-                points, kinds, names, coarse=sample.coarse, coarse_names=sample.coarse_names, title=label
-            ),
-            f"Map of the embeddings of {label}.",
-        )
-        for number, (label, points) in enumerate(layouts.items())
-    }
-    return PageMap(layouts, sample.images, labels, sample.ids, near), figures
-
-
-def _statistics(
-    sample: Sample, near: Mapping[str, Neighbourhood]
-) -> tuple[dict[str, Table], dict[str, PageFigure]]:
-    """Make the tables and figures of the embeddings, by file name."""
-    if len(sample.images) < 2:
-        return {}, {}
-    labels = Labels(np.asarray(sample.coarse), sample.coarse_names, sample.fine)
-    pairs = {label: random_pairs(given, labels.coarse) for label, given in sample.embeddings.items()}
-    tables = {"neighbours": measures_table(near, {label: c for label, (c, _) in pairs.items()}, labels)}
-    figures = {}
-    for number, (label, found) in enumerate(near.items()):
-        part = _file_part(label, number)
-        tables[f"classes_{part}"] = classes_table(label, found, labels)
-        figures[f"similarity_{part}"] = PageFigure(
-            similarity_figure(found.cosines[:, 0], *pairs[label], title=label),
-            f"Distribution of cosines for {label}: of nearest neighbours, and of random pairs of images.",
-            f"{label}: cosine of an image and its nearest neighbour, and of any two images.",
-        )
-    return tables, figures
-
-
-def _retrievals(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[PageRetrieval]:
-    """Collect the neighbours of the queries per encoder; for a single encoder also of images with a suspect label."""
-    kind, labels, names = sample.finest
-    others = len(sample.images) - 1
-    if not others or not len(sample.queries):
-        return []
-    signs = (
-        "Tick: the same fine class; cross: another."
-        if sample.fine is not None
-        else "A cross and a dashed frame mark another coarse class."
-    )
-    found = []
-    for label, around in near.items():
-        queries = np.asarray(sample.queries, dtype=np.int64)
-        grid = _grid(sample, around, queries, labels, names, both_ways=sample.fine is not None)
-        same = labels[grid.neighbours] == labels[grid.queries][:, None]
-        note = (
-            f"{len(grid.queries)} queries on the left, each with its {grid.neighbours.shape[1]} nearest by "
-            f"cosine among the other {others:,} images. {int(same.sum())} of {same.size} are of the query's {kind}. "
-        )
-        found.append(replace(grid, title=label, note=note + signs))
-    if len(near) == 1:
-        (around,) = near.values()
-        coarse = np.asarray(sample.coarse)
-        rows = suspect_labels(around, coarse, SUSPECTS)
-        if len(rows):
-            grid = _grid(sample, around, rows, coarse, sample.coarse_names, both_ways=False)
-            note = (
-                "Most of the nearest images carry one other coarse label: the label may be wrong, or the two classes "
-                "may look alike. A cross marks another coarse class."
-            )
-            found.append(replace(grid, title="Suspect coarse labels", note=note))
-    return found
-
-
-def _grid(
-    sample: Sample,
-    around: Neighbourhood,
-    queries: NDArray[np.int64],
-    labels: NDArray[Any],
-    names: Sequence[str],
-    *,
-    both_ways: bool,
-) -> PageRetrieval:
-    """Collect neighbours, marked where their label differs from the query's; both_ways: also where it is the same."""
-    neighbours = around.positions[queries]
-    same = labels[neighbours] == labels[queries][:, None]
-    return PageRetrieval(
-        title="",
-        note="",
-        images=sample.images,
-        queries=queries,
-        neighbours=neighbours,
-        cosines=around.cosines[queries],
-        names=[str(names[label]) for label in labels.tolist()],
-        ids=list(sample.ids) or [f"image {row}" for row in range(len(sample.images))],
-        marks=np.where(same, 1 if both_ways else 0, -1),
-    )
-
-
-def _file_part(label: str, number: int) -> str:
-    """Turn a label into a part of a file name: letters and digits only, made unique by its number."""
-    plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label.lower())
-    return f"{number}_{plain[:40]}".rstrip("_")

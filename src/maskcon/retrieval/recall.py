@@ -201,25 +201,3 @@ class _Ranking:
 def _size(part: Part) -> int:
     rows, columns = part
     return int((rows.stop - rows.start) * (columns.stop - columns.start))
-
-
-@torch.no_grad()
-def effective_rank(embeddings: Tensor) -> float:
-    """Compute exp(entropy of the normalised singular values) of ``[N, D]``: 1 to min(N, D).
-
-    It falls towards 1 when training collapses.
-
-    >>> effective_rank(torch.ones(10, 4))
-    1.0
-    >>> round(effective_rank(torch.eye(4)), 3)
-    4.0
-    """
-    if embeddings.device.type == "mps":  # MPS has no float64
-        embeddings = embeddings.cpu()
-    rows = torch.nn.functional.normalize(embeddings.double(), dim=1)
-    values = torch.linalg.svdvals(rows)
-    total = values.sum()
-    if total == 0:
-        return 1.0
-    share = values / total
-    return float(torch.exp(-torch.xlogy(share, share).sum()).clamp_min(1.0).round(decimals=9))

@@ -14,7 +14,8 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, absolute
 from maskcon.models.encoder_file import EncoderFacts, encoder_bytes
 from maskcon.retrieval.encode import Feed, embed, raw_pixels
-from maskcon.retrieval.recall import effective_rank, recall_at_k
+from maskcon.retrieval.nearest import effective_rank
+from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.checkpoint import Progress
 from maskcon.training.frozen.features import FrozenFeatures
 from maskcon.training.state import Learner
@@ -64,7 +65,7 @@ class Evaluator:
         recall = recall_at_k(features, self.labels, KS)
         values: dict[str, Any] = {
             "recall": by_name(recall),
-            "effective_rank": round(effective_rank(features), 3),
+            "effective_rank": round(effective_rank(features.cpu().numpy()), 3),
         }
         if self.bound is not None:  # every process holds the same bank: the first one's is enough
             values["d_z"] = self.bound()

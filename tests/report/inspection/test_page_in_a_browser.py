@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from maskcon.report.inspection import class_strips, inspect_source, page
+from maskcon.report.inspection import inspect_source, page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NAMES = ("animals", "machines of the household", "x" * 80)
@@ -33,7 +33,7 @@ def test_a_phone_shows_names_whole_and_never_scrolls_sideways(
             Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{picture}.png")
     found, read = inspect_source(str(tmp_path / "photos"))
     written = tmp_path / "inspection.html"
-    written.write_text(page(found, read, class_strips(read)), encoding="utf-8")
+    written.write_text(page(found, read), encoding="utf-8")
 
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])

@@ -46,7 +46,7 @@ def test_a_copy_keeps_its_hash_through_size_compression_and_brightness(seed):
         assert bits_apart(picture, copy) <= near_duplicates.RADIUS
 
 
-def test_other_pictures_are_far_apart():
+def test_other_images_are_far_apart():
     apart = [bits_apart(scene(a), scene(b)) for a, b in itertools.combinations(range(20), 2)]
     assert min(apart) > 2 * near_duplicates.RADIUS
     assert 24 < np.mean(apart) < 40  # half of the bits, as of coins
@@ -76,7 +76,7 @@ def test_near_pairs_are_those_of_the_loop_each_once(radius):
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_too_few_pictures_have_no_pairs(count):
+def test_too_few_images_have_no_pairs(count):
     assert near_pairs(np.zeros(count, dtype=np.uint64))[0].shape == (0, 2)
 
 
@@ -87,7 +87,7 @@ def test_more_pairs_than_can_be_kept_are_cut_and_said(monkeypatch):
     assert len(found) == 100
 
 
-def test_a_hundred_thousand_pictures_are_searched_in_seconds():
+def test_a_hundred_thousand_images_are_searched_in_seconds():
     import time
 
     generator = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def test_a_hundred_thousand_pictures_are_searched_in_seconds():
     assert [tuple(pair) for pair in found.tolist()] == planted
 
 
-def test_the_same_shape_in_another_colour_is_another_picture():
+def test_the_same_shape_in_another_colour_is_another_image():
     red, blue = (np.zeros((3, 16, 16), np.uint8) for _ in range(2))
     red[0, 4:12, 4:12] = 220
     blue[2, 4:12, 4:12] = 220
@@ -112,7 +112,7 @@ def test_the_same_shape_in_another_colour_is_another_picture():
     assert confirmed(pairs[:0], tiny).shape == (0, 2)
 
 
-def test_a_pattern_on_a_dark_shape_is_another_picture():
+def test_a_pattern_on_a_dark_shape_is_another_image():
     """Products on a plain ground: outlines alike, differences small beside 255, but large beside the contrast."""
     plain, striped = (np.zeros((3, 16, 16), np.uint8) for _ in range(2))
     plain[:, 2:14, 5:11] = 60

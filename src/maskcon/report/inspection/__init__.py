@@ -1,6 +1,6 @@
 """Inspect images before training on them: what there is, what is wrong with it, what training would choose.
 
-every image, read once -> duplicates by checksum and by hash -> findings -> text, contact sheet, page
+every image, read once -> duplicates by checksum and by hash -> findings -> text, page
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from maskcon.data.packing import Progress
 from maskcon.report.inspection.findings import ClassCount, Inspection, Twins, findings
 from maskcon.report.inspection.page import is_loud, lines, page
 from maskcon.report.inspection.scan import Read, read_arrays, read_plan
-from maskcon.report.inspection.sheet import class_strips, contact_sheet
 
 __all__ = [
     "ClassCount",
     "Inspection",
     "Read",
     "Twins",
-    "class_strips",
-    "contact_sheet",
     "inspect_source",
     "is_loud",
     "lines",

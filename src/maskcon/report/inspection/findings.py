@@ -125,17 +125,17 @@ class Inspection:
 
 def findings(source: str, read: Read, choices: Sequence[Choice] = ()) -> Inspection:
     """Collect the findings about what was read."""
-    data, pictures = read.labels, read.pictures
+    data, images = read.labels, read.images
     exact = _exact(read)
     near, too_many = _near(read, exact)
-    shapes = [picture.shape for picture in pictures]
+    shapes = [image.shape for image in images]
     names = read.names
     return Inspection(
         source=source,
         name=data.name,
         train=len(data.train),
         test=len(data.test),
-        size_bytes=sum(picture.size_bytes for picture in pictures),
+        size_bytes=sum(image.size_bytes for image in images),
         coarse=_counts(data.coarse_names, data.coarse_names, data.train.coarse, data.test.coarse),
         fine=_fine_counts(read),
         width=_sizes([shape.width for shape in shapes]),
@@ -146,7 +146,7 @@ def findings(source: str, read: Read, choices: Sequence[Choice] = ()) -> Inspect
         twins=_described(read, exact),
         near_twins=_described(read, near),
         too_many_near=too_many,
-        plain=tuple(names[row] for row, picture in enumerate(pictures) if picture.hash is None),
+        plain=tuple(names[row] for row, image in enumerate(images) if image.hash is None),
         notes=data.notes,
         choices=tuple(choices),
     )
@@ -154,8 +154,8 @@ def findings(source: str, read: Read, choices: Sequence[Choice] = ()) -> Inspect
 
 def _exact(read: Read) -> list[tuple[int, ...]]:
     rows_of: dict[bytes, list[int]] = {}
-    for row, picture in enumerate(read.pictures):
-        rows_of.setdefault(picture.checksum, []).append(row)
+    for row, image in enumerate(read.images):
+        rows_of.setdefault(image.checksum, []).append(row)
     return [tuple(rows) for rows in rows_of.values() if len(rows) > 1]
 
 
@@ -163,15 +163,11 @@ def _near(read: Read, exact: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int,
     """Group near-duplicates; of exact duplicates only the first is compared and stands for the others."""
     copies = {rows[0]: rows for rows in exact}
     left_out = {row for rows in exact for row in rows[1:]}
-    rows = [
-        row for row, picture in enumerate(read.pictures) if picture.hash is not None and row not in left_out
-    ]
-    hashes = np.array([read.pictures[row].hash for row in rows], dtype=np.uint64)
+    rows = [row for row, image in enumerate(read.images) if image.hash is not None and row not in left_out]
+    hashes = np.array([read.images[row].hash for row in rows], dtype=np.uint64)
     pairs, too_many = near_pairs(hashes)
     tiny = (
-        np.stack([read.pictures[row].tiny for row in rows])
-        if rows
-        else np.empty((0, 3, 1, 1), dtype=np.uint8)
+        np.stack([read.images[row].tiny for row in rows]) if rows else np.empty((0, 3, 1, 1), dtype=np.uint8)
     )
     groups = []
     for group in groups_of(confirmed(pairs, tiny)):

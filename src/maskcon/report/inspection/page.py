@@ -1,22 +1,29 @@
-"""An inspection in words: lines for a terminal, and one HTML file without scripts or network."""
+"""An inspection as lines for a terminal, and as one self-contained HTML file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from maskcon._utils.text import counted
+from maskcon.report.formats import Cell, Table
+from maskcon.report.gallery import image_uri
 from maskcon.report.inspection.findings import ClassCount, Inspection, Sizes, Twins
 from maskcon.report.inspection.scan import Read
-from maskcon.report.inspection.sheet import Strips, as_data_uri, strips_of
+from maskcon.report.inspection.strips import class_strips, strips_of
+from maskcon.report.page import Section, page_html, table_html
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 CLASSES_SHOWN = 40
 GROUPS_PRINTED = 5  # in a terminal
 NAMES_SHOWN = 4
 FILES_PRINTED = 10
+GROUPS_SHOWN = 60  # on the page
+IMAGES_SHOWN = 6
+FILES_SHOWN = 500
 WARNING, OTHER_LABELS, BOTH_PARTS = "WARNING: ", "[DIFFERENT LABELS] ", "[TRAIN AND TEST] "
 
 
@@ -68,12 +75,13 @@ def _shares(counts: Mapping[str, int]) -> str:
 
 def _class_lines(counts: Sequence[ClassCount], heading: str) -> list[str]:
     shown = sorted(counts, key=lambda count: -count.train)[:CLASSES_SHOWN]
-    width = min(40, max([len(heading), *(len(count.name) for count in shown)]))
-    told = [f"{heading:<{width}}  {'train':>7}  {'test':>7}"]
-    told += [f"{count.name:<{width}}  {count.train:>7,}  {count.test:>7,}" for count in shown]
-    if len(counts) > len(shown):
-        told.append(f"and {len(counts) - len(shown):,} smaller ones (--json lists all)")
-    return told
+    rows = [[count.name, f"{count.train:,}", f"{count.test:,}"] for count in shown]
+    more = [f"and {len(counts) - len(shown):,} smaller ones (--json lists all)"]
+    return (
+        Table([heading, "train", "test"], rows, notes=more if len(counts) > len(shown) else ())
+        .text()
+        .splitlines()
+    )
 
 
 def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
@@ -90,129 +98,65 @@ def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
     return told
 
 
-GROUPS_SHOWN = 60  # on the page
-IMAGES_SHOWN = 6
-FILES_SHOWN = 500
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2126; --ground: #fff; --line: #d5d9de; --loud: #a4161a; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e8ea; --ground: #15181b; --line: #3a4046; --loud: #ff8a80; }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto;
-  max-width: 75rem; padding: 1rem; overflow-wrap: anywhere; }
-table { border-collapse: collapse; width: 100%; }
-td:first-child, th:first-child { min-width: 8rem; } /* or a phone breaks names after every letter */
-.wide { overflow-x: auto; }
-th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-img { display: block; height: 3rem; width: auto; max-width: none; background: #fff; }
-li.loud, .loud { color: var(--loud); font-weight: 600; }
-summary { cursor: pointer; }
-"""
-
-
-def page(found: Inspection, read: Read, strips: Strips) -> str:
+def page(found: Inspection, read: Read) -> str:
     """Render the page."""
-    summary = lines(found)
-    parts = [
-        f"<h1>{escape(found.name)}</h1>",
-        *(f"<p>{escape(line)}</p>" for line in summary[:3]),
-        _list("Warnings", found.warnings, "loud") or "<p>No warnings.</p>",
-        _list("What maskcon train would choose", [choice.line for choice in found.choices]),
-        "<h2>Coarse classes</h2>",
-        _class_table(found.coarse, strips),
-        f"<p>The largest has {found.imbalance:.1f} times the training images of the smallest.</p>",
-        _fine(found),
-        _twins("Identical files", found.twins, read),
-        _twins("Near-duplicates", found.near_twins, read),
-        _failures(found),
-        _list("Notes", found.notes),
+    strips = class_strips(read)
+    classes: list[list[str | Cell]] = [
+        [
+            count.name,
+            f"{count.train:,}",
+            f"{count.test:,}",
+            _images(strips.get(label), f"images of {count.name}"),
+        ]
+        for label, count in enumerate(found.coarse)
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(found.name)}: inspection</title><style>{STYLE}</style></head>\n<body>"
-        + "\n".join(part for part in parts if part)
-        + "</body></html>\n"
+    ratio = f"The largest has {found.imbalance:.1f} times the training images of the smallest."
+    coarse = Table(["class", "train", "test", "images"], classes, notes=[ratio])
+    fine = Table(
+        ["class", "coarse", "train", "test"],
+        [[count.name, count.coarse, f"{count.train:,}", f"{count.test:,}"] for count in found.fine],
+        "All classes",
     )
+    failures = [f"{path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
+    if len(found.failures) > FILES_SHOWN:
+        failures.append(f"and {len(found.failures) - FILES_SHOWN:,} more")
+    sections = [
+        Section("warnings", "Warnings", _list(found.warnings, "loud") or "<p>No warnings.</p>"),
+        Section(
+            "choices", "What maskcon train would choose", _list([choice.line for choice in found.choices])
+        ),
+        Section("coarse", "Coarse classes", f'<div class="prose">{coarse.html()}</div>'),
+        Section("fine", "Fine classes", table_html(fine) if found.fine else ""),
+        Section("identical", "Identical files", _twins(found.twins, read)),
+        Section("near", "Near-duplicates", _twins(found.near_twins, read)),
+        Section("unreadable", "Unreadable files", _list(failures)),
+        Section("notes", "Notes", _list(found.notes)),
+    ]
+    footer = "Written by maskcon inspect."
+    return page_html(f"{found.name}: inspection", lines(found)[:3], sections, footer=footer)
 
 
-def _list(title: str, items: Sequence[str], kind: str = "") -> str:
-    if not items:
-        return ""
-    mark = f' class="{kind}"' if kind else ""
-    return (
-        f"<h2>{escape(title)}</h2><ul>"
-        + "".join(f"<li{mark}>{escape(item)}</li>" for item in items)
-        + "</ul>"
-    )
+def _list(items: Sequence[str], kind: str = "") -> str:
+    lines = "".join(f'<li class="{kind}">{escape(item)}</li>' for item in items)
+    return f"<ul>{lines}</ul>" if lines else ""
 
 
-def _class_table(counts: Sequence[ClassCount], strips: Strips) -> str:
-    rows = []
-    for label, count in enumerate(counts):
-        shown = ""
-        if label in strips:
-            shown = f'<img src="{as_data_uri(strips[label])}" alt="some images of {escape(count.name)}">'
-        rows.append(
-            f'<tr><td>{escape(count.name)}</td><td class="n">{count.train:,}</td>'
-            f'<td class="n">{count.test:,}</td><td>{shown}</td></tr>'
-        )
-    head = '<tr><th>class</th><th class="n">train</th><th class="n">test</th><th>images</th></tr>'
-    return _wide("coarse classes", head + "".join(rows))
+def _images(strip: Image.Image | None, alt: str) -> Cell:
+    return Cell("") if strip is None else Cell(alt, image=image_uri(strip, exact=False))
 
 
-def _wide(label: str, rows: str) -> str:
-    """Render a table that scrolls in its own box where it is too wide, also by keyboard."""
-    return f'<div class="wide" role="region" aria-label="{escape(label)}" tabindex="0"><table>{rows}</table></div>'
-
-
-def _fine(found: Inspection) -> str:
-    if not found.fine:
-        return ""
-    rows = "".join(
-        f'<tr><td>{escape(count.name)}</td><td>{escape(count.coarse)}</td><td class="n">{count.train:,}</td>'
-        f'<td class="n">{count.test:,}</td></tr>'
-        for count in found.fine
-    )
-    head = '<tr><th>class</th><th>coarse</th><th class="n">train</th><th class="n">test</th></tr>'
-    return (
-        f"<h2>Fine classes</h2><details><summary>{counted(len(found.fine), 'class', 'classes')}</summary>"
-        f"{_wide('fine classes', head + rows)}</details>"
-    )
-
-
-def _twins(title: str, groups: Sequence[Twins], read: Read) -> str:
+def _twins(groups: Sequence[Twins], read: Read) -> str:
     if not groups:
-        return f"<h2>{escape(title)}</h2><p>None.</p>"
+        return "<p>None.</p>"
     shown = groups[:GROUPS_SHOWN]
     strips = strips_of(read, {place: group.rows[:IMAGES_SHOWN] for place, group in enumerate(shown)})
-    rows = "".join(_twin_row(group, strips[place]) for place, group in enumerate(shown))
-    more = (
-        f"<p>And {len(groups) - GROUPS_SHOWN:,} more groups; --json lists all.</p>"
-        if len(groups) > GROUPS_SHOWN
-        else ""
-    )
-    return f"<h2>{escape(title)}</h2>{_wide(title.lower(), rows)}{more}"
-
-
-def _twin_row(group: Twins, pictures: NDArray[np.uint8]) -> str:
-    marks = [
-        *(["different labels"] if group.across_labels else []),
-        *(["train and test"] if group.across_parts else []),
-    ]
-    names = [escape(name) for name in group.described]
-    shown = "<br>".join(names[:IMAGES_SHOWN])
-    if len(names) > IMAGES_SHOWN:
-        shown += f"<br>and {len(names) - IMAGES_SHOWN} more"
-    return (
-        f'<tr><td class="loud">{", ".join(marks)}</td><td><img src="{as_data_uri(pictures)}" alt=""></td>'
-        f"<td>{shown}</td></tr>"
-    )
-
-
-def _failures(found: Inspection) -> str:
-    items = [f"{path}: {why}" for path, why in list(found.failures.items())[:FILES_SHOWN]]
-    if len(found.failures) > FILES_SHOWN:
-        items.append(f"and {len(found.failures) - FILES_SHOWN:,} more")
-    return _list("Unreadable files", items)
+    rows: list[list[str | Cell]] = []
+    for place, group in enumerate(shown):
+        marks = ["different labels"] * group.across_labels + ["train and test"] * group.across_parts
+        names = group.described
+        more = [f"and {len(names) - IMAGES_SHOWN} more"] if len(names) > IMAGES_SHOWN else []
+        told = "; ".join([*names[:IMAGES_SHOWN], *more])
+        rows.append([Cell(", ".join(marks), bold=True), _images(strips[place], ""), told])
+    left_out = len(groups) - GROUPS_SHOWN
+    notes = [f"And {left_out:,} more groups; --json lists all."] if left_out > 0 else []
+    return f'<div class="prose">{Table(["found in", "images", "files"], rows, notes=notes).html()}</div>'

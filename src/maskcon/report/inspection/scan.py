@@ -44,7 +44,7 @@ class Read:
     """
 
     labels: Dataset
-    pictures: list[Examined]
+    images: list[Examined]
     failures: dict[str, str]
     thumbnails: Callable[[Sequence[int], int], list[NDArray[np.uint8] | None]]
 
@@ -59,7 +59,7 @@ class Read:
 
     @property
     def is_test(self) -> NDArray[np.bool_]:
-        return np.arange(len(self.pictures)) >= len(self.labels.train)
+        return np.arange(len(self.images)) >= len(self.labels.train)
 
 
 def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
@@ -92,7 +92,7 @@ def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
 
     return Read(
         labels=labels_only(plan, broken),
-        pictures=[found for found in outcome if not isinstance(found, str)],
+        images=[found for found in outcome if not isinstance(found, str)],
         failures={show(path): why for path, why in plan.failures.items()}
         | {show(job.paths[row]): why for row, why in broken.items()},
         thumbnails=thumbnails,
@@ -132,9 +132,9 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
 
 
 def _seen(shape: Shape, size: int, checksum: bytes, pixels: NDArray[np.uint8]) -> Examined:
-    picture = Image.fromarray(as_pixels(pixels))
-    grey = np.asarray(picture.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
-    tiny = np.asarray(picture.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
+    image = Image.fromarray(as_pixels(pixels))
+    grey = np.asarray(image.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
+    tiny = np.asarray(image.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
     hashed = image_hash(grey) if has_contrast(grey) else None
     return Examined(shape, size, checksum, hashed, np.ascontiguousarray(tiny.transpose(2, 0, 1)))
 
