@@ -100,23 +100,6 @@ def test_incomplete_lists_are_not_silently_passed_over(tmp_path: Path) -> None:
         load_sop("split1", tmp_path)
 
 
-def test_lists_in_a_folder_that_may_not_be_entered_are_lacking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_sop(tmp_path, SIZES, pictures=False)
-    write_other_lists("split1", tmp_path)
-    is_file = Path.is_file
-
-    def refused(path: Path) -> bool:
-        if path.parent.name == "sop_split1":
-            raise PermissionError(13, "Permission denied")
-        return is_file(path)
-
-    monkeypatch.setattr(Path, "is_file", refused)
-    with pytest.raises(DataError, match=r"sop_split1 lacks train_path\.json"):
-        load_sop("split1", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
