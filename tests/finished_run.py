@@ -39,7 +39,7 @@ def finished_run(
         facts.backbone,
         image_size=facts.image_size,
         in_channels=facts.in_channels,
-        **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
+        **shape_of(facts.backbone, width=facts.width, stem=facts.stem),
     )
     if frozen:
         seen = backbone.level_features(facts.earlier_weight)

@@ -138,7 +138,7 @@ def test_absent_model_is_not_fetched_unless_asked(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_resnet_are_left_out_for_a_model_with_its_own_shape() -> None:
-    preset: Shape = {"width": 16, "norm": "batch", "stem": "stride2"}
+    preset: Shape = {"width": 16, "stem": "stride2"}
     assert shape_of("resnet10", **preset) == preset
     assert shape_of("hf:x", **preset) == {}
 

@@ -84,7 +84,7 @@ def test_blocks_add_their_input_exactly_where_shapes_allow():
 def test_width_norm_and_stem_do_not_apply():
     with pytest.raises(UsageError, match="its own shape"):
         build_backbone("mobilenet_v2", image_size=32, width=16)
-    assert shape_of("mobilenet_v2", width=16, norm="group", stem="small") == {}
+    assert shape_of("mobilenet_v2", width=16, stem="small") == {}
 
 
 @pytest.mark.parametrize("grouped", [True, False])

@@ -146,29 +146,6 @@ def test_own_buffers_follow_the_key_images_only() -> None:
     assert not torch.equal(mean, pair.query.state_dict()["backbone.bn1.running_mean"])
 
 
-def test_averaged_buffers_match_loop_oracle_and_copy_counters() -> None:
-    pair = MomentumPair(model(), buffers="averaged").train()
-    for _ in range(3):
-        pair.query(IMAGES * 3 + 1)
-    before = snapshot(pair.key)
-    pair.update(0.75)
-    query = pair.query.state_dict()
-    for name, value in pair.key.named_buffers():
-        if value.is_floating_point():
-            torch.testing.assert_close(value, 0.75 * before[name] + 0.25 * query[name])
-        else:
-            assert value.item() == 3
-
-
-def test_key_batchnorm_eval_survives_train_and_leaves_statistics_alone() -> None:
-    pair = MomentumPair(model(), buffers="averaged", key_batchnorm="eval").train()
-    assert pair.query.training
-    before = snapshot(pair.key)
-    alone = pair.encode_keys(IMAGES[:1])
-    torch.testing.assert_close(pair.encode_keys(IMAGES)[:1], alone)
-    assert all(torch.equal(value, before[name]) for name, value in pair.key.state_dict().items())
-
-
 def test_key_batchnorm_train_normalises_by_the_batch() -> None:
     pair = MomentumPair(model()).train()
     assert not torch.allclose(pair.encode_keys(IMAGES)[:3], pair.encode_keys(IMAGES[:3]), atol=1e-4)
@@ -183,12 +160,6 @@ def test_pair_state_round_trips() -> None:
 
 
 def test_wrong_pair_settings_are_named() -> None:
-    with pytest.raises(UsageError, match="averaged"):
-        MomentumPair(model(), key_batchnorm="eval")
-    with pytest.raises(UsageError, match="known: own, averaged"):
-        MomentumPair(model(), buffers="mine")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="known: train, eval"):
-        MomentumPair(model(), key_batchnorm="off")  # type: ignore[arg-type]
     for momentum in (-0.1, 1.1, float("nan")):
         with pytest.raises(UsageError, match="between 0 and 1"):
             MomentumPair(model()).update(momentum)

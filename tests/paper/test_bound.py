@@ -11,23 +11,24 @@ import maskcon
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.api import Run
 from maskcon.config.settings import Machine
-from maskcon.paper.bound import TAUS, bound_and_recalls, bound_over_tau, own_distance
-from maskcon.training.journal import read_journal
+from maskcon.paper.bound import TAUS, BoundTracker, bound_and_recalls, bound_over_tau, own_distance
 from tests.miniature import TINY, miniature
 
 HERE = Machine(device="cpu")
 
 
-def train(folder, method="maskcon", *, data=None, **changes) -> Run:
+def train(folder, method="maskcon", *, data=None, announce=None, **changes) -> Run:
     settings = {**TINY, "epochs": 1, **changes}
-    return maskcon.fit(data or miniature(), method=method, out=folder, settings=settings, machine=HERE)
+    return maskcon.fit(
+        data or miniature(), method=method, out=folder, settings=settings, machine=HERE, announce=announce
+    )
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Run]:
     root = tmp_path_factory.mktemp("runs")
     return {
-        "maskcon": train(root / "maskcon", w=0.7, track_bound=True),
+        "maskcon": train(root / "maskcon", w=0.7),
         "other tau": train(root / "other", w=0.7, tau=0.5),
         "other seed": train(root / "seed", w=0.7, tau=0.5, seed=1),
         "grafit": train(root / "grafit", "grafit", w=0.7),
@@ -36,14 +37,33 @@ def runs(tmp_path_factory) -> dict[str, Run]:
     }
 
 
-def test_a_finished_run_gives_the_d_z_that_its_journal_holds(runs):
-    run = runs["maskcon"]
-    *_, last = (e["d_z"] for e in read_journal(run.folder / "journal.jsonl") if e["kind"] == "evaluation")
-    rows = bound_over_tau(run, miniature(), [TINY["tau"]])
+@pytest.mark.parametrize(
+    "changes", [{}, {"protocol": "reference"}, {"relation_space": "features"}, {"relation_space": "hog"}]
+)
+def test_tracking_gives_the_d_z_of_the_bank_and_changes_no_byte(tmp_path, changes):
+    data = miniature().hold_out(0.3)  # sample numbers with gaps
+    tracker = BoundTracker()
+    run = train(tmp_path / "with", data=data, announce=tracker, w=0.7, epochs=2, **changes)
+    plain = train(tmp_path / "without", data=data, w=0.7, epochs=2, **changes)
+    one, other = ((r.folder / "encoder.safetensors").read_bytes() for r in (run, plain))
+    assert one == other
+    last = tracker.found[max(tracker.found)]
+    assert len(tracker.found) >= 2
+    assert set(last) == {"run", "selfcon", "supcon", "grafit", "maskcon"}
+    rows = bound_over_tau(run, data, [TINY["tau"]])
     assert [row.method for row in rows] == ["maskcon", "grafit", "supcon", "selfcon"]
     for row in rows:
         assert row.d_z == pytest.approx(last[row.method], abs=1e-6)
-    assert own_distance(run, miniature(), TINY["tau"]) == pytest.approx(last["run"], abs=1e-6)
+    assert own_distance(run, data, TINY["tau"]) == pytest.approx(last["run"], abs=1e-6)
+    assert last["run"] == last["maskcon"] != last["grafit"]
+
+
+def test_tracking_needs_fine_labels_and_relations(tmp_path):
+    with pytest.raises(DataError, match=r"fine labels.*miniature has none"):
+        train(tmp_path / "run", data=miniature(fine=False), announce=BoundTracker())
+    tracker = BoundTracker()
+    train(tmp_path / "supce", "supce", announce=tracker)
+    assert tracker.found == {}
 
 
 def test_rows_are_ascending_in_tau_and_end_in_grafit(runs):

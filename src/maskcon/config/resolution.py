@@ -16,11 +16,26 @@ from maskcon.config.presets import (
     METHOD_SETTINGS,
     PAPER_W_TAU,
     PRESETS,
-    RISES,
     SOURCE_SETTINGS,
     Settings,
 )
 from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
+
+WARMUP_SHARE = 0.3  # of a run by Muon under the preset `fast`
+
+
+def warms_up_long(preset: str, optimizer: Any) -> bool:
+    """Whether the learning rate rises over a share of the run: under `fast`, by Muon."""
+    return preset == "fast" and optimizer == "muon"
+
+
+def long_warmup(epochs: int) -> float:
+    """Return `warmup_epochs` of a run that warms up long.
+
+    >>> long_warmup(30), long_warmup(2)
+    (9.0, 1.0)
+    """
+    return max(1.0, round(WARMUP_SHARE * epochs, 3))
 
 
 @dataclass(frozen=True)
@@ -38,18 +53,6 @@ _RULES: tuple[tuple[str, Any, Callable[[Mapping[str, Any]], bool], str], ...] = 
         "features",
         lambda s: s["relation_space"] == "hog" and s["weights"] is not None,
         "pretrained features find better neighbours than HOG",
-    ),
-    (
-        "keys",
-        "encoder",
-        lambda s: s["keys"] == "means" and s["relation_space"] != "hog",
-        "neighbours are found by comparing keys, and a mean says little about a single image",
-    ),
-    (
-        "weak_queries",
-        0.0,
-        lambda s: s["weak_queries"] > 0 and s["relation_space"] != "hog",
-        "without HOG neighbours the strong views have to teach",
     ),
     (
         "weights",
@@ -90,12 +93,16 @@ def resolve(
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
-    for epochs, share in RISES.items():  # who says how many epochs means those
-        if epochs in overrides and share not in overrides:
-            settled[share] = (0.0, f"{epochs} was given")
     for key, value, applies, reason in _RULES:
         if key not in overrides and applies({name: pair[0] for name, pair in settled.items()}):
             settled[key] = (value, reason)
+    if "warmup_epochs" not in overrides and warms_up_long(preset, settled["optimizer"][0]):
+        epochs = settled["epochs"][0]
+        if isinstance(epochs, int):  # anything else is refused below
+            settled["warmup_epochs"] = (
+                long_warmup(epochs),
+                f"ours: {WARMUP_SHARE:g} of the epochs suit Muon",
+            )
     values = {key: value for key, (value, _) in settled.items()}
     reasons = {key: reason for key, (_, reason) in settled.items()}
     return Resolved(RunConfig.build(values), reasons)

@@ -15,7 +15,7 @@ from maskcon.config.settings import HUGGING_FACE_PREFIX
 from maskcon.models.base import Backbone
 from maskcon.models.mobilenet import NAME as MOBILENET
 from maskcon.models.mobilenet import MobileNetV2
-from maskcon.models.resnet import ARCHITECTURES, Norm, ResNet, Stem
+from maskcon.models.resnet import ARCHITECTURES, ResNet, Stem
 
 StemChoice = Literal["auto", "small", "imagenet", "stride2"]
 
@@ -41,7 +41,7 @@ def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
 
 
 def has_own_shape(name: str) -> bool:
-    """Whether the name alone defines the net, so that width, norm and stem do not apply.
+    """Whether the name alone defines the net, so that width and stem do not apply.
 
     >>> has_own_shape("mobilenet_v2"), has_own_shape("resnet18")
     (True, False)
@@ -53,19 +53,18 @@ class Shape(TypedDict, total=False):
     """Arguments of `build_backbone` that shape a ResNet."""
 
     width: int
-    norm: Norm
     stem: StemChoice
 
 
-def shape_of(name: str, *, width: int, norm: Norm, stem: StemChoice) -> Shape:
+def shape_of(name: str, *, width: int, stem: StemChoice) -> Shape:
     """Return the settings that shape this backbone: all for a ResNet, none for the others.
 
-    >>> shape_of("hf:facebook/dinov2-small", width=16, norm="batch", stem="stride2")
+    >>> shape_of("hf:facebook/dinov2-small", width=16, stem="stride2")
     {}
     """
     if has_own_shape(name):
         return {}
-    return {"width": width, "norm": norm, "stem": stem}
+    return {"width": width, "stem": stem}
 
 
 def build_backbone(
@@ -74,7 +73,6 @@ def build_backbone(
     image_size: int,
     in_channels: int = 3,
     width: int = 64,
-    norm: Norm = "batch",
     stem: StemChoice = "auto",
     download: bool = False,
 ) -> Backbone:
@@ -84,7 +82,7 @@ def build_backbone(
         name: one of `backbone_names()`, or `hf:NAME` with NAME a model folder or hub name.
         image_size: H = W of the images.
         in_channels: 1 for grey, 3 for colour images.
-        width, norm, stem: see `ResNet`; they do not apply to others.
+        width, stem: see `ResNet`; they do not apply to others.
         download: whether `hf:NAME` may be downloaded when it is not on this machine.
 
     >>> build_backbone("resnet10", image_size=32, in_channels=1, width=16).features
@@ -92,8 +90,8 @@ def build_backbone(
     """
     if image_size < 1:
         raise UsageError(f"{image_size=} must be at least 1 pixel")
-    if has_own_shape(name) and (width, norm, stem) != (64, "batch", "auto"):
-        raise UsageError(f"{name} has its own shape: {width=}, {norm=} and {stem=} apply to resnets only")
+    if has_own_shape(name) and (width, stem) != (64, "auto"):
+        raise UsageError(f"{name} has its own shape: {width=} and {stem=} apply to resnets only")
     if name == MOBILENET:
         return MobileNetV2(in_channels=in_channels)
     if name.startswith(HUGGING_FACE_PREFIX):
@@ -103,7 +101,7 @@ def build_backbone(
         return load_hugging_face(name, image_size=image_size, in_channels=in_channels, download=download)
     if name not in ARCHITECTURES:
         raise unknown("backbone", name, [*backbone_names(), f"{HUGGING_FACE_PREFIX}NAME"])
-    return ResNet(name, in_channels=in_channels, width=width, norm=norm, stem=resolve_stem(stem, image_size))
+    return ResNet(name, in_channels=in_channels, width=width, stem=resolve_stem(stem, image_size))
 
 
 def for_inference(backbone: Backbone) -> Backbone:

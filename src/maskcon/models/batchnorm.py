@@ -1,12 +1,11 @@
-"""BatchNorm with frozen statistics, with statistics shared by all processes, or measured at the end."""
+"""BatchNorm with frozen statistics, or with statistics shared by all processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from maskcon._utils.errors import UsageError
 
@@ -49,43 +48,6 @@ def freeze_batchnorm(module: nn.Module) -> int:
     return count
 
 
-@torch.no_grad()
-def measure_statistics(module: nn.Module, batches: Iterable[Tensor]) -> int:
-    """Measure the running statistics of every BatchNorm in `module` on these batches; return their number.
-
-    Running statistics of training belong to augmented views and older weights. Every batch has the same weight. Frozen
-    layers and the mode of `module` do not change.
-
-    >>> layer = nn.BatchNorm1d(1)
-    >>> measure_statistics(layer, [torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])])
-    1
-    >>> layer.running_mean, layer.running_var
-    (tensor([4.]), tensor([2.]))
-    """
-    layers = [
-        layer
-        for layer in module.modules()
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm)
-        and layer.track_running_stats
-        and not isinstance(layer, FrozenBatchNorm1d | FrozenBatchNorm2d)
-    ]
-    if not layers:
-        return 0
-    momenta, training = [layer.momentum for layer in layers], module.training
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.momentum = None  # a plain mean over batches
-    module.train()
-    try:
-        for batch in batches:
-            module(batch)
-    finally:
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
-        module.train(training)
-    return len(layers)
-
-
 def synchronize_batchnorm(module: nn.Module) -> nn.Module:
     """Return `module` with BatchNorm statistics over all processes (CUDA only).
 
@@ -94,7 +56,7 @@ def synchronize_batchnorm(module: nn.Module) -> nn.Module:
     if not torch.cuda.is_available():
         raise UsageError(
             "batchnorm=sync needs CUDA, and none is available; "
-            "use batchnorm=local (statistics of each process) or batchnorm=frozen, or norm=group"
+            "use batchnorm=local (statistics of each process) or batchnorm=frozen"
         )
     converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
     return converted

@@ -17,13 +17,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.api import Run
-from maskcon.data import Dataset
+from maskcon.config.settings import RunConfig
+from maskcon.data import Dataset, ImageSet
 from maskcon.methods.bound import Recipe, SampleLabels, Unit, bank_distances
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import method_named
@@ -41,6 +42,7 @@ from maskcon.report.style import (
     series_looks,
     style_axes,
 )
+from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import load_latest
 from maskcon.training.run_folder import CHECKPOINTS
 
@@ -142,10 +144,53 @@ def _distances(
     if train.fine is None:
         raise DataError(f"d_z compares relations with fine labels, and {data.name} has none")
     bank = bank_of_run(run)
-    labels = SampleLabels(*(torch.from_numpy(part) for part in (train.index, train.coarse, train.fine)))
+    labels = _labels(train)
     return bank_distances(
         recipes, bank.compared, bank.index, labels, exclude_own_keys=run.config.exclude_own_keys, unit=unit
     )
+
+
+class BoundTracker(Callback):
+    """Compute d_z of theorem 1 at each evaluation of a run; changes no weights.
+
+    `found` maps the step of an evaluation to d_z of the run's method ("run") and of others on the same keys, with the w
+    that is set, also while the relation warm-up still holds it down. It stays empty for a method without relations.
+
+        tracker = BoundTracker()
+        maskcon.fit("embedded", method="maskcon", announce=tracker)
+        tracker.found
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[int, dict[str, float]] = {}
+        self._bank: MemoryBank | None = None
+
+    def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
+        if data.train.fine is None:
+            raise DataError(f"d_z compares relations with fine labels, and {data.name} has none")
+        self._config, self._train = config, data.train
+
+    def on_bank(self, bank: MemoryBank) -> None:
+        self._bank = bank
+
+    def on_evaluation(self, values: Mapping[str, Any]) -> None:
+        if self._bank is None:
+            return
+        config, bank = self._config, self._bank
+        names = {"run": config.method} | {name: name for name in ("selfcon", "supcon", "grafit", "maskcon")}
+        self.found[values["step"]] = bank_distances(
+            {name: Recipe(method, config.w, config.tau) for name, method in names.items()},
+            bank.compared,
+            bank.index,
+            _labels(self._train, bank.index.device),
+            exclude_own_keys=config.exclude_own_keys,
+        )
+
+
+def _labels(train: ImageSet, device: torch.device | str = "cpu") -> SampleLabels:
+    assert train.fine is not None  # checked before
+    parts = (train.index, train.coarse, train.fine)
+    return SampleLabels(*(torch.from_numpy(part).to(device) for part in parts))
 
 
 def bank_of_run(run: Run) -> MemoryBank:

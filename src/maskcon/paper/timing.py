@@ -52,7 +52,7 @@ class Clock(Callback):
 
     def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
         self.ready_at = time.time()
-        self.primed_images = min(config.bank_size, len(data.train)) if config.prime_bank else 0
+        self.primed_images = min(config.bank_size, len(data.train))
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:  # noqa: ARG002
         self.steps.append((time.time(), images))

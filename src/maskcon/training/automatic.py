@@ -39,7 +39,6 @@ from maskcon.training.run_folder import CHOICES, CONFIG, json_bytes
 Message = Callable[[str], None]
 
 FORMAT = 1
-RAMPS = ("warmup_epochs", "relation_warmup_epochs")
 
 
 @dataclass(frozen=True)
@@ -169,12 +168,7 @@ def choose_all(
         usual = max(base.bank_size, GPU_BANK) if on_gpu else base.bank_size
         choices.append(bank_choice(facts, batch_size=batch_size, usual=usual))
     if with_epochs and "epochs" not in given:
-        ramps = {key: float(getattr(base, key)) for key in RAMPS}
-        choices.append(
-            epochs_choice(
-                facts, given, usual=base.epochs, batch_size=batch_size, ramps=ramps, frozen=base.freeze
-            )
-        )
+        choices.append(epochs_choice(facts, given, batch_size=batch_size, base=base))
     return choices
 
 
@@ -198,11 +192,17 @@ def _earlier(folder: Path, budget: float | None) -> Decided:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         choices = tuple(
-            Choice(str(entry["name"]), str(entry["shown"]), str(entry["reason"]), dict(entry["settings"]))
+            Choice(
+                str(entry["name"]),
+                str(entry["shown"]),
+                str(entry["reason"]),
+                # of an earlier version some may be gone
+                {key: value for key, value in entry["settings"].items() if key in RunConfig.model_fields},
+            )
             for entry in values["choices"]
         )
         stored = None if values["budget_seconds"] is None else float(values["budget_seconds"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(
             f"{path} is damaged ({type(error).__name__}); delete it and give the settings of {folder / CONFIG} with "
             "--set, or delete the folder to start again"

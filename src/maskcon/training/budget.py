@@ -19,14 +19,14 @@ from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
 from maskcon.methods.registry import method_named
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.training.automatic import RAMPS, Decided
+from maskcon.training.automatic import Decided
 from maskcon.training.batches import epoch_batches
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
 from maskcon.training.evaluation import Evaluator
 from maskcon.training.frozen import FrozenFeatures
 from maskcon.training.learner import Learner
-from maskcon.training.setup import assemble, load_views
+from maskcon.training.setup import assemble, load_views, view_engine
 from maskcon.training.step import Place, TrainingData, encode_keys, train_step
 
 WARM_STEPS = 2  # left out: caches fill, memory is taken
@@ -87,15 +87,14 @@ def within_budget(
             if now + needed > begun + allowed * budget:
                 raise UsageError(
                     f"--budget {duration(budget)} is too short: embedding the images once takes about "
-                    f"{duration(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
+                    f"{duration(now - begun + needed)}; give twice that, or fewer images (--set train_limit=N)"
                 )
 
     pace = measure_pace(config, data, machine, announce, extracting)
-    ramps = {key: float(getattr(config, key)) for key in RAMPS}
 
     def seconds_of(epochs: int) -> float:
         return run_seconds(
-            pace, config.model_copy(update=epoch_settings(epochs, given, ramps)), len(data.train)
+            pace, config.model_copy(update=epoch_settings(epochs, given, config)), len(data.train)
         )
 
     choice = budget_choice(
@@ -103,8 +102,7 @@ def within_budget(
         ends - time.monotonic(),
         seconds_of,
         given,
-        ramps,
-        frozen_usual=config.epochs if config.freeze else None,
+        config,
     )
     announce.on_choice(choice.line)
     return replace(decided, choices=(*decided.choices, choice)), config.changed(**choice.settings)
@@ -121,7 +119,7 @@ def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -
     """
     contrasts = method_named(config.method).contrasts
     each = pace.contrast if contrasts else pace.classify
-    primed = min(config.bank_size, images) if contrasts and config.prime_bank and done == 0 else 0
+    primed = min(config.bank_size, images) if contrasts and done == 0 else 0
     training = (1 - done) * config.epochs * images * each
     every = config.eval_every_epochs
     first = config.eval_when == "before"  # a scoring ahead of the first epoch
@@ -143,9 +141,10 @@ def measure_pace(
     extracting: told of the progress of that; may raise.
     """
     processes = start(device=machine.device, devices=1, precision=config.precision, threads=machine.threads)
-    load_views(config, processes.device, announce.on_message)
+    engine = view_engine(config)
+    load_views(config, engine, processes.device, announce.on_message)
     begun = time.perf_counter()
-    assembly = assemble(config, data, processes, download=machine.download)
+    assembly = assemble(config, data, processes, engine, download=machine.download)
     before = time.perf_counter()
     cached = assembly.embedded(extracting, announce.on_message)
     embedding = time.perf_counter() - before
@@ -158,8 +157,7 @@ def measure_pace(
     finally:
         training_data.feed.close()
     scoring = _scoring_seconds(learner, data.test, assembly.facts, cached)
-    measured = min(config.final_statistics, len(training_data))  # images; each is a forward pass, as a key is
-    end = END_SECONDS + scoring + key * measured
+    end = END_SECONDS + scoring
     return Pace(start=ready, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -79,5 +78,3 @@ def _to_board(board: Any, kind: str, values: Mapping[str, Any]) -> None:
     elif kind == "evaluation":
         for k, share in values["recall"].items():
             board.add_scalar(f"recall/{k}", share, step)
-        for name, distance in (values.get("d_z") or {}).items():
-            board.add_scalar(f"d_z/{name}", math.nan if distance is None else distance, step)

@@ -112,7 +112,7 @@ def train_step(
         group["lr"] = place.learning_rate
 
     encoded = learner.encodes_keys(place.epoch)
-    if config.key_update == "before" and encoded:
+    if encoded:
         learner.update_keys(config.key_momentum)
     output = learner.query(make_views(data, config, place, rows, "query", share))
     losses = torch.zeros(len(output.features), device=device)  # [B]
@@ -158,8 +158,6 @@ def train_step(
         raise not_finite(config, place, loss.item())
     learner.optimizer.step()
 
-    if config.key_update == "after" and encoded:
-        learner.update_keys(config.key_momentum)
     if bank is not None:
         entering = keys.projection
         if means is not None:
@@ -194,31 +192,19 @@ def make_views(
 
     if purpose == "key":
         views = seen(data.key_view, purpose)
-    elif config.weak_queries == 0:
+    elif not config.uses_hog:
         views = seen(data.query_view, purpose)
     else:
-        mild = _weak_places(torch.arange(len(rows))[part], config.weak_queries)
+        mild = torch.arange(len(rows))[part] % 2 == 1  # every second place, so that every process has as many
         weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
         both = torch.cat([seen(data.key_view, WEAK_QUERY, weak), seen(data.query_view, purpose, strong)])
         views = both[torch.cat([weak, strong]).argsort().to(both.device)]
     return views.contiguous(memory_format=torch.channels_last)
 
 
-def _weak_places(places: Tensor, share: float) -> Tensor:
-    """Which places ``[b]`` of a global batch have their query in the key's view: bool ``[b]``.
-
-    This share of them, evenly spread, so that every process has it; what image comes to a place is drawn every epoch.
-
-    >>> [_weak_places(torch.arange(6), share).int().tolist() for share in (0.5, 0.34)]
-    [[0, 1, 0, 1, 0, 1], [0, 0, 1, 0, 0, 1]]
-    """
-    exact = places.double()
-    return ((exact + 1) * share).floor() > (exact * share).floor()
-
-
 def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, count: int) -> Tensor:
     """The order ``[G]`` in which the rows of a global batch are dealt out to be encoded as keys."""
-    if processes.count > 1 and config.batchnorm == "local" and config.norm == "batch":
+    if processes.count > 1 and config.batchnorm == "local":
         return torch.randperm(count, generator=generator(config.seed, "shuffle", epoch, step))
     return torch.arange(count)
 

@@ -37,6 +37,7 @@ from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.training.step import TrainingData
 
 EMBED_ROWS = 4096
+CACHED_VIEWS = 3  # per image, for query and key each
 
 Message = Callable[[str], None]
 VIEWS_SEED = 0  # of the cached views: runs of any seed share them
@@ -155,8 +156,8 @@ def cached_views(config: RunConfig) -> tuple[list[transforms.Policy], list[trans
     """The policies of the cached views, the query's and the key's; one without randomness is seen once."""
     query, key = transforms.policy(str(config.query_view)), transforms.policy(str(config.key_view))
     return (
-        [query] * (config.freeze_views if query.draws else 1),
-        [key] * (config.freeze_views if key.draws else 1),
+        [query] * (CACHED_VIEWS if query.draws else 1),
+        [key] * (CACHED_VIEWS if key.draws else 1),
     )
 
 
