@@ -147,14 +147,6 @@ def test_convolutions_start_at_kaiming_fan_out_scale() -> None:
     assert weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "last"), [("resnet8", "bn2"), ("resnet50", "bn3")])
-def test_zero_init_last_is_off_unless_asked(name: str, last: str) -> None:
-    for asked in (False, True):
-        net = small(name, zero_init_last=asked)
-        scale = net.state_dict()[f"layer2.0.{last}.weight"]
-        assert scale.unique().tolist() == [0.0 if asked else 1.0]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -1,4 +1,4 @@
-"""Where neighbours are looked for: among projections, as in the paper, features that are used later, or outlines."""
+"""Where neighbours are looked for: among projections, as in the paper, features that are used later, or HOG."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_relations_compare_unit_vectors_of_the_space_that_was_asked_for(tmp_path
 
 
 @pytest.mark.parametrize(("method", "asked"), [("maskcon", "masked_relation"), ("nnclr", "nearest_relation")])
-def test_by_outlines_relations_go_by_lists_of_the_class_or_of_all_where_labels_are_not_seen(
+def test_by_hog_relations_go_by_lists_of_the_class_or_of_all_where_labels_are_not_seen(
     tmp_path, monkeypatch, method, asked
 ):
     seen = []
@@ -121,16 +121,16 @@ def test_a_bank_filled_where_the_axes_point_otherwise_compares_by_those_of_here(
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
 
 
-def test_the_price_of_outlines_counts_as_training(tmp_path, monkeypatch):
+def test_the_price_of_hog_features_counts_as_training(tmp_path, monkeypatch):
     from maskcon.training import setup
 
     def dear(*given, **named):
         time.sleep(1.5)
-        return outlines(*given, **named)
+        return plain(*given, **named)
 
-    outlines = setup.outlines
+    plain = setup.hog_neighbours
     fit(tmp_path / "run", relation_space="hog", epochs=1)
-    monkeypatch.setattr(setup, "outlines", dear)
+    monkeypatch.setattr(setup, "hog_neighbours", dear)
     fit(tmp_path / "dear", relation_space="hog", epochs=1)
     cheap, costly = (Run.open(tmp_path / name).result["seconds"] for name in ("run", "dear"))
     assert costly > cheap + 0.7

@@ -226,3 +226,10 @@ def test_tensorboard_without_its_extra_is_refused_before_anything_is_written(tmp
     with pytest.raises(UsageError, match=r"maskcon\[tensorboard\]"):
         fit(tmp_path / "run", machine=OFTEN.model_copy(update={"tensorboard": True}))
     assert not any(tmp_path.iterdir())
+
+
+def test_sync_batchnorm_without_cuda_says_what_to_use(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match=r"needs CUDA.*frozen"):
+        fit(tmp_path / "run", batchnorm="sync")
+    assert not any(tmp_path.iterdir())

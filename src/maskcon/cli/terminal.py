@@ -39,7 +39,7 @@ class Terminal(Callback):
         self._count_images("reading images", done, total)
 
     def on_hog(self, done: int, total: int) -> None:
-        self._count_images("finding outlines", done, total)
+        self._count_images("computing HOG features", done, total)
 
     def _count_images(self, what: str, done: int, total: int) -> None:
         if self._reading is None:

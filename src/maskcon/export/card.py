@@ -123,7 +123,7 @@ def _settings(config: RunConfig) -> list[list[str]]:
     values = config.model_dump()
     if config.weights is not None:
         values["weights"] = Path(config.weights).name  # not where the file was
-    hidden = SHAPE if has_own_shape(config.backbone) else ()
+    hidden = {*(SHAPE if has_own_shape(config.backbone) else ()), *(() if config.freeze else ("freeze",))}
     chosen = {name: values[name] for name in SETTINGS if name not in hidden}
     return [[f"`{name}`", "none" if value is None else _escape(str(value))] for name, value in chosen.items()]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from maskcon import transforms
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.data.decoding import canvas_for
-from maskcon.models import Backbone, FeatureHead, FrozenEncoder, build_backbone, shape_of
+from maskcon.models import Backbone, FeatureHead, FrozenEncoder, build_backbone
 
 _KEY = "maskcon"  # a single header entry: several would be written in varying order
 
@@ -77,7 +77,8 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
             facts.backbone,
             image_size=facts.image_size,
             in_channels=facts.in_channels,
-            **shape_of(facts.backbone, width=facts.width, stem=facts.stem),
+            width=facts.width,
+            stem=facts.stem,
         )
         if facts.head_features:
             backbone = FrozenEncoder(

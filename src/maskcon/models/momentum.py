@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import copy
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from maskcon._utils.errors import UsageError, unknown
+from maskcon._utils.errors import UsageError
 from maskcon.models.base import Backbone
 from maskcon.models.heads import CoarseClassifier, Projector, unit_rows
 
-Want = Literal["all", "features", "projection", "logits"]
-
 
 class Output(NamedTuple):
-    """Outputs of a forward pass; missing or unwanted parts are None."""
+    """Outputs of a forward pass; None where the model has no such head."""
 
     features: Tensor  # [B, F], before the projector: for evaluation and search
     projection: Tensor | None  # [B, D], unit rows, float32: for the contrastive loss
@@ -53,32 +51,13 @@ class Model(nn.Module):
         """F, the length of a feature vector."""
         return self.backbone.features
 
-    def forward(self, images: Tensor, want: Want = "all") -> Output:
-        """Return the `Output` of images [B, C, H, W], limited to `want`."""
-        if want not in get_args(Want):
-            raise unknown("output", want, get_args(Want))
+    def forward(self, images: Tensor) -> Output:
+        """Return the `Output` of images [B, C, H, W]."""
         features: Tensor = self.backbone(images)  # [B, F]
         return Output(
             features,
-            self.project(features) if self.projector is not None and want in ("all", "projection") else None,
-            self.classify(features) if self.classifier is not None and want in ("all", "logits") else None,
+            *(None if head is None else head(features) for head in (self.projector, self.classifier)),
         )
-
-    def project(self, features: Tensor) -> Tensor:
-        """Unit projections [B, D] of features [B, F]."""
-        if self.projector is None:
-            raise UsageError("this model has no projector; build it with build_model(..., projection=128)")
-        projection: Tensor = self.projector(features)
-        return projection
-
-    def classify(self, features: Tensor) -> Tensor:
-        """Coarse logits [B, classes] of features [B, F]."""
-        if self.classifier is None:
-            raise UsageError(
-                "this model has no classifier; build it with build_model(..., coarse_classes=...)"
-            )
-        logits: Tensor = self.classifier(features)
-        return logits
 
 
 def build_model(
@@ -133,25 +112,22 @@ class MomentumPair(nn.Module):
             raise UsageError("the key model needs float32 parameters; use mixed precision instead of half")
         torch._foreach_lerp_(followers, leaders, 1.0 - momentum)
 
-    @torch.no_grad()
     def encode_keys(self, images: Tensor) -> Tensor:
         """Unit projections [B, D], float32, of the key views [B, C, H, W]."""
-        return self.key.project(self.key.backbone(images))
+        return self.encode_keys_and_features(images)[0]
 
     @torch.no_grad()
     def encode_keys_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return unit projections [B, D] and unit features [B, F] of the key views, float32."""
-        features: Tensor = self.key.backbone(images)
-        return self.key.project(features), nn.functional.normalize(features.float(), dim=1)
+        """Return unit projections [B, D] and features [B, F] of the key views."""
+        output: Output = self.key(images)
+        assert output.projection is not None  # checked at the start
+        return output.projection, output.features
 
     @cached_property
     def _parameters_of_both(self) -> tuple[list[Tensor], list[Tensor]]:
         """Parameters of the key and, in the same order, of the query; cached, since listing takes half of an update."""
-        # In the order of Model; the momentum encoder has no classifier.
-        followed = [part for part in (self.query.backbone, self.query.projector) if part is not None]
-        return list(self.key.parameters()), [
-            parameter for part in followed for parameter in part.parameters()
-        ]
+        leaders = dict(self.query.named_parameters())  # it may have a classifier, which the key has not
+        return list(self.key.parameters()), [leaders[name] for name, _ in self.key.named_parameters()]
 
 
 class KeyMeans(nn.Module):

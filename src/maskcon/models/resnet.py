@@ -64,10 +64,6 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(planes)
         self.downsample = _shortcut(in_channels, planes, stride)
 
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        return self.bn2
-
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
         inner = torch.relu_(self.bn1(self.conv1(maps)))
@@ -90,10 +86,6 @@ class Bottleneck(nn.Module):
         self.bn3 = nn.BatchNorm2d(out_channels)
         self.downsample = _shortcut(in_channels, out_channels, stride)
 
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        return self.bn3
-
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
         inner = torch.relu_(self.bn1(self.conv1(maps)))
@@ -110,7 +102,6 @@ class ResNet(Backbone):
         width: channels of the first stage; each further stage doubles them. Published weights need 64.
         stem: "imagenet" (7x7 stride 2, then a 3x3 max-pool stride 2), "small" (3x3 stride 1, for images up to
             about 64 pixels, as in the paper) or "stride2" (3x3 stride 2: a quarter of the work of "small").
-        zero_init_last: start each block as the identity by a zero scale in its last normalisation.
 
     >>> net = ResNet("resnet18", stem="small")
     >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features
@@ -124,10 +115,16 @@ class ResNet(Backbone):
         in_channels: int = 3,
         width: int = 64,
         stem: Stem = "imagenet",
-        zero_init_last: bool = False,
     ) -> None:
         super().__init__()
-        _check(name, in_channels, width, stem)
+        if name not in ARCHITECTURES:
+            raise unknown("backbone", name, ARCHITECTURES)
+        if stem not in get_args(Stem):
+            raise unknown("stem", stem, get_args(Stem))
+        if in_channels < 1:
+            raise UsageError(f"{in_channels=} must be at least 1 (1 for grey, 3 for colour images)")
+        if width < 1:
+            raise UsageError(f"{width=} must be at least 1 (64 is the usual width, 16 to 32 suit a CPU)")
         architecture = ARCHITECTURES[name]
         self.name = name
         self.in_channels = in_channels
@@ -151,28 +148,12 @@ class ResNet(Backbone):
             self.stages.append(f"layer{index + 1}")
             self.add_module(self.stages[-1], blocks)
         self.features = channels
-        self._initialise(zero_init_last)
-
-    def _initialise(self, zero_init_last: bool) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            if zero_init_last and isinstance(module, BasicBlock | Bottleneck):
-                nn.init.zeros_(module.last_norm.weight)
 
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.maxpool(torch.relu_(self.bn1(self.conv1(images))))
         for stage in self.stages:
             maps = self.get_submodule(stage)(maps)
         return maps.mean(dim=(2, 3))  # [B, F]
-
-
-def _check(name: str, in_channels: int, width: int, stem: str) -> None:
-    if name not in ARCHITECTURES:
-        raise unknown("backbone", name, ARCHITECTURES)
-    if stem not in get_args(Stem):
-        raise unknown("stem", stem, get_args(Stem))
-    if in_channels < 1:
-        raise UsageError(f"{in_channels=} must be at least 1 (1 for grey, 3 for colour images)")
-    if width < 1:
-        raise UsageError(f"{width=} must be at least 1 (64 is the usual width, 16 to 32 suit a CPU)")

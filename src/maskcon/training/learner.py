@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,6 @@ from maskcon.models import (
     build_backbone,
     build_model,
     freeze_batchnorm,
-    shape_of,
-    synchronize_batchnorm,
 )
 from maskcon.models.hog import AXES
 from maskcon.models.momentum import KeyMeans
@@ -122,7 +120,8 @@ def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False
         image_size=config.image_size,
         in_channels=in_channels,
         download=download,
-        **shape_of(config.backbone, width=config.width, stem=config.stem),
+        width=config.width,
+        stem=config.stem,
     )
 
 
@@ -160,7 +159,11 @@ def build_learner(
     if config.batchnorm == "frozen":
         freeze_batchnorm(model)
     elif config.batchnorm == "sync":
-        model = cast(Model, synchronize_batchnorm(model))
+        if not torch.cuda.is_available():
+            raise UsageError(
+                "batchnorm=sync needs CUDA, and none is available; use batchnorm=local or frozen"
+            )
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     model.train()
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pair = bank = means = None

@@ -154,8 +154,8 @@ def _carry_out(
     )
     try:
         _resume(training)
-        if training_data.outlines is not None:
-            _compare_by_outlines(training, *made)
+        if training_data.hog is not None:
+            _compare_by_hog(training, *made)
         for note in (*data.notes, *learner.notes):
             callback.on_message(note)
         callback.on_begin(config, data, training.progress.step, training.total_steps)
@@ -176,16 +176,16 @@ def _finish(training: Training, data: Dataset, folder: Path, progress: Progress)
     write_atomically(folder / RESULT, json_bytes(result))
 
 
-def _compare_by_outlines(training: Training, seconds: float, cpu_seconds: float) -> None:
-    """Count the price of the outlines as training's, and have a bank that was taken up again compare by these.
+def _compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> None:
+    """Count the price of the HOG features as training's, and have a bank that was taken up again compare by these.
 
     Their axes may point otherwise on another machine, device or number of threads than where the bank was filled.
     """
     training.progress.seconds += seconds
     training.progress.cpu_seconds += cpu_seconds
     bank, data = training.learner.bank, training.data
-    if bank is not None and data.outlines is not None and len(bank) > 0:
-        bank.compare_by(data.outlines.vectors[data.rows_of(bank.index)])
+    if bank is not None and data.hog is not None and len(bank) > 0:
+        bank.compare_by(data.hog.vectors[data.rows_of(bank.index)])
 
 
 def _resume(training: Training) -> None:

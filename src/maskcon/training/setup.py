@@ -26,7 +26,7 @@ from maskcon.methods.registry import Method, method_named
 from maskcon.models import Backbone, FeatureHead
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.models.hog import TURN, Looks, Outlines, listed, outlines
+from maskcon.models.hog import TURN, HogNeighbours, Variants, hog_neighbours, listed
 from maskcon.training import frozen
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
@@ -188,7 +188,7 @@ class Assembly:
     ) -> TrainingData:
         """What the steps read: images and their views, or the cached features of a frozen backbone.
 
-        progress: told of the images whose outlines are found, where relations compare those.
+        progress: told of the images whose HOG features are found, where relations compare those.
         """
         device = self.processes.device
         labels = torch.from_numpy(self.labels).to(device)
@@ -198,14 +198,14 @@ class Assembly:
             return features.training_data(labels, index, self.config, device)
         query_view, key_view, normalise = self.policies
         feed = Feed(train.images, train.sizes, device)
-        seen: Outlines | None = None
+        seen: HogNeighbours | None = None
         if self.config.relation_space == "hog" and self.learner.bank is not None:
             sees_classes = self.learner.method.labels != "none"
-            seen = outlines(
+            seen = hog_neighbours(
                 feed.take,
                 labels if sees_classes else torch.zeros_like(labels),
                 listed=listed(len(train), self.learner.bank.size),
-                looks=self._looks(),
+                variants=self._variants(),
                 progress=progress,
             )
         return TrainingData(
@@ -216,10 +216,10 @@ class Assembly:
             key_view=key_view,
             normalise=normalise,
             image_size=self.facts.image_size,
-            outlines=seen,
+            hog=seen,
         )
 
-    def _looks(self) -> Looks:
+    def _variants(self) -> Variants:
         """The ways to look at images that the views of this run have: what they leave alone tells kinds apart."""
         names = (self.config.query_view, self.config.key_view)
         seen = [
@@ -229,7 +229,7 @@ class Assembly:
         ]
         key_view = transforms.policy(str(self.config.key_view))
         turns = key_view.rotation if isinstance(key_view, transforms.ViewPolicy) else 0.0
-        return Looks(mirror=any(view.mirror > 0 for view in seen), turn=TURN * turns)
+        return Variants(mirror=any(view.mirror > 0 for view in seen), turn=TURN * turns)
 
 
 def assemble(

@@ -18,7 +18,7 @@ from maskcon.config.settings import RunConfig
 from maskcon.methods.losses import relation_loss
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
-from maskcon.models.hog import Outlines
+from maskcon.models.hog import HogNeighbours
 from maskcon.training.distributed import Processes
 from maskcon.training.feed import Feed
 from maskcon.training.learner import Learner
@@ -53,7 +53,7 @@ class TrainingData:
     key_view: ViewPolicy
     normalise: Callable[[Tensor], Tensor]
     image_size: int
-    outlines: Outlines | None = None  # where relations compare those
+    hog: HogNeighbours | None = None  # where relations compare HOG features
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -125,7 +125,7 @@ def train_step(
             fresh = keys.projection
         else:
             fresh = learner.processes.gather(output.projection.detach(), len(rows))  # [G, D]
-            keys = Keys(means.of(here, fresh), outlines_of(data, rows))
+            keys = Keys(means.of(here, fresh), hog_vectors_of(data, rows))
         own = keys.projection[share]  # [B, D]
         inputs = RelationInputs(
             keys=own if keys.compared is None else keys.compared[share],
@@ -230,24 +230,24 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
 
     with processes.fabric.autocast():
         if config.relation_space != "features":
-            return Keys(in_order(learner.pair.encode_keys(views)), outlines_of(data, rows))
+            return Keys(in_order(learner.pair.encode_keys(views)), hog_vectors_of(data, rows))
         keys, features = learner.pair.encode_keys_and_features(views)
-        return Keys(in_order(keys), in_order(features))
+        return Keys(in_order(keys), in_order(torch.nn.functional.normalize(features.float(), dim=1)))
 
 
-def outlines_of(data: TrainingData, rows: Tensor) -> Tensor | None:
-    """Outlines of some images as they are, ``[G, A]``, where relations compare those."""
-    if data.outlines is None:
+def hog_vectors_of(data: TrainingData, rows: Tensor) -> Tensor | None:
+    """HogNeighbours of some images as they are, ``[G, A]``, where relations compare those."""
+    if data.hog is None:
         return None
-    vectors = data.outlines.vectors
+    vectors = data.hog.vectors
     return vectors[rows.to(vectors.device)].float()
 
 
 def neighbours_of(data: TrainingData, rows: Tensor, bank_index: Tensor) -> Neighbourhood | None:
-    """The neighbours of some images ``[B]`` among a bank's samples ``[K]``, where they are known by outlines."""
-    if data.outlines is None:
+    """The neighbours of some images ``[B]`` among a bank's samples ``[K]``, where they are known by HOG features."""
+    if data.hog is None:
         return None
-    return data.outlines.neighbours.among(rows, data.rows_of(bank_index))
+    return data.hog.neighbours.among(rows, data.rows_of(bank_index))
 
 
 def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[Tensor, Tensor]:
