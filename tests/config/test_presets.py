@@ -88,10 +88,10 @@ def test_every_preset_resolves_for_every_method_with_a_reason_for_each_value(pre
 
 def test_settings_of_methods_name_known_methods_and_settings():
     names = {method.name for method in all_methods()}
-    for methods in METHOD_SETTINGS.values():
-        assert set(methods) <= names
-        for settings in methods.values():
-            assert set(settings) <= set(RunConfig.known_keys())
+    for (preset, _, method), settings in METHOD_SETTINGS.items():
+        assert preset in {*PRESETS, "frozen"}
+        assert method in names
+        assert set(settings) <= set(RunConfig.known_keys())
 
 
 @pytest.mark.parametrize(

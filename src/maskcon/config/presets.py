@@ -8,6 +8,8 @@ Some values depend on the dataset (`SOURCE_SETTINGS`), on the method (`METHOD_SE
 
 from __future__ import annotations
 
+import csv
+import importlib.resources
 from typing import Any
 
 Settings = dict[str, tuple[Any, str]]  # key -> value, where it comes from
@@ -133,60 +135,36 @@ SOURCE_SETTINGS: dict[str, dict[str, Settings]] = {
     },
     "cpu": dict.fromkeys(("sop-split1", "sop-split2", "cars196"), _FEWER_PIXELS),
 }
-
-# What goes by method. `paper` and `reference`, where the paper names nothing for the data set: section 4.1's advice
-# to start from w = 1, tau = tau0 for MaskCon, and for the others a weight that won on several data sets of appendix B.
-METHOD_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
-    "paper": {
-        "maskcon": {"w": 1.0, "tau": 0.1},
-        "grafit": {"w": 0.8},
-        "coins": {"w": 0.8},
-        "ascl": {"tau": 0.1},
-    },
-    # The best of six settings a method by recall@1 on validation (benchmarks/method_table.py).
-    "cpu": {
-        "selfcon": {"learning_rate": 0.06, "weight_decay": 1e-4},
-        "nnclr": {"learning_rate": 0.12},
-        "ascl": {"tau": 0.02, "learning_rate": 0.06},
-        "supce": {"learning_rate": 0.15},
-        "supcon": {"learning_rate": 0.06},
-        "grafit": {"w": 0.5, "learning_rate": 0.2},
-        "coins": {"w": 0.8, "learning_rate": 0.2},
-        "maskcon": {"w": 1.0, "tau": 0.05, "learning_rate": 0.2},
-        "supfine": {"learning_rate": 0.15, "weight_decay": 2e-3},
-    },
-}
-METHOD_SETTINGS["reference"] = METHOD_SETTINGS["paper"]
-# Muon's rate is the better of 0.1 and 0.2 on validation for supce, supcon, grafit, coins and maskcon
-# (one seed, embedded dataset); the others have the preset's, not tuned for them. w and tau are those of `cpu`.
-METHOD_SETTINGS["fast"] = {
-    "ascl": {"tau": 0.02},
-    "grafit": {"w": 0.5, "learning_rate": 0.2},
-    "coins": {"w": 0.8, "learning_rate": 0.2},
-    "maskcon": {"w": 1.0, "tau": 0.05},
-    "teachcon": {"learning_rate": 0.2},
-}
-# What TeachCon is, under every preset: MaskCon's relation with neighbours from a fixed teacher, and cross-entropy.
-TEACHCON: dict[str, Any] = {
-    "w": 1.0,
-    "tau": 0.025,
-    "relation_space": "hog",
-    "relation_warmup_epochs": 1.0,  # a fixed teacher can be trusted from the start, the encoder cannot
-    "coarse_weight": 1.0,
-}
-for _methods in METHOD_SETTINGS.values():
-    _methods["teachcon"] = TEACHCON | _methods.get("teachcon", {})
 SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
-METHOD_REASONS = {
-    "paper": "paper, section 4.1 and appendix B",
-    "reference": "paper, section 4.1 and appendix B",
-    "cpu": "ours, chosen on validation data",
-    "fast": "ours, chosen on validation data",
-}
-CHOSEN_IN = {  # where the paper names w and tau of a data set's main table
-    **dict.fromkeys(("sop-split1", "sop-split2", "cars196"), "paper, appendix A, table of hyperparameters"),
-    **dict.fromkeys(("cifartoy-good", "cifartoy-bad", "cifar100"), "paper, appendix B, best row"),
-}
+
+
+def method_table() -> dict[tuple[str, str, str], Settings]:
+    """Read method_settings.csv: preset, source ("" for any) and method -> what it sets.
+
+    paper, also for `reference`: w and tau behind the main tables; where the paper names none, section 4.1's advice to start from w = 1, tau = tau0 for MaskCon, and a weight that won on several datasets for the others.
+    cpu: the best of six settings per method by recall@1 on validation (benchmarks/method_table.py).
+    fast: w and tau of `cpu`, and the better of two rates on validation for supce, supcon, grafit, coins and maskcon.
+    frozen: with freeze=yes, the best of twenty or ten settings on validation (benchmarks/frozen_table.py, good split).
+    TeachCon is, everywhere, MaskCon's relation with neighbours from a fixed teacher, and cross-entropy.
+    """
+    text = (
+        importlib.resources.files("maskcon.config")
+        .joinpath("method_settings.csv")
+        .read_text(encoding="utf-8")
+    )
+    table: dict[tuple[str, str, str], Settings] = {}
+    for row in csv.DictReader(text.splitlines()):
+        place = row.pop("preset"), row.pop("source"), row.pop("method")
+        where = f"for {place[2]}: {row.pop('from')}"
+        table[place] = {
+            key: (value if key == "relation_space" else float(value), where)
+            for key, value in row.items()
+            if value
+        }
+    return table
+
+
+METHOD_SETTINGS = method_table()
 
 
 # What freeze=yes changes, on top of preset, data set and method: the encoder, and how its head is trained.
@@ -221,27 +199,4 @@ FREEZE: Settings = {
     "projector_hidden": (512, FROZEN),
     "projection_dim": (128, FROZEN),
     "eval_every_epochs": (5, FROZEN),
-}
-# The best settings of a method by recall@1 on validation (benchmarks/frozen_table.py, good split): of twenty for those
-# with coarse labels, with and without cross-entropy on these beside their loss; of ten for the others.
-FREEZE_METHODS: dict[str, dict[str, float]] = {
-    "selfcon": {"learning_rate": 0.02, "weight_decay": 5e-3},
-    "supce": {"learning_rate": 0.01, "weight_decay": 5e-3},
-    "supcon": {"learning_rate": 0.02, "weight_decay": 5e-3},
-    "grafit": {"w": 0.8, "learning_rate": 0.1},
-    "coins": {"w": 0.5, "learning_rate": 0.02, "weight_decay": 5e-3},
-    "maskcon": {"w": 1.0, "tau": 0.02, "learning_rate": 0.05},
-    "teachcon": {"w": 1.0, "tau": 0.02, "learning_rate": 0.05, "coarse_weight": 1.0},
-    "supfine": {"learning_rate": 0.05},
-}
-
-# The w and tau behind the main tables: the appendix's table of hyperparameters for SOP and Cars196, its bold rows
-# for the CIFAR sets. For ImageNet the paper gives none.
-PAPER_W_TAU: dict[str, dict[str, tuple[float, float | None]]] = {
-    "cifartoy-good": {"grafit": (0.5, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
-    "cifartoy-bad": {"grafit": (0.8, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
-    "cifar100": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (1.0, 0.05)},
-    "sop-split1": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (0.8, 0.1)},
-    "sop-split2": {"grafit": (0.8, None), "coins": (0.2, None), "maskcon": (0.5, 0.05)},
-    "cars196": {"grafit": (1.0, None), "coins": (1.0, None), "maskcon": (1.0, 0.1)},
 }

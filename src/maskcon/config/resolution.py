@@ -7,18 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskcon._utils.errors import UsageError, unknown
-from maskcon.config.presets import (
-    CHOSEN_IN,
-    FREEZE,
-    FREEZE_METHODS,
-    FROZEN,
-    METHOD_REASONS,
-    METHOD_SETTINGS,
-    PAPER_W_TAU,
-    PRESETS,
-    SOURCE_SETTINGS,
-    Settings,
-)
+from maskcon.config.presets import FREEZE, METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, Settings
 from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
 
 WARMUP_SHARE = 0.3  # of a run by Muon under the preset `fast`
@@ -114,8 +103,7 @@ def frozen_settings(method: str) -> Settings:
     >>> frozen_settings("grafit")["w"]
     (0.8, 'for grafit: ours, for a frozen backbone')
     """
-    own = FREEZE_METHODS.get(method, {})
-    return FREEZE | {key: (value, f"for {method}: {FROZEN}") for key, value in own.items()}
+    return FREEZE | METHOD_SETTINGS.get(("frozen", "", method), {})
 
 
 def method_settings(source: str, *, method: str, preset: str) -> Settings:
@@ -124,12 +112,5 @@ def method_settings(source: str, *, method: str, preset: str) -> Settings:
     >>> method_settings("sop-split2", method="coins", preset="paper")
     {'w': (0.2, 'for coins: paper, appendix A, table of hyperparameters')}
     """
-    own = METHOD_SETTINGS[preset].get(method, {})
-    where = METHOD_REASONS["cpu" if method == "teachcon" else preset]  # the paper has no TeachCon
-    found: Settings = {key: (value, f"for {method}: {where}") for key, value in own.items()}
-    if preset in ("cpu", "fast"):
-        return found
-    w, tau = PAPER_W_TAU.get(source, {}).get(method, (None, None))
-    reason = f"for {method}: {CHOSEN_IN.get(source, '')}"
-    found.update({key: (value, reason) for key, value in (("w", w), ("tau", tau)) if value is not None})
-    return found
+    under = "paper" if preset == "reference" else preset
+    return METHOD_SETTINGS.get((under, "", method), {}) | METHOD_SETTINGS.get((under, source, method), {})
