@@ -141,19 +141,16 @@ SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
 def method_table() -> dict[tuple[str, str, str], Settings]:
     """Read method_settings.csv: preset, source ("" for any) and method -> what it sets.
 
-    paper, also for `reference`: w and tau behind the main tables; where the paper names none, section 4.1's advice to start from w = 1, tau = tau0 for MaskCon, and a weight that won on several datasets for the others.
+    paper, also for `reference`: w and tau behind the main tables; where the paper names none, section 4.1's advice to
+        start from w = 1, tau = tau0 for MaskCon, and a weight that won on several datasets for the others.
     cpu: the best of six settings per method by recall@1 on validation (benchmarks/method_table.py).
     fast: w and tau of `cpu`, and the better of two rates on validation for supce, supcon, grafit, coins and maskcon.
     frozen: with freeze=yes, the best of twenty or ten settings on validation (benchmarks/frozen_table.py, good split).
     TeachCon is, everywhere, MaskCon's relation with neighbours from a fixed teacher, and cross-entropy.
     """
-    text = (
-        importlib.resources.files("maskcon.config")
-        .joinpath("method_settings.csv")
-        .read_text(encoding="utf-8")
-    )
+    file = importlib.resources.files("maskcon.config") / "method_settings.csv"
     table: dict[tuple[str, str, str], Settings] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines()):
         place = row.pop("preset"), row.pop("source"), row.pop("method")
         where = f"for {place[2]}: {row.pop('from')}"
         table[place] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,23 +35,6 @@ class Resolved:
     reasons: Mapping[str, str]
 
 
-# setting, its value, when it applies (in this order, never to a setting that is given), and why
-_RULES: tuple[tuple[str, Any, Callable[[Mapping[str, Any]], bool], str], ...] = (
-    (
-        "relation_space",
-        "features",
-        lambda s: s["relation_space"] == "hog" and s["weights"] is not None,
-        "pretrained features find better neighbours than HOG",
-    ),
-    (
-        "weights",
-        None,
-        lambda s: s["freeze"] is True and str(s["backbone"]).startswith(HUGGING_FACE_PREFIX),
-        "the backbone brings its own",
-    ),
-)
-
-
 def resolve(
     source: str,
     *,
@@ -82,9 +65,12 @@ def resolve(
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
-    for key, value, applies, reason in _RULES:
-        if key not in overrides and applies({name: pair[0] for name, pair in settled.items()}):
-            settled[key] = (value, reason)
+    pretrained = settled["weights"][0] is not None
+    if "relation_space" not in overrides and settled["relation_space"][0] == "hog" and pretrained:
+        settled["relation_space"] = ("features", "pretrained features find better neighbours than HOG")
+    own_weights = str(settled["backbone"][0]).startswith(HUGGING_FACE_PREFIX)
+    if "weights" not in overrides and freeze is True and own_weights:
+        settled["weights"] = (None, "the backbone brings its own")
     if "warmup_epochs" not in overrides and warms_up_long(preset, settled["optimizer"][0]):
         epochs = settled["epochs"][0]
         if isinstance(epochs, int):  # anything else is refused below
