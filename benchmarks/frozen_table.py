@@ -31,7 +31,6 @@ from method_table import (
     grid,
     lay_out,
     search,
-    show,
     train,
     train_arguments,
     write_json,
@@ -121,8 +120,6 @@ def carry_out(options: argparse.Namespace) -> None:
         print("backbone alone: " + "  ".join(f"R@{k} {100 * share:.2f}" for k, share in alone.items()))
         write_json(out / "backbone.json", alone)
         print("row of each method by validation: " + ", ".join(best_rows(out).values()))
-        if "maskcon" in methods:
-            without_earlier(source, out, min(options.seeds, 3), options.jobs, options.download)
     if any(speeds.values()):  # nothing was embedded when the cache was there
         write_json(out / "speed.json", speeds)
 
@@ -141,25 +138,6 @@ def best_rows(out: Path) -> dict[str, str]:
     for row in sorted(best, key=lambda row: best[row]):
         rows[row.removesuffix("+ce")] = row
     return rows
-
-
-def without_earlier(source: str, out: Path, seeds: int, at_once: int, download: bool) -> None:
-    """Train MaskCon on the backbone's last layer alone, to measure what the earlier layers add."""
-    last_alone = {**FIXED, "earlier_weight": 0.0}
-    embed(source, out / "embedding-last", last_alone, download)
-    chosen = json.loads((out / "chosen.json").read_text(encoding="utf-8"))["maskcon"]
-    settings = {**last_alone, **chosen, "epochs": EPOCHS, "eval_every_epochs": EVAL_EVERY}
-    jobs = [
-        Job(
-            f"last layer {seed}",
-            out / f"last-seed{seed}",
-            train_arguments(source, "maskcon", seed, settings, None),
-        )
-        for seed in range(seeds)
-    ]
-    run_jobs(jobs, at_once=at_once, threads=1, watch=show)
-    recalls = [100 * read_result(job.folder)["recall"]["1"] for job in jobs]
-    print("MaskCon, last layer alone: R@1 " + ", ".join(f"{recall:.2f}" for recall in recalls))
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from maskcon._utils.errors import UsageError
 from maskcon.data import ImageSet, load
-from maskcon.models.hog import SHIFTS, SIDE, Axes, Looks
+from maskcon.models.hog import SHIFTS, SIDE, Axes, Variants
 from maskcon.transforms import test_view
 from method_table import answer
 from time_to_recall import STUDIES
@@ -26,14 +26,14 @@ ROWS = 512
 TURN = 18.0  # degrees: what `fast` has for the views of the embedded set
 
 
-def histograms(images: ImageSet, looks: Looks) -> Tensor:
-    """Of every image by all looks, ``[N, V, F]``."""
+def histograms(images: ImageSet, variants: Variants) -> Tensor:
+    """Of every image by all variants, ``[N, V, F]``."""
     sizes = None if images.sizes is None else torch.from_numpy(images.sizes)
     found = []
     for rows in (slice(start, start + ROWS) for start in range(0, len(images), ROWS)):
         valid = None if sizes is None else sizes[rows]
         seen = test_view(torch.from_numpy(images.images[rows]), size=SIDE, sizes=valid)
-        found.append(looks.histograms(seen).flatten(2))
+        found.append(variants.histograms(seen).flatten(2))
     return torch.cat(found)
 
 
@@ -48,9 +48,9 @@ def carry_out(options: argparse.Namespace) -> None:
     if data.test.fine is None:
         raise UsageError(f"{data.name} has no fine labels to score by")
     fine = torch.from_numpy(data.test.fine)
-    axes = Axes.of(histograms(data.train, Looks())[:, 0])
-    looks = axes(histograms(data.test, Looks(mirror=True, turn=TURN)))  # [N, V, A]
-    half = looks.shape[1] // 2  # the other half is in a mirror
+    axes = Axes.of(histograms(data.train, Variants())[:, 0])
+    variants = axes(histograms(data.test, Variants(mirror=True, turn=TURN)))  # [N, V, A]
+    half = variants.shape[1] // 2  # the other half is in a mirror
     ways = {
         "as they are": [0],
         "in a mirror or not": [0, half],
@@ -58,7 +58,7 @@ def carry_out(options: argparse.Namespace) -> None:
         f"the same, turned by {TURN:g} degrees or not": list(range(2 * half)),
     }
     for name, chosen in ways.items():
-        seems = torch.stack([looks[:, look] @ looks[:, 0].T for look in chosen]).amax(0)  # [N, N]
+        seems = torch.stack([variants[:, look] @ variants[:, 0].T for look in chosen]).amax(0)  # [N, N]
         alone, both = recall_at_1(seems, fine), recall_at_1((seems + seems.T) / 2, fine)
         print(f"{name}: {alone:.2f}, by the mean of both {both:.2f}")
 
@@ -69,7 +69,7 @@ def main() -> None:
     )
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
-    parser.add_argument("--out", type=Path, default=Path("runs") / "outlines-alone")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "hog-alone")
     answer(parser, carry_out)
 
 

@@ -24,6 +24,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from maskcon._utils.errors import UsageError, unknown
+from maskcon.config.choices import long_warmup
 from maskcon.config.presets import PRESETS
 from maskcon.training.comparison import Job, run_jobs
 from maskcon.training.journal import read_journal
@@ -35,10 +36,8 @@ Row = dict[str, Any]
 
 NET: Settings = {"backbone": "resnet10", "width": 16, "stem": "fast", "weights": "none"}
 # How `fast` is optimised.
-MUON: Settings = {
-    **{key: PRESETS["fast"][key][0] for key in ("optimizer", "schedule", "warmup_share")},
-    "relation_warmup_share": 0.5,  # of Grafit and of MaskCon by projections
-}
+MUON: Settings = {key: PRESETS["fast"][key][0] for key in ("optimizer", "schedule")}
+RELATION_WARMUP = 0.5  # of the epochs of Grafit and of MaskCon by projections, with Muon
 BY_MUON = " by muon"
 ENCODED = 0.74  # share of the epochs where a key encoder runs, for the same CPU time
 VALIDATION: Settings = {"eval_every_epochs": 0, "evaluate_on": "validation"}  # scored once, at the end
@@ -91,7 +90,13 @@ class Study:
 
     def by_muon(self, method: str, rate: float) -> Recipe:
         """The same method with the optimiser of `fast`, at this rate."""
-        return self.plain(method).but(**MUON, learning_rate=rate)
+        epochs = self.epochs[method]
+        return self.plain(method).but(
+            **MUON,
+            learning_rate=rate,
+            warmup_epochs=long_warmup(epochs),
+            relation_warmup_epochs=RELATION_WARMUP * epochs,
+        )
 
     def published(self, preset: str) -> Recipe:
         """MaskCon with a preset of the paper and the common net."""
@@ -119,9 +124,10 @@ class Study:
 
     def changed(self, change: Settings) -> Recipe:
         """Return `fast` with a change, with fewer epochs where a key encoder runs."""
-        encoded = change.get("keys") == "encoder" or change.get("relation_space") == "projection"
-        epochs = max(1, round(self.epochs["fast"] * (ENCODED if encoded else 1)))
-        return self.fast.but(**{"epochs": epochs, **change})
+        if change.get("relation_space") != "projection":
+            return self.fast.but(**change)
+        epochs = max(1, round(self.epochs["fast"] * ENCODED))
+        return self.fast.but(epochs=epochs, relation_warmup_epochs=RELATION_WARMUP * epochs, **change)
 
 
 EMBEDDED = Study(
@@ -178,15 +184,11 @@ ABLATIONS: Mapping[str, Settings] = {
         "warmup_epochs": 1.0,
     },
     "rate falling from epoch 2, from 0.1": {"learning_rate": 0.1, "warmup_epochs": 1.0},
-    "keys from a key encoder": {"keys": "encoder"},
     "key encoder, neighbours by projections, w rising over half the run": {
         "relation_space": "projection",
         "tau": 0.05,
-        "relation_warmup_share": 0.5,
     },
-    "strong view for every query": {"weak_queries": 0.0},
     "no cross-entropy": {"coarse_weight": 0.0},
-    "running BatchNorm statistics": {"final_statistics": 0},
     "no relation (w = 0)": {"w": 0.0},
 }
 

@@ -12,7 +12,7 @@ from PIL import Image
 from maskcon.api import Run
 from maskcon.config.resolution import resolve
 from maskcon.data import Dataset
-from maskcon.models import Axes, FeatureHead, FrozenEncoder, build_backbone, shape_of
+from maskcon.models import Axes, FeatureHead, FrozenEncoder, build_backbone
 from maskcon.models.encoder_file import encoder_bytes
 from maskcon.training.run_folder import CONFIG, ENCODER, RESULT, json_bytes
 from maskcon.training.setup import encoder_facts, settle
@@ -39,7 +39,8 @@ def finished_run(
         facts.backbone,
         image_size=facts.image_size,
         in_channels=facts.in_channels,
-        **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
+        width=facts.width,
+        stem=facts.stem,
     )
     if frozen:
         seen = backbone.level_features(facts.earlier_weight)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from maskcon import transforms
 from maskcon.models import Model
+from maskcon.training.state import MOMENTUM
 
 from .subjects import LEARNING_RATE, Subject
 
@@ -70,7 +71,7 @@ class PlainStep:
         assert learner.bank is not None
         query, key = _nchw(learner.model), _nchw(learner.pair.key)
         optimizer = torch.optim.SGD(
-            query.parameters(), lr=LEARNING_RATE, momentum=config.momentum, weight_decay=config.weight_decay
+            query.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=config.weight_decay
         )
         return cls(
             query=query,

@@ -34,7 +34,6 @@ from maskcon.training.run_folder import (
     CONFIG,
     ENCODER,
     RESULT,
-    as_begun,
     check_place,
     default_folder,
     is_new,
@@ -174,7 +173,7 @@ def fit(
             if config.freeze and config.image_size is None and plan is not None:
                 config = config.changed(image_size=size_for(usual_side(plan) or 0.0))
             data = load_dataset(source, config, machine, announce, plan)
-            config = settle(as_begun(config, folder), data)
+            config = settle(config, data)
             train(
                 config,
                 data,
@@ -236,14 +235,15 @@ def score(
 ) -> dict[str, Any]:
     """Recall@K of a saved encoder on the test images of its own run, and the raw-pixel floor."""
     data = data_of(run, machine or Machine(), data)
+    _, facts = read_encoder(run.folder / ENCODER)
     labels = torch.from_numpy(data.test.finest)
     features = run.encode_set(data.test, device=device)
     feed = Feed(data.test.images, data.test.sizes, torch.device("cpu"))
     floor = raw_pixels(
         feed,
         torch.arange(len(labels)),
-        size=min(FLOOR_SIZE, int(run.config.image_size or FLOOR_SIZE)),
-        resize=run.config.test_resize,
+        size=min(FLOOR_SIZE, facts.image_size),
+        resize=facts.test_resize,
     )
     feed.close()
     return {

@@ -42,7 +42,7 @@ from maskcon.training.temporary_run import dataset_of, fitted_config, train_temp
 
 SEEDS = 2**31
 # They say which part of a source is trained on and scored; here that is all of X, and nothing.
-_ABOUT_PARTS = ("source_variant", "train_limit", "test_limit", "evaluate_on")
+_ABOUT_PARTS = ("protocol", "train_limit", "test_limit", "evaluate_on")
 _DEVICES = get_args(Machine.model_fields["device"].annotation)
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maskcon.cli import app, main
-from maskcon.config.settings import RunConfig
+from maskcon.config.settings import GROUPS, RunConfig
 from tests.cli.commands import environment, maskcon
 from tests.cli.in_process import NAMES, pictures, refused
 
@@ -77,7 +77,9 @@ def test_dry_run_shows_every_setting_with_its_source():
         assert re.search(r"paper, |published code|ours|given|the data's", lines[key]), lines[key]
     assert "appendix B, best row" in lines["tau"]
     assert "0.05" in lines["tau"]
-    assert "eq. 11" in lines["exclude_own_keys"]
+    assert "eq. 11" in lines["protocol"]
+    headings = [line.strip() for line in shown.output.splitlines()]
+    assert [line for line in headings if line in GROUPS.values()] == list(GROUPS.values())
 
 
 def test_dry_run_knows_what_goes_by_data_set():

@@ -7,8 +7,6 @@ from rich.console import Console
 
 from maskcon.cli import progress
 from maskcon.cli.terminal import Terminal
-from maskcon.config.resolution import resolve
-from tests.miniature import miniature
 
 HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor
 
@@ -61,12 +59,3 @@ def test_without_a_terminal_embedding_prints_a_line_per_tenth_and_no_bar(
         "embedding once: 500 of 2,500",
         "embedding once: 2,500 of 2,500",
     ]
-
-
-def test_what_the_bar_is_about_while_the_last_statistics_are_measured(screen: StringIO) -> None:
-    seen = terminal(screen, real=True)
-    config = resolve("embedded", method="maskcon", preset="fast", overrides={"image_size": 32}).config
-    seen.on_begin(config, miniature(), 0, 10)
-    seen.on_statistics(1_280, 2_560)
-    seen.on_end()
-    assert "last statistics, 1,280 of 2,560 images" in screen.getvalue()

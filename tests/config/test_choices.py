@@ -27,7 +27,7 @@ from maskcon.config.choices import (
 from maskcon.config.resolution import resolve
 from maskcon.training.budget import Pace, run_seconds
 
-RAMPS = {"warmup_epochs": 1.0, "relation_warmup_epochs": 4.0}
+BASE = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
 BOTH = frozenset({"mobilenet_v2", "resnet18"})
 trains = st.integers(2, 2_000_000)
 
@@ -133,7 +133,7 @@ def test_what_is_given_bounds_what_is_chosen():
     assert own_rate.settings == {"batch_size": 16}
     assert "learning rate" not in own_rate.reason
     assert bank_choice(facts(100), batch_size=256, usual=2048).settings == {"bank_size": 256}
-    assert set(epoch_settings(5, {"eval_every_epochs": 2, "warmup_epochs": 0}, RAMPS)) == {
+    assert set(epoch_settings(5, {"eval_every_epochs": 2, "warmup_epochs": 0}, BASE)) == {
         "epochs",
         "relation_warmup_epochs",
     }
@@ -142,14 +142,14 @@ def test_what_is_given_bounds_what_is_chosen():
 @pytest.mark.parametrize(("train", "epochs"), [(5000, 30), (100_000, 30), (1600, 93), (50, USUAL_LIMIT)])
 def test_few_pictures_get_more_epochs(train, epochs):
     batch = batch_of(facts(train)).settings["batch_size"]
-    choice = epochs_choice(facts(train), {}, usual=30, batch_size=batch, ramps=RAMPS)
+    choice = epochs_choice(facts(train), {}, batch_size=batch, base=BASE)
     assert choice.settings["epochs"] == epochs
     assert choice.settings["relation_warmup_epochs"] == 4.0
 
 
 @pytest.mark.parametrize(("usual", "epochs"), [(30, FROZEN_LIMIT), (120, 120)])
 def test_a_head_on_a_frozen_backbone_gets_fewer_of_them(usual, epochs):
-    choice = epochs_choice(facts(50), {}, usual=usual, batch_size=16, ramps=RAMPS, frozen=True)
+    choice = epochs_choice(facts(50), {}, batch_size=16, base=BASE.changed(freeze=True, epochs=usual))
     assert choice.settings["epochs"] == epochs
 
 
@@ -160,7 +160,7 @@ def test_every_choice_is_one_line_with_its_reason():
         size_choice(known, frozen=True, pretrained=True),
         batch_of(known),
         bank_choice(known, batch_size=128, usual=2048),
-        epochs_choice(known, {}, usual=30, batch_size=128, ramps=RAMPS),
+        epochs_choice(known, {}, batch_size=128, base=BASE),
     ]
     for choice in choices:
         assert choice is not None
@@ -210,18 +210,15 @@ def test_a_spoken_budget_reads_back(seconds):
     assert parse_budget(duration(seconds)) == seconds
 
 
-CONFIG = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
-
-
 def planned(budget: float, image: float, images: int, *, spent: float = 0.0, scoring: float = 1.0):
     """The choice for a budget by a pace, and how long it takes where the true pace is `slower` times that."""
     pace = Pace(start=0.0, key=image / 3, contrast=image, classify=image, evaluation=scoring, end=2.0)
 
     def seconds_of(epochs: int, slower: float = 1.0) -> float:
-        config = CONFIG.changed(**epoch_settings(epochs, {}, RAMPS))
+        config = BASE.changed(**epoch_settings(epochs, {}, BASE))
         return slower * run_seconds(pace, config, images)
 
-    choice = budget_choice(budget, budget - spent, seconds_of, {}, RAMPS)
+    choice = budget_choice(budget, budget - spent, seconds_of, {}, BASE)
     return choice, seconds_of
 
 
@@ -242,7 +239,7 @@ def test_the_plan_keeps_the_budget_while_the_machine_is_up_to_17_percent_slower(
 
 def planned_one_epoch(image: float, images: int) -> float:
     pace = Pace(start=0.0, key=image / 3, contrast=image, classify=image, evaluation=1.0, end=2.0)
-    return run_seconds(pace, CONFIG.changed(**epoch_settings(1, {}, RAMPS)), images)
+    return run_seconds(pace, BASE.changed(**epoch_settings(1, {}, BASE)), images)
 
 
 def test_a_long_run_fills_its_budget_to_at_least_three_quarters():
@@ -267,12 +264,12 @@ def test_the_most_epochs_are_found_where_fewer_would_take_longer():
     """14 epochs are scored after each, 15 after every other one: where scoring is slow, 15 take less time."""
 
     def seconds_of(epochs: int) -> float:
-        settings_made = epoch_settings(epochs, {}, RAMPS)
+        settings_made = epoch_settings(epochs, {}, BASE)
         return epochs + 10.0 * (epochs // settings_made["eval_every_epochs"])
 
     longest = max(count for count in range(1, LONGEST_RUN + 1) if seconds_of(count) <= 85)
     assert any(seconds_of(count) > 85 for count in range(1, longest))
-    assert budget_choice(100, 100, seconds_of, {}, RAMPS).settings["epochs"] == longest
+    assert budget_choice(100, 100, seconds_of, {}, BASE).settings["epochs"] == longest
 
 
 def test_more_time_than_is_useful_is_not_used():
@@ -280,3 +277,10 @@ def test_more_time_than_is_useful_is_not_used():
     assert choice.settings["epochs"] == LONGEST_RUN
     assert "more are never planned" in choice.reason
     assert choice.settings["eval_every_epochs"] == math.ceil(LONGEST_RUN / 10)
+
+
+def test_more_epochs_of_fast_warm_up_longer():
+    fast = resolve("photos", method="maskcon", preset="fast", overrides={}).config
+    assert epoch_settings(100, {}, fast)["warmup_epochs"] == 30.0
+    assert epoch_settings(100, {}, fast.changed(optimizer="sgd"))["warmup_epochs"] == 9.0
+    assert "warmup_epochs" not in epoch_settings(100, {"warmup_epochs": 2.0}, fast)

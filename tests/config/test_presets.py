@@ -9,7 +9,7 @@ import yaml
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.config.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, default_method
 from maskcon.config.resolution import resolve
-from maskcon.config.settings import REMOVED, RunConfig, parse_override
+from maskcon.config.settings import GROUPS, RunConfig, parse_override
 from maskcon.methods.registry import all_methods
 
 
@@ -18,21 +18,21 @@ def test_reference_differs_from_paper_exactly_where_the_code_differs_from_the_te
         resolve("cifar100", method="maskcon", preset=p, overrides={}).config for p in ("paper", "reference")
     )
     changed = {line.split(":")[0] for line in paper.differences(reference)}
-    assert changed == {
-        "preset", "projection_dim", "weights", "warmup_epochs", "exclude_own_keys", "source_variant", "test_resize",
-        "drop_last", "eval_when",
-    }  # fmt: skip
+    assert changed == {"preset", "projection_dim", "weights", "warmup_epochs", "protocol"}
+    details = ("source_variant", "test_resize", "drop_last", "eval_when", "exclude_own_keys")
+    assert [getattr(paper, key) for key in details] == ["paper", "shorter", False, "after", True]
+    assert [getattr(reference, key) for key in details] == ["reference", "both", True, "before", False]
 
 
 def test_paper_preset_has_the_values_of_the_text():
     config = resolve("cifar100", method="maskcon", preset="paper", overrides={}).config
-    assert (config.epochs, config.batch_size, config.learning_rate, config.momentum) == (200, 128, 0.02, 0.9)
+    assert (config.epochs, config.batch_size, config.learning_rate) == (200, 128, 0.02)
     assert (config.weight_decay, config.bank_size, config.projector_hidden) == (5e-4, 8192, 512)
     assert (config.projection_dim, config.contrast_temperature, config.w, config.tau) == (128, 0.1, 1.0, 0.05)
     assert (config.backbone, config.relation_warmup_epochs) == ("resnet18", 0)
 
 
-OPTIMISER = ("optimizer", "schedule", "warmup_share", "momentum", "weight_decay")
+OPTIMISER = ("optimizer", "schedule", "warmup_epochs", "weight_decay")
 
 
 def test_fast_gives_every_method_the_same_optimiser_schedule_and_sizes():
@@ -42,7 +42,7 @@ def test_fast_gives_every_method_the_same_optimiser_schedule_and_sizes():
         config = resolve("embedded", method=method, preset="fast", overrides={}).config
         return [getattr(config, key) for key in (*OPTIMISER, *sizes)]
 
-    assert shared("teachcon")[:3] == ["muon", "linear", 0.3]
+    assert shared("teachcon")[:3] == ["muon", "linear", 9.0]
     assert all(shared(method.name) == shared("teachcon") for method in all_methods())
 
 
@@ -50,8 +50,7 @@ def test_fast_gives_every_method_the_same_optimiser_schedule_and_sizes():
 def test_a_preset_changes_nothing_of_the_methods_of_the_paper(preset):
     for method in ("selfcon", "supcon", "grafit", "coins", "maskcon"):
         config = resolve("embedded", method=method, preset=preset, overrides={}).config
-        assert (config.coarse_weight, config.weak_queries, config.final_statistics) == (0, 0, 0)
-        assert (config.relation_space, config.keys) == ("projection", "encoder")
+        assert (config.coarse_weight, config.relation_space) == (0, "projection")
 
 
 def test_presets_of_the_paper_train_its_method_by_default():
@@ -89,10 +88,10 @@ def test_every_preset_resolves_for_every_method_with_a_reason_for_each_value(pre
 
 def test_settings_of_methods_name_known_methods_and_settings():
     names = {method.name for method in all_methods()}
-    for methods in METHOD_SETTINGS.values():
-        assert set(methods) <= names
-        for settings in methods.values():
-            assert set(settings) <= set(RunConfig.known_keys())
+    for (preset, _, method), settings in METHOD_SETTINGS.items():
+        assert preset in {*PRESETS, "frozen"}
+        assert method in names
+        assert set(settings) <= set(RunConfig.known_keys())
 
 
 @pytest.mark.parametrize(
@@ -125,23 +124,25 @@ def test_the_cpu_preset_keeps_what_validation_chose_on_every_data_set():
         assert (config.w, config.tau, config.learning_rate, config.epochs) == (1.0, 0.05, 0.2, 30)
 
 
-def test_teachcon_has_means_for_keys_where_neighbours_are_not_found_by_keys():
-    def keys(**overrides):
-        return resolve("photos", method="teachcon", preset="fast", overrides=overrides).config.keys
+def test_the_warm_up_of_fast_follows_the_number_of_epochs_unless_given():
+    def warmup(preset="fast", **overrides):
+        return resolve("photos", method="maskcon", preset=preset, overrides=overrides).config.warmup_epochs
 
-    assert keys() == keys(relation_space="hog") == "means"
-    assert keys(weights="imagenet") == keys(relation_space="projection") == keys(freeze=True) == "encoder"
-    assert keys(relation_space="projection", keys="means") == "means"
+    assert [warmup(epochs=epochs) for epochs in (1, 3, 7, 30)] == [1.0, 1.0, 2.1, 9.0]
+    assert warmup(epochs=30, warmup_epochs=2) == 2
+    assert warmup(freeze=True) == warmup(optimizer="sgd") == warmup("cpu", epochs=30) == 1.0
+    assert warmup("reference", epochs=30) == 5.0
+    chosen = resolve(
+        "photos", method="maskcon", preset="fast", overrides={}, chosen={"epochs": (50, "chosen")}
+    )
+    assert chosen.config.warmup_epochs == 15.0
+    assert "0.3 of the epochs" in chosen.reasons["warmup_epochs"]
 
 
-def test_teachcon_has_weak_queries_where_hog_finds_neighbours():
-    def share(**overrides):
-        return resolve("photos", method="teachcon", preset="fast", overrides=overrides).config.weak_queries
-
-    assert share() == share(relation_space="hog") == 0.5
-    assert share(weights="imagenet") == share(relation_space="projection") == share(freeze=True) == 0
-    assert share(relation_space="projection", weak_queries=0.3) == 0.3
-    assert share(weak_queries=0) == 0
+def test_every_setting_is_in_a_group():
+    groups = RunConfig.groups()
+    assert list(groups) == list(GROUPS.values())
+    assert [key for keys in groups.values() for key in keys] == RunConfig.known_keys()
 
 
 def test_teachcon_finds_neighbours_by_hog_from_random_weights():
@@ -222,19 +223,6 @@ def test_a_hostile_or_broken_config_file_is_refused_and_nothing_runs(tmp_path, m
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize(("key", "fixed"), REMOVED.items())
-def test_a_removed_setting_is_ignored_at_its_fixed_value_only(tmp_path, key, fixed):
-    config = resolve("embedded", method="maskcon", preset="paper", overrides={}).config
-    path = tmp_path / "config.yaml"
-    path.write_text(config.to_yaml() + yaml.safe_dump({key: fixed}), encoding="utf-8")
-    assert RunConfig.from_yaml(path) == config
-    path.write_text(config.to_yaml() + yaml.safe_dump({key: "other"}), encoding="utf-8")
-    with pytest.raises(UsageError, match=rf"config\.yaml sets {key}, which is always {fixed} now"):
-        RunConfig.from_yaml(path)
-    with pytest.raises(UsageError, match=f"unknown setting '{key}'"):
-        resolve("embedded", method="maskcon", preset="paper", overrides={key: fixed})
-
-
 def test_an_unknown_key_in_a_config_file_names_the_nearest(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({"source": "embedded", "epoch": 3}), encoding="utf-8")
@@ -259,7 +247,7 @@ def test_only_tau_may_be_infinite(key):
     [
         ("tau=inf", ("tau", math.inf)),
         ("weights=none", ("weights", None)),
-        ("drop_last=yes", ("drop_last", True)),
+        ("freeze=yes", ("freeze", True)),
         ("epochs=3", ("epochs", 3)),
         ("learning_rate=1e-3", ("learning_rate", 0.001)),
         ("weights=a=b.pth", ("weights", "a=b.pth")),

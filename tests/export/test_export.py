@@ -140,7 +140,7 @@ def test_without_the_extra_onnx_is_refused_in_one_line(photos, tmp_path, monkeyp
     "encoder",
     [
         ResNet("resnet6", width=8, stem="small"),
-        ResNet("resnet50", width=4, norm="group", stem="imagenet"),
+        ResNet("resnet50", width=4, stem="imagenet"),
         ResNet("resnet10", width=8, in_channels=1, stem="stride2"),
         MobileNetV2(in_channels=1),
         FrozenEncoder(MobileNetV2(), FeatureHead(16)),

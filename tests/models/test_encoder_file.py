@@ -103,3 +103,10 @@ def test_reading_an_encoder_draws_none_of_the_callers_random_numbers(tmp_path):
     before = torch.get_rng_state()
     read_encoder(path)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_encoder_with_group_norm_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    header = {"maskcon": json.dumps({**asdict(FACTS), "norm": "group"})}
+    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "encoder.safetensors", header)
+    with pytest.raises(UsageError, match=r"norm=group, .*train again"):
+        read_encoder(tmp_path / "encoder.safetensors")

@@ -1,4 +1,4 @@
-"""Outlines of images: their histograms beside a slow count, the looks at them, axes, and neighbours that are alike."""
+"""HOG features: histograms beside a slow count, variants, axes, and neighbours that are alike."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from maskcon.models.hog import (
     SIDE,
     STRAY,
     Axes,
-    Looks,
-    Outlines,
+    HogNeighbours,
+    Variants,
+    hog_neighbours,
     listed,
     mirrored,
     oriented_gradients,
-    outlines,
     turned,
 )
 from maskcon.retrieval.encode import Feed
 
-PLAIN = Looks()
+PLAIN = Variants()
 
 
 def pictures(count: int, seed: int, channels: int = 3, side: int = SIDE) -> torch.Tensor:
@@ -75,7 +75,7 @@ def test_a_bin_is_a_twelfth_of_a_turn_from_right_over_down(turn, number):
     assert inner[number] > 10 * inner.sum().sub(inner[number])
 
 
-def test_an_even_image_has_no_outlines_and_no_nan():
+def test_an_even_image_has_no_gradients_and_no_nan():
     assert oriented_gradients(torch.full((2, 3, 32, 32), 0.5)).eq(0).all()
     alike = Axes.of(torch.zeros(5, 972))
     assert alike(torch.zeros(5, 972)).eq(0).all()
@@ -93,7 +93,7 @@ def test_in_a_mirror_the_histograms_are_those_of_the_mirrored_image():
 @pytest.mark.parametrize("number", range(len(SHIFTS)))
 def test_a_shifted_look_is_that_at_the_shifted_image(number):
     right, down = SHIFTS[number]
-    margin = 8  # of even grey: what comes in over the border has no outlines
+    margin = 8  # of even grey: what comes in over the border has no gradient
     inner = torch.rand(6, 3, SIDE - 2 * margin, SIDE - 2 * margin, generator=torch.Generator().manual_seed(0))
     images = torch.nn.functional.pad(inner, (margin,) * 4, value=0.5)
     looked = oriented_gradients(images, SHIFTS)[:, number]
@@ -103,21 +103,21 @@ def test_a_shifted_look_is_that_at_the_shifted_image(number):
 
 
 def found(
-    images: torch.Tensor, looks: Looks = PLAIN, groups: torch.Tensor | None = None, **given
-) -> Outlines:
-    """Outlines of images ``[N, C, H, W]``, of one group where nothing is said."""
+    images: torch.Tensor, variants: Variants = PLAIN, groups: torch.Tensor | None = None, **given
+) -> HogNeighbours:
+    """HOG neighbours of images ``[N, C, H, W]``, of one group where nothing is said."""
     groups = torch.zeros(len(images), dtype=torch.long) if groups is None else groups
     settings = {"listed": len(images), "progress": lambda *done: None, **given}
-    return outlines(lambda rows: (images[rows], None), groups, looks=looks, **settings)
+    return hog_neighbours(lambda rows: (images[rows], None), groups, variants=variants, **settings)
 
 
-def similarity(of: Outlines) -> torch.Tensor:
+def similarity(of: HogNeighbours) -> torch.Tensor:
     """[N, N]; -inf where not listed."""
     every = torch.arange(len(of.vectors))
     return of.neighbours.among(every, every).table()
 
 
-def test_an_image_that_lies_elsewhere_is_found_by_its_outlines():
+def test_an_image_that_lies_elsewhere_is_found_by_its_hog_features():
     images = pictures(64, 5)[:, :, 8:24, 8:24]
     place = lambda x, y: torch.nn.functional.pad(images, (8 + x, 8 - x, 8 + y, 8 - y), value=128)  # noqa: E731
     seen = found(torch.cat([place(0, 0), place(-STRAY, 0)]))
@@ -139,7 +139,9 @@ def test_an_image_that_is_turned_is_found_by_looking_at_it_turned():
         torch.rand(48, 1, 6, 6, generator=torch.Generator().manual_seed(2)), 32
     )
     images = torch.cat([smooth, turned(smooth, 18)]).mul(255).byte()
-    alone, helped = (similarity(found(images, looks))[48:, :48] for looks in (Looks(), Looks(turn=18.0)))
+    alone, helped = (
+        similarity(found(images, variants))[48:, :48] for variants in (Variants(), Variants(turn=18.0))
+    )
     assert (helped.diagonal() > alone.diagonal() + 0.1).float().mean() > 0.9
     assert helped.argmax(1).equal(torch.arange(48))
 
@@ -147,11 +149,11 @@ def test_an_image_that_is_turned_is_found_by_looking_at_it_turned():
 def test_similarity_is_the_mean_of_how_each_seems_to_the_other():
     images = pictures(30, 7)
     axes = Axes.of(oriented_gradients(images / 255).flatten(1))
-    looks = Looks(mirror=True, turn=10.0)
-    each = axes(looks.histograms(images / 255).flatten(2))  # [N, V, A]
+    variants = Variants(mirror=True, turn=10.0)
+    each = axes(variants.histograms(images / 255).flatten(2))  # [N, V, A]
     assert each.shape == (30, 30, AXES)
     seems = torch.stack([torch.stack([(one @ other[0]).max() for other in each]) for one in each])
-    torch.testing.assert_close(similarity(found(images, looks)), (seems + seems.T) / 2, atol=5e-3, rtol=0)
+    torch.testing.assert_close(similarity(found(images, variants)), (seems + seems.T) / 2, atol=5e-3, rtol=0)
 
 
 def test_axes_are_scaled_by_their_deviation_and_a_floor():
@@ -165,15 +167,15 @@ def test_axes_are_scaled_by_their_deviation_and_a_floor():
     torch.testing.assert_close(axes(values).norm(dim=1), torch.ones(4000))
 
 
-@pytest.mark.parametrize(("mirror", "turn", "looks"), [(True, 0, 10), (False, 0, 5), (True, 18, 30)])
-def test_an_image_is_looked_at_by_each_shift_turned_and_all_that_in_a_mirror(mirror, turn, looks):
+@pytest.mark.parametrize(("mirror", "turn", "variants"), [(True, 0, 10), (False, 0, 5), (True, 18, 30)])
+def test_an_image_is_looked_at_by_each_shift_turned_and_all_that_in_a_mirror(mirror, turn, variants):
     images = pictures(8, 1) / 255
-    seen = Looks(mirror, float(turn)).histograms(images)
-    assert seen.shape == (8, looks, BINS, 9, 9)
+    seen = Variants(mirror, float(turn)).histograms(images)
+    assert seen.shape == (8, variants, BINS, 9, 9)
     torch.testing.assert_close(seen[:, 0], oriented_gradients(images)[:, 0])
     if mirror:
-        flipped = Looks(False, float(turn)).histograms(images.flip(3))
-        assert torch.allclose(seen[:, looks // 2], flipped[:, 0], atol=1e-3)
+        flipped = Variants(False, float(turn)).histograms(images.flip(3))
+        assert torch.allclose(seen[:, variants // 2], flipped[:, 0], atol=1e-3)
 
 
 def test_neighbours_are_of_the_own_group_and_the_image_itself_is_the_nearest():
@@ -214,7 +216,7 @@ def test_images_of_other_sizes_are_looked_at_as_the_test_does():
 
     def alike(take):
         one_group = torch.zeros(6, dtype=torch.long)
-        seen = outlines(take, one_group, listed=6, looks=Looks(), progress=lambda *done: None)
+        seen = hog_neighbours(take, one_group, listed=6, variants=Variants(), progress=lambda *done: None)
         vectors = seen.vectors.float()
         return vectors @ vectors.T  # an axis may point either way
 
@@ -224,18 +226,18 @@ def test_images_of_other_sizes_are_looked_at_as_the_test_does():
     assert (plain - torch.eye(6)).abs().max() > 0.1
 
 
-def test_outlines_are_taken_from_where_training_takes_its_images():
+def test_hog_features_are_taken_from_where_training_takes_its_images():
     images = pictures(20, 8)
     feed = Feed(images.numpy(), None, torch.device("cpu"))
     groups = torch.zeros(20, dtype=torch.long)
-    seen = outlines(feed.take, groups, listed=20, looks=Looks(), progress=lambda *done: None)
+    seen = hog_neighbours(feed.take, groups, listed=20, variants=Variants(), progress=lambda *done: None)
     assert similarity(seen).equal(similarity(found(images)))
 
 
 def test_the_mirror_image_finds_what_the_image_misses():
     images = pictures(64, 3)
     both = torch.cat([images, images.flip(3)])
-    plain, either = (similarity(found(both, Looks(mirror=mirror)))[:64, 64:] for mirror in (False, True))
+    plain, either = (similarity(found(both, Variants(mirror=mirror)))[:64, 64:] for mirror in (False, True))
     assert either.argmax(1).equal(torch.arange(64))
     assert not plain.argmax(1).equal(torch.arange(64))
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError
 from maskcon.config.resolution import resolve
-from maskcon.models.backbones import Shape, build_backbone, shape_of
+from maskcon.models.backbones import build_backbone
 from maskcon.models.huggingface import HuggingFaceBackbone
 from maskcon.training.state import build_encoder
 
@@ -71,11 +71,6 @@ def test_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match=r"pip install maskcon\[hf\]"):
         build_backbone("hf:facebook/dinov2-small", image_size=32)
-
-
-def test_resnet_settings_do_not_apply() -> None:
-    with pytest.raises(UsageError, match="width=16"):
-        build_backbone("hf:x", image_size=32, width=16)
 
 
 def tiny(kind: str, folder: Path) -> str:
@@ -135,12 +130,6 @@ def test_absent_model_is_not_fetched_unless_asked(tmp_path: Path) -> None:
         build_backbone(f"hf:{tmp_path / 'absent'}", image_size=32)
     with pytest.raises(UsageError, match="lacks a model name"):
         build_backbone("hf:", image_size=32)
-
-
-def test_settings_of_a_resnet_are_left_out_for_a_model_with_its_own_shape() -> None:
-    preset: Shape = {"width": 16, "norm": "batch", "stem": "stride2"}
-    assert shape_of("resnet10", **preset) == preset
-    assert shape_of("hf:x", **preset) == {}
 
 
 class WithUnusedPart(StandIn):

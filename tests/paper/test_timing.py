@@ -43,7 +43,7 @@ def test_scorings_between_count_and_a_stopped_run_counts_for_what_is_left():
     often = config("supce", epochs=10, eval_every_epochs=3)  # after 3, 6, 9 and at the end
     assert run_seconds(PACE, often, 1000) == pytest.approx(3 + 40 + 4 * 2 + 1)
     assert run_seconds(PACE, often, 1000, done=0.5) == pytest.approx(3 + 20 + 2.5 * 2 + 1)
-    before = config("supce", epochs=10, eval_every_epochs=3, eval_when="before")  # ahead of the first, too
+    before = config("supce", epochs=10, eval_every_epochs=3, protocol="reference")  # ahead of the first, too
     assert run_seconds(PACE, before, 1000) == pytest.approx(3 + 40 + 5 * 2 + 1)
 
 

@@ -7,7 +7,7 @@ from maskcon.config.settings import Machine
 from maskcon.training.callbacks import Callback
 from tests.miniature import TINY, miniature
 
-OFTEN = Machine(checkpoint_every_seconds=0, journal_every_steps=1, device="cpu")
+OFTEN = Machine(checkpoint_every_seconds=0, device="cpu")
 
 
 class Told(Callback):

@@ -11,7 +11,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.config.settings import Machine
 from tests.miniature import TINY, miniature
 
-OFTEN = Machine(checkpoint_every_seconds=0, journal_every_steps=1, device="cpu")
+OFTEN = Machine(checkpoint_every_seconds=0, device="cpu")
 
 
 def losses(folder, method="maskcon", **changes):

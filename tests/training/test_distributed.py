@@ -52,7 +52,7 @@ FROZEN = {"batchnorm": "frozen", "epochs": 1}  # statistics of a share differ fr
     [
         {"method": "maskcon"},
         pytest.param({"method": "maskcon", "relation_space": "hog"}, marks=pytest.mark.slow),
-        {"method": "maskcon", "relation_space": "hog", "keys": "means"},
+        {"method": "maskcon", "relation_space": "hog"},
         pytest.param({"method": "coins"}, marks=pytest.mark.slow),
     ],
     ids=lambda settings: "-".join(settings.values()),
@@ -98,14 +98,6 @@ def test_banks_and_weights_are_identical_on_both_processes_with_shuffled_batchno
     # What was scored, half of it by each process, is what the saved encoder gives.
     scored = torch.load(tmp_path / "scored-0.pt", weights_only=True)
     torch.testing.assert_close(run.encode(miniature(70, 21).test.images), scored)
-
-
-@pytest.mark.slow
-def test_key_encoders_with_averaged_statistics_are_identical_on_both_processes(tmp_path):
-    first, second = launch(tmp_path, 2, 4, epochs=1, key_buffers="averaged", key_batchnorm="eval")
-    for name in first:
-        if name.startswith(("bank.", "key.")):
-            assert torch.equal(first[name], second[name]), name
 
 
 @pytest.mark.slow

@@ -80,14 +80,16 @@ def test_a_run_on_a_mapped_set_reads_each_batch_once_and_the_next_one_during_a_s
 
     monkeypatch.setattr(Feed, "_read", read)
     monkeypatch.setattr(loop, "train_step", step)
-    fit(tmp_path / "mapped", data=mapped, prime_bank=False)
+    monkeypatch.setattr(loop.Training, "_prime", lambda self, bank: reads.clear())
+    fit(tmp_path / "mapped", data=mapped)
     assert len(steps) == 10
     assert sorted(reads) == sorted(name for name, _ in steps)
     for number, (name, asked) in enumerate(steps):
         last_of_epoch = number % 5 == 4
         assert asked == ({name} if last_of_epoch else {name, steps[number + 1][0]})
     monkeypatch.undo()
-    fit(tmp_path / "resident", data=data, prime_bank=False)
+    monkeypatch.setattr(loop.Training, "_prime", lambda self, bank: None)
+    fit(tmp_path / "resident", data=data)
     assert weights(tmp_path / "mapped") == weights(tmp_path / "resident")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from maskcon._utils.errors import UsageError
 from maskcon.training import loop, step
 from tests.miniature import miniature
 from tests.training.runs import ends_as_if_never_stopped, fit
 
-MEANS = {"relation_space": "hog", "keys": "means", "epochs": 3}
+MEANS = {"relation_space": "hog", "epochs": 3}
 
 
 def watched(monkeypatch) -> list[tuple[int, bool]]:
@@ -45,7 +44,7 @@ def test_with_means_keys_are_encoded_in_the_first_epoch_alone(tmp_path, monkeypa
 
 def test_with_the_encoder_they_are_encoded_in_every_step(tmp_path, monkeypatch):
     seen = watched(monkeypatch)
-    fit(tmp_path / "run", **MEANS | {"keys": "encoder"})
+    fit(tmp_path / "run", **MEANS | {"relation_space": "projection"})
     assert all(encoded for _, encoded in seen)
 
 
@@ -92,14 +91,9 @@ def test_a_run_that_was_stopped_goes_on_with_its_means(tmp_path, epochs):
 
 def test_images_that_the_first_epoch_left_out_are_their_own_keys_at_first(tmp_path):
     count = len(miniature().train)
-    fit(tmp_path / "run", **MEANS, drop_last=True, batch_size=count // 2 + 1)
-
-
-def test_means_have_no_features_to_compare(tmp_path):
-    with pytest.raises(UsageError, match=r"keys=means has no features.*keys=encoder"):
-        fit(tmp_path / "run", keys="means", relation_space="features")
+    fit(tmp_path / "run", **MEANS, protocol="reference", batch_size=count // 2 + 1)
 
 
 @pytest.mark.parametrize("method", ["selfcon", "nnclr", "grafit", "coins", "supce"])
 def test_every_method_takes_means(tmp_path, method):
-    fit(tmp_path / "run", method=method, keys="means", epochs=2)
+    fit(tmp_path / "run", method=method, relation_space="hog", epochs=2)

@@ -37,7 +37,7 @@ def test_every_method_trains_and_leaves_a_complete_folder(tmp_path, method):
 @pytest.mark.parametrize("method", ["supfine", "maskcon"])
 def test_training_improves_on_the_untrained_encoder(tmp_path, method):
     told = Told()
-    schedule = {"epochs": 20, "eval_every_epochs": 20, "eval_when": "before", "learning_rate": 0.1}
+    schedule = {"epochs": 20, "eval_every_epochs": 20, "protocol": "reference", "learning_rate": 0.1}
     run = fit(
         tmp_path / "run",
         method=method,
@@ -111,7 +111,7 @@ def test_evaluation_happens_after_every_nth_epoch_and_always_at_the_end(tmp_path
     fit(tmp_path / "after", announce=told, epochs=3, eval_every_epochs=2)
     assert [e["epoch"] for e in told.evaluations] == [2, 3]
     told = Told()
-    fit(tmp_path / "before", announce=told, epochs=3, eval_every_epochs=2, eval_when="before")
+    fit(tmp_path / "before", announce=told, epochs=3, eval_every_epochs=2, protocol="reference")
     assert [e["epoch"] for e in told.evaluations] == [0, 2, 3]
     told = Told()
     fit(tmp_path / "end", announce=told, epochs=3, eval_every_epochs=0)
@@ -203,20 +203,13 @@ def test_the_gradient_norm_is_reported_without_the_scale_of_the_loss(tmp_path, m
 @pytest.mark.parametrize(
     "change",
     [
-        {"key_update": "after"},
-        {"key_buffers": "averaged", "key_batchnorm": "eval"},
         {"batchnorm": "frozen"},
-        {"norm": "group"},
-        {"exclude_own_keys": False},
+        {"protocol": "reference", "normalise": "imagenet"},
         {"relation_space": "features"},
         {"relation_space": "hog"},
-        {"prime_bank": False},
-        {"drop_last": True},
         {"schedule": "constant"},
         {"schedule": "linear"},
         {"optimizer": "muon"},
-        {"projector_norm": "batch"},
-        {"test_resize": "both", "normalise": "imagenet"},
         {"image_size": 12},
     ],
 )
@@ -232,4 +225,11 @@ def test_tensorboard_without_its_extra_is_refused_before_anything_is_written(tmp
     monkeypatch.setattr(recorder, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"maskcon\[tensorboard\]"):
         fit(tmp_path / "run", machine=OFTEN.model_copy(update={"tensorboard": True}))
+    assert not any(tmp_path.iterdir())
+
+
+def test_sync_batchnorm_without_cuda_says_what_to_use(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match=r"needs CUDA.*frozen"):
+        fit(tmp_path / "run", batchnorm="sync")
     assert not any(tmp_path.iterdir())

@@ -13,7 +13,9 @@ from maskcon.training import loop, runner, step
 from maskcon.training.journal import Journal, read_journal
 from maskcon.training.signals import Interrupted
 from tests.miniature import miniature
-from tests.training.runs import OFTEN, Told, fit, weights
+from tests.training.runs import OFTEN, Stopping, Told, fit, weights
+
+SELDOM = Machine(checkpoint_every_seconds=1e9, device="cpu")
 
 
 @pytest.mark.parametrize("method", ["maskcon", "coins", "supce"])
@@ -131,7 +133,7 @@ def test_a_run_that_began_elsewhere_while_this_one_was_loading_is_not_taken_over
 
 def test_a_run_stopped_before_its_first_step_keeps_its_primed_bank(tmp_path, monkeypatch):
     # 70 images in batches of 16, the last 6 left out: the primed bank holds less than the set
-    changes = {"data": miniature(70), "drop_last": True, "bank_size": 200, "eval_when": "before"}
+    changes = {"data": miniature(70), "protocol": "reference", "bank_size": 200}
     with monkeypatch.context() as patch:
         patch.setattr(loop.StopRequest, "made", True)
         with pytest.raises(Interrupted, match="step 0 of"):
@@ -222,17 +224,12 @@ def test_nan_stops_before_the_update_and_names_the_step(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("machine", "noticed"),
-    [
-        (OFTEN, 3),
-        (Machine(checkpoint_every_seconds=0, journal_every_steps=1000, device="cpu"), 3),
-        (Machine(checkpoint_every_seconds=1e9, journal_every_steps=4, device="cpu"), 4),
-        (Machine(checkpoint_every_seconds=1e9, journal_every_steps=1000, device="cpu"), 5),
-    ],
+    ("machine", "journaled", "noticed"), [(OFTEN, 1, 3), (OFTEN, 1000, 3), (SELDOM, 4, 4), (SELDOM, 1000, 5)]
 )
 def test_where_looking_would_wait_nan_stops_before_anything_is_read_saved_or_scored(
-    tmp_path, monkeypatch, machine, noticed
+    tmp_path, monkeypatch, machine, journaled, noticed
 ):
+    monkeypatch.setattr(loop, "JOURNAL_EVERY_STEPS", journaled)
     for module in (step, loop):  # as if the CPU were a device that works ahead
         monkeypatch.setattr(module, "READ_AT_ONCE", ())
     calls = poison(monkeypatch, at=3)
@@ -251,8 +248,23 @@ def test_a_device_that_works_ahead_is_asked_after_a_hundred_steps_at_the_latest(
     for module in (step, loop):
         monkeypatch.setattr(module, "READ_AT_ONCE", ())
     monkeypatch.setattr(loop, "LONGEST_WAIT_STEPS", 3)
-    seldom = Machine(checkpoint_every_seconds=1e9, journal_every_steps=1000, device="cpu")
+    monkeypatch.setattr(loop, "JOURNAL_EVERY_STEPS", 1000)
     calls = poison(monkeypatch, at=2)
     with pytest.raises(TrainingError, match="at step 2,"):
-        fit(tmp_path / "run", machine=seldom)
+        fit(tmp_path / "run", machine=SELDOM)
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("changed", ["final_statistics: 2560", "weak_queries: 0.5", "keys: means"])
+def test_a_stopped_run_of_an_earlier_version_is_resumed_only_if_nothing_differs(tmp_path, changed):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "run", announce=Stopping())
+    config = tmp_path / "run" / "config.yaml"
+    now = config.read_text()
+    config.write_text(f"{now}{changed}\n")
+    with pytest.raises(UsageError, match=f"begun with {changed.split(':')[0]}=.*another --out"):
+        fit(tmp_path / "run")
+    config.write_text(f"{now}final_statistics: 0\nkeys: encoder\nview_engine: tensor\ndrop_last: false\n")
+    fit(tmp_path / "run")
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")

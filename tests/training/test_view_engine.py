@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 
@@ -10,7 +11,6 @@ import torch
 
 from maskcon._utils.errors import UsageError
 from maskcon.config.resolution import resolve
-from maskcon.config.settings import RunConfig
 from maskcon.training import setup
 from maskcon.training.journal import read_journal
 from maskcon.training.setup import encoder_facts, settle
@@ -18,7 +18,7 @@ from maskcon.transforms import ViewPolicy
 from maskcon.transforms import compiled as engines
 from tests.miniature import TINY, miniature
 from tests.training import runs as training_runs
-from tests.training.runs import Told, ends_as_if_never_stopped, weights
+from tests.training.runs import Stopping, Told, ends_as_if_never_stopped, weights
 
 pytest.importorskip("numba")
 
@@ -45,52 +45,58 @@ def threads(request):
     torch.set_num_threads(before)
 
 
-def test_a_run_saves_what_auto_was_settled_to(tmp_path):
-    assert fit(tmp_path / "run", epochs=1).config.view_engine == "compiled"
-    assert RunConfig.from_yaml(tmp_path / "run" / "config.yaml").view_engine == "compiled"
+def engine(folder) -> str:
+    return json.loads((folder / "environment.json").read_text())["view_engine"]
+
+
+def test_a_run_records_what_makes_its_views(tmp_path):
+    assert engine(fit(tmp_path / "run", epochs=1).folder) == "compiled"
 
 
 def test_without_numba_a_run_takes_the_tensor_code(tmp_path, without_numba):
-    assert fit(tmp_path / "run", epochs=1).config.view_engine == "tensor"
+    assert engine(fit(tmp_path / "run", epochs=1).folder) == "tensor"
 
 
-def test_compiled_without_numba_is_refused_with_the_extra_before_anything_is_written(tmp_path, without_numba):
+def stopped(folder) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fit(folder, announce=Stopping())
+
+
+def test_a_run_begun_compiled_is_refused_without_numba_and_names_the_extra(tmp_path, monkeypatch):
+    stopped(tmp_path / "run")
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"maskcon\[compiled\]"):
-        fit(tmp_path / "run", view_engine="compiled")
-    assert not any(tmp_path.iterdir())
+        fit(tmp_path / "run")
 
 
-def test_a_run_begun_with_tensor_code_goes_on_with_it_when_numba_has_come(tmp_path, monkeypatch):
+@pytest.mark.parametrize("recorded", ["environment.json", "config.yaml", "nowhere"])
+def test_a_run_begun_with_tensor_code_keeps_it_when_numba_has_come(tmp_path, monkeypatch, recorded):
     with monkeypatch.context() as patch:
         patch.setattr(engines, "find_spec", lambda name: None)
-        fit(tmp_path / "run")
-    told = Told()
-    again = fit(tmp_path / "run", announce=told)
-    assert again.config.view_engine == "tensor"
-    assert "finished" in told.messages[-1]
-    with pytest.raises(UsageError, match="view_engine: tensor -> compiled"):
-        fit(tmp_path / "run", view_engine="compiled")
+        stopped(tmp_path / "run")
+        fit(tmp_path / "whole")
+    if recorded != "environment.json":  # as earlier versions left it
+        (tmp_path / "run" / "environment.json").write_text('{"threads": 1}')
+    if recorded == "config.yaml":
+        with (tmp_path / "run" / "config.yaml").open("a") as file:
+            file.write("view_engine: tensor\n")
+    fit(tmp_path / "run")
+    assert engine(tmp_path / "run") == "tensor"
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
-def test_settings_of_an_older_version_are_those_of_tensor_code(tmp_path):
-    config = settle(
-        resolve("miniature", method="maskcon", preset="cpu", overrides=TINY | PHOTOS).config, miniature()
-    )
-    lines = [line for line in config.to_yaml().splitlines() if not line.startswith("view_engine")]
-    (tmp_path / "config.yaml").write_text("\n".join(lines))
-    assert RunConfig.from_yaml(tmp_path / "config.yaml").view_engine == "tensor"
-
-
-def test_both_engines_train_alike_but_for_rounding(tmp_path, threads):
-    runs = {engine: fit(tmp_path / engine, view_engine=engine).folder for engine in ("tensor", "compiled")}
-    tensor, compiled = (losses(folder) for folder in runs.values())
-    assert tensor == pytest.approx(compiled, rel=1e-2)
-    assert tensor[0] == pytest.approx(compiled[0], rel=1e-5)
-    assert weights(runs["tensor"]) != weights(runs["compiled"])  # so the setting has an effect
+def test_both_engines_train_alike_but_for_rounding(tmp_path, threads, monkeypatch):
+    compiled = fit(tmp_path / "compiled").folder
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    tensor = fit(tmp_path / "tensor").folder
+    assert losses(tensor) == pytest.approx(losses(compiled), rel=1e-2)
+    assert losses(tensor)[0] == pytest.approx(losses(compiled)[0], rel=1e-5)
+    assert weights(tensor) != weights(compiled)  # so the engine has an effect
 
 
 def test_a_compiled_run_resumes_to_the_same_bytes(tmp_path, threads):
-    assert ends_as_if_never_stopped(tmp_path, view_engine="compiled", **PHOTOS)
+    assert ends_as_if_never_stopped(tmp_path, **PHOTOS)
+    assert engine(tmp_path / "stopped") == "compiled"
 
 
 @pytest.mark.parametrize(("device", "compiled"), [("cpu", True), ("cuda", False), ("mps", False)])
@@ -99,14 +105,14 @@ def test_compiled_loops_are_for_the_cpu_and_other_devices_have_tensor_code(devic
         resolve("miniature", method="maskcon", preset="cpu", overrides=TINY | PHOTOS).config, miniature()
     )
     facts = encoder_facts(config, miniature().train)
-    *policies, normalise = setup._views(config, facts, torch.device(device))
+    *policies, normalise = setup._views(config, "compiled", facts, torch.device(device))
     assert [isinstance(policy, ViewPolicy) for policy in policies] == [not compiled] * 2
     assert (normalise == facts.normalise) is not compiled
 
 
-def test_a_frozen_run_is_settled_to_tensor_code():
-    resolved = resolve("miniature", method="maskcon", preset="cpu", overrides={"freeze": True})
-    assert settle(resolved.config, miniature()).view_engine == "tensor"
+def test_a_frozen_run_has_tensor_code():
+    resolved = resolve("miniature", method="maskcon", preset="cpu", overrides=PHOTOS | {"freeze": True})
+    assert setup.view_engine(settle(resolved.config, miniature())) == "tensor"
 
 
 def test_loops_that_take_long_to_compile_are_announced_and_ready_ones_are_not(tmp_path, monkeypatch):
@@ -121,9 +127,9 @@ def test_loops_that_take_long_to_compile_are_announced_and_ready_ones_are_not(tm
     monkeypatch.setattr(setup.transforms, "compiled_policy", slowly)
     config = fit(tmp_path / "ready", epochs=1).config
     messages: list[str] = []
-    setup.load_views(config, torch.device("cpu"), messages.append)
+    setup.load_views(config, "compiled", torch.device("cpu"), messages.append)
     assert len(messages) == 1
     assert "compiling" in messages[0]
-    setup.load_views(config, torch.device("cuda"), messages.append)
-    setup.load_views(config.changed(view_engine="tensor"), torch.device("cpu"), messages.append)
+    setup.load_views(config, "compiled", torch.device("cuda"), messages.append)
+    setup.load_views(config, "tensor", torch.device("cpu"), messages.append)
     assert len(messages) == 1

@@ -1,4 +1,4 @@
-"""Queries of which a share is seen in the key's view."""
+"""Half of the queries are seen in the key's view where HOG features find the neighbours."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import torch
 
 from maskcon.config.resolution import resolve
 from maskcon.retrieval.encode import Feed
-from maskcon.training import loop, step
+from maskcon.training import step
 from maskcon.training.schedule import uniforms
-from tests.training.runs import ends_as_if_never_stopped, fit, weights
 
 
 class Marked:
@@ -50,11 +49,11 @@ PLACE = step.Place(epoch=3, step=7, w=1.0, learning_rate=0.1)
 
 
 @pytest.mark.parametrize("sizes", [False, True])
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 0.7, 1.0])
+@pytest.mark.parametrize("space", ["projection", "hog"])
 @pytest.mark.parametrize("part", [slice(None), slice(3, 11), torch.tensor([5, 0, 9, 9])])
-def test_views_equal_those_made_one_by_one(share, part, sizes):
+def test_views_equal_those_made_one_by_one(space, part, sizes):
     """Whatever part of the batch a process makes: an image, its view and its draws go by its place in the whole."""
-    data, config = data_of(40, sizes), config_of(weak_queries=share, seed=5)
+    data, config = data_of(40, sizes), config_of(relation_space=space, seed=5)
     rows = torch.randperm(40, generator=torch.Generator().manual_seed(0))[:21]
     made = step.make_views(data, config, PLACE, rows, "query", part)[:, :, 0, 0]
     tables = {
@@ -63,29 +62,23 @@ def test_views_equal_those_made_one_by_one(share, part, sizes):
     }
     places = list(range(21))[part] if isinstance(part, slice) else part.tolist()
     for (image, mark, draw), place in zip(made.tolist(), places, strict=True):
-        weak = int((place + 1) * share) > int(place * share)
+        weak = space == "hog" and place % 2 == 1
         assert image == rows[place]
         assert mark == (0.0 if weak else 1.0)
         assert draw == tables[mark][place, 0]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 1.0])
-def test_of_a_whole_batch_the_share_is_weak(share):
-    made = step.make_views(
-        data_of(40), config_of(weak_queries=share), PLACE, torch.arange(40), "query", slice(None)
-    )
-    assert (made[:, 1, 0, 0] == 0).float().mean().item() == pytest.approx(share)
-
-
 def test_keys_and_their_draws_are_what_they_were():
     data, rows = data_of(40), torch.arange(40)
     plain, mixed = (
-        step.make_views(data, config_of(weak_queries=share), PLACE, rows, "key", slice(None))
-        for share in (0.0, 0.5)
+        step.make_views(data, config_of(relation_space=space), PLACE, rows, "key", slice(None))
+        for space in ("projection", "hog")
     )
     assert torch.equal(plain, mixed)
-    weak = step.make_views(data, config_of(weak_queries=1.0), PLACE, rows, "query", slice(None))
-    assert (weak[:, 2] != plain[:, 2]).all()  # a query is not its key's twin
+    queries = step.make_views(data, config_of(relation_space="hog"), PLACE, rows, "query", slice(None))
+    weak = queries[:, 1, 0, 0] == 0
+    assert weak.sum() == 20
+    assert (queries[weak, 2] != plain[weak, 2]).all()  # a query is not its key's twin
 
 
 def test_a_batch_is_read_once_for_views_of_both_kinds(monkeypatch):
@@ -98,30 +91,5 @@ def test_a_batch_is_read_once_for_views_of_both_kinds(monkeypatch):
         return plain(self, of)
 
     monkeypatch.setattr(Feed, "take", take)
-    step.make_views(data, config_of(weak_queries=0.5), PLACE, rows, "query", slice(8, 16))
+    step.make_views(data, config_of(relation_space="hog"), PLACE, rows, "query", slice(8, 16))
     assert asked == [list(range(8, 16))]  # the very batch that `loop` had read ahead
-
-
-def test_runs_learn_by_them_and_go_on_as_if_never_stopped(tmp_path):
-    fit(tmp_path / "strong")
-    fit(tmp_path / "mixed", weak_queries=0.5)
-    assert weights(tmp_path / "strong") != weights(tmp_path / "mixed")
-    assert ends_as_if_never_stopped(tmp_path, weak_queries=0.5)
-
-
-def test_all_queries_weak_are_those_of_the_weak_policy_but_for_their_draws(tmp_path, monkeypatch):
-    seen = []
-    plain = loop.train_step
-
-    def train_step(learner, data, config, place, rows):
-        seen.append(step.make_views(data, config, place, rows, "query", slice(None)))
-        return plain(learner, data, config, place, rows)
-
-    monkeypatch.setattr(loop, "train_step", train_step)
-    monkeypatch.setattr(step, "WEAK_QUERY", "query")
-    fit(tmp_path / "share", weak_queries=1.0, view_engine="tensor")
-    by_share = list(seen)
-    seen.clear()
-    fit(tmp_path / "policy", query_view="weak", view_engine="tensor")
-    assert len(by_share) == len(seen) > 0
-    assert all(torch.equal(one, other) for one, other in zip(by_share, seen, strict=True))

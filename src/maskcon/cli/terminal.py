@@ -76,10 +76,6 @@ class Terminal(Callback):
         if math.isfinite(loss):
             self._bar.update(self._task, description=f"loss {loss:.3f}")
 
-    def on_statistics(self, done: int, total: int) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, description=f"last statistics, {done:,} of {total:,} images")
-
     def on_evaluation(self, values: Mapping[str, Any]) -> None:
         shares = "  ".join(f"R@{k} {100 * share:.2f}" for k, share in values["recall"].items())
         self._say(f"epoch {values['epoch']:>3}  {shares}  ({values['seconds']:.0f} s)")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maskcon._utils.errors import UsageError
 from maskcon.cli import options
 from maskcon.config.presets import DEFAULT_PRESET, default_method
 
@@ -66,13 +65,6 @@ def train(
         int | None,
         typer.Option(help="CPU threads per process; by default the free cores, in a resumed run as before."),
     ] = None,
-    compile_nets: Annotated[
-        bool,
-        typer.Option(
-            "--compile",
-            help="Compile the nets by torch.compile first: takes up to minutes at every start, seldom pays on a CPU.",
-        ),
-    ] = False,
     checkpoint_every_seconds: Annotated[float, typer.Option(help="Time between checkpoints.")] = 60.0,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
     as_json: options.Json = False,
@@ -100,8 +92,6 @@ def train(
 
         signals.stop_with_parent()
     seconds = None if budget is None else parse_budget(budget)
-    if compile_nets and budget is not None:
-        raise UsageError("--budget cannot count in what compiling will take; with --compile give --epochs")
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
     if freeze:
@@ -115,7 +105,6 @@ def train(
         threads=threads,
         checkpoint_every_seconds=checkpoint_every_seconds,
         tensorboard=tensorboard,
-        compile=compile_nets,
         download=download,
         strict=strict,
     )
@@ -177,7 +166,10 @@ def _print_settings(resolved: Resolved, budget: str | None) -> None:
 
     method_named(resolved.config.method)
     table = Table("setting", "value", "from", "meaning", box=None, pad_edge=False)
+    heading = {keys[0]: group for group, keys in RunConfig.groups().items()}
     for key, value in resolved.config.model_dump().items():
+        if key in heading:
+            table.add_row(f"[bold]{heading[key]}[/bold]")
         meaning = RunConfig.model_fields[key].description or ""
         shown = OPEN.get(key, "none") if value is None else str(value)
         reason = resolved.reasons.get(key, "default")

@@ -14,13 +14,12 @@ from typing import Any, Literal
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import counted, duration
+from maskcon.config.settings import RunConfig
 
 Accelerator = Literal["cpu", "cuda", "mps"]
 
 # Naming any of these is choosing the encoder: then all of it stays as given or as the preset has it.
-ENCODER_SETTINGS = frozenset(
-    ("backbone", "width", "stem", "norm", "batchnorm", "weights", "normalise", "freeze")
-)
+ENCODER_SETTINGS = frozenset(("backbone", "width", "stem", "batchnorm", "weights", "normalise", "freeze"))
 FROZEN_BACKBONE, TUNED_BACKBONE = "mobilenet_v2", "resnet18"
 
 # pixels; what a small net can learn from on a CPU, and the side up to which pictures count as small
@@ -28,7 +27,7 @@ SMALL_VIEW = 64
 SMALLEST_VIEW = 16
 GPU_VIEWS = (96, 128, 160, 224)
 FROZEN_SIZES = (96, 128, 160)  # larger views cost in proportion to their pixels; small images are enlarged
-RAMPS = ("warmup_epochs", "relation_warmup_epochs")
+WARMUP_SHARE = 0.3  # of a run by Muon under the preset `fast`
 FEWEST_TRAIN, FEWEST_TEST = 4, 2  # pictures, below which there is no run at all
 SMALLEST_BATCH, EPOCH_STEPS = 16, 8
 GPU_BANK = 8192  # the paper's
@@ -111,7 +110,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
     whole |= {"projector_hidden": 512, "projection_dim": 128, "learning_rate": 0.02}
     # Muon, and the schedule that goes with it, were tried on small nets alone.
-    whole |= {"optimizer": "sgd", "schedule": "cosine", "warmup_share": 0.0, "relation_warmup_share": 0.0}
+    whole |= {"optimizer": "sgd", "schedule": "cosine"}
     if TUNED_BACKBONE in facts.weights:
         return Choice(
             "encoder",
@@ -199,25 +198,16 @@ def bank_choice(facts: Facts, *, batch_size: int, usual: int) -> Choice:
     return Choice("bank", f"{size} keys", reason, {"bank_size": size})
 
 
-def epochs_choice(
-    facts: Facts,
-    given: Mapping[str, Any],
-    *,
-    usual: int,
-    batch_size: int,
-    ramps: Mapping[str, float],
-    frozen: bool = False,
-) -> Choice:
+def epochs_choice(facts: Facts, given: Mapping[str, Any], *, batch_size: int, base: RunConfig) -> Choice:
     """Passes over the pictures where no time is given: the usual ones, more where an epoch is few steps.
 
-    ramps: warmup_epochs and relation_warmup_epochs as they are, to be shortened with a short run.
-    frozen: whether only a head learns, for which `FROZEN_LIMIT` is the most.
+    base: the settings so far; where only a head learns, `FROZEN_LIMIT` is the most.
     """
     steps = -(-facts.train // batch_size)
-    most = FROZEN_LIMIT if frozen else USUAL_LIMIT
-    epochs = max(usual, min(most, -(-ENOUGH_STEPS // steps)))
+    most = FROZEN_LIMIT if base.freeze else USUAL_LIMIT
+    epochs = max(base.epochs, min(most, -(-ENOUGH_STEPS // steps)))
     reason = f"{steps * epochs:,} steps in all, {steps:,} an epoch; --budget 30m would fit it to your time"
-    return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, ramps))
+    return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, base))
 
 
 def budget_choice(
@@ -225,9 +215,7 @@ def budget_choice(
     left: float,
     seconds_of: Callable[[int], float],
     given: Mapping[str, Any],
-    ramps: Mapping[str, float],
-    *,
-    frozen_usual: int | None = None,
+    base: RunConfig,
 ) -> Choice:
     """As many epochs as fit into the time that is left, by the measured pace.
 
@@ -235,11 +223,11 @@ def budget_choice(
     would take, which need not grow with every one of them, as scorings become rarer. The plan takes `BUDGET_SHARE` of
     what is left: the budget is kept as long as the machine does not become more than 1 / BUDGET_SHARE (1.18) times
     slower than it was when measured. Too small a budget is refused.
-    frozen_usual: where only a head learns, the epochs that its settings were tuned with; then `FROZEN_LIMIT` is the
-    most: they are so short that any budget would else end in a thousand of them.
+    base: the settings so far; where only a head learns, `FROZEN_LIMIT` is the most: epochs are so short that any budget
+    would else end in a thousand of them.
     """
     planned = BUDGET_SHARE * left
-    most = LONGEST_RUN if frozen_usual is None else FROZEN_LIMIT
+    most = FROZEN_LIMIT if base.freeze else LONGEST_RUN
     epochs = next((count for count in range(most, 0, -1) if seconds_of(count) <= planned), 0)
     if epochs == 0:
         needed = (budget - left) + seconds_of(1) / BUDGET_SHARE
@@ -251,20 +239,41 @@ def budget_choice(
     reason = f"measured here: about {duration(seconds_of(epochs))} of the {duration(left)} that are left"
     if epochs == most:
         reason += "; more are never planned"
-    if frozen_usual is not None:
-        reason += f"; the settings of a frozen backbone were tuned with {frozen_usual}"
-    return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, ramps))
+    if base.freeze:
+        reason += f"; the settings of a frozen backbone were tuned with {base.epochs}"
+    return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, base))
 
 
-def epoch_settings(epochs: int, given: Mapping[str, Any], ramps: Mapping[str, float]) -> dict[str, Any]:
-    """The number of epochs and what goes with it: a score about ten times, ramps that leave room to learn.
+def warms_up_long(preset: str, optimizer: Any) -> bool:
+    """Whether the learning rate rises over a share of the run: under `fast`, by Muon."""
+    return preset == "fast" and optimizer == "muon"
 
-    >>> epoch_settings(8, {}, {"warmup_epochs": 1.0, "relation_warmup_epochs": 4.0})
+
+def long_warmup(epochs: int) -> float:
+    """Return `warmup_epochs` of a run that warms up long.
+
+    >>> long_warmup(30), long_warmup(2)
+    (9.0, 1.0)
+    """
+    return max(1.0, round(WARMUP_SHARE * epochs, 3))
+
+
+def epoch_settings(epochs: int, given: Mapping[str, Any], base: RunConfig) -> dict[str, Any]:
+    """The number of epochs and what goes with it: a score about ten times, rises that leave room to learn.
+
+    base: the settings so far.
+
+    >>>     >>> base = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
+    >>> epoch_settings(8, {}, base)
     {'epochs': 8, 'eval_every_epochs': 1, 'warmup_epochs': 0.8, 'relation_warmup_epochs': 2.0}
     """
-    settings: dict[str, Any] = {"epochs": epochs, "eval_every_epochs": max(1, round(epochs / EVALUATIONS))}
-    shares = {"warmup_epochs": 0.1, "relation_warmup_epochs": 0.25}
-    settings |= {key: min(ramps[key], round(epochs * share, 3)) for key, share in shares.items()}
+    rise = min(base.warmup_epochs, round(epochs * 0.1, 3))
+    settings: dict[str, Any] = {
+        "epochs": epochs,
+        "eval_every_epochs": max(1, round(epochs / EVALUATIONS)),
+        "warmup_epochs": long_warmup(epochs) if warms_up_long(base.preset, base.optimizer) else rise,
+        "relation_warmup_epochs": min(base.relation_warmup_epochs, round(epochs * 0.25, 3)),
+    }
     return {key: value for key, value in settings.items() if key not in given}
 
 

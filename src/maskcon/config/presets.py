@@ -8,6 +8,8 @@ Some values depend on the dataset (`SOURCE_SETTINGS`), on the method (`METHOD_SE
 
 from __future__ import annotations
 
+import csv
+import importlib.resources
 from typing import Any
 
 Settings = dict[str, tuple[Any, str]]  # key -> value, where it comes from
@@ -27,54 +29,36 @@ PAPER: Settings = {
     "backbone": ("resnet18", "paper, section 4"),
     "width": (64, "paper, section 4"),
     "stem": ("auto", "paper, section 4: 3x3 without pooling for small images"),
-    "norm": ("batch", "paper, section 4: ResNet's own"),
     "batchnorm": ("local", _SILENT),
     "epochs": (200, _TEXT),
     "batch_size": (128, _TEXT),
     "optimizer": ("sgd", _TEXT),
     "learning_rate": (0.02, _TEXT),
-    "momentum": (0.9, _TEXT),
     "weight_decay": (5e-4, _TEXT),
     "schedule": ("cosine", _TEXT),
     "warmup_epochs": (0.0, _TEXT),
-    "warmup_share": (0.0, _TEXT),
     "bank_size": (8192, _TEXT),
     "freeze": (False, "paper, section 4: the whole encoder learns"),
-    "freeze_views": (3, FROZEN),
-    "earlier_weight": (0.5, FROZEN),
-    "head_features": (256, FROZEN),
     "projector_hidden": (512, _TEXT),
     "projection_dim": (128, _TEXT),
-    "projector_norm": ("none", _SILENT),
     "coarse_weight": (0.0, "paper, section 3: its methods add none"),
     "contrast_temperature": (0.1, _TEXT),
-    "exclude_own_keys": (True, "paper, eq. 11: i != j"),
     "relation_space": ("projection", "paper, eq. 11: between projections of keys"),
-    "keys": ("encoder", "paper, section 3: a momentum encoder"),
     "key_momentum": (0.99, _SILENT),
-    "key_update": ("before", _SILENT),
-    "key_buffers": ("own", _SILENT),
-    "key_batchnorm": ("train", _SILENT),
-    "prime_bank": (True, _SILENT),
     "relation_warmup_epochs": (0.0, "paper, eq. 15: w is constant"),
-    "relation_warmup_share": (0.0, "paper, eq. 15: w is constant"),
     "weights": (None, "ours: random weights; the paper does not say"),
-    "source_variant": ("paper", "paper, section 4.2 (CIFARtoy) and appendix A (Cars196)"),
+    "protocol": (
+        "paper",
+        "paper, eq. 11, section 4.2 and appendix A",
+    ),
     "image_size": (None, "the data's own: 32 for CIFAR and ImageNet32"),
     "train_limit": (None, _WHOLE),
     "test_limit": (None, _WHOLE),
     "evaluate_on": ("test", "paper, section 4"),
     "query_view": (None, "paper, appendix A: the strong view of the data's kind"),
     "key_view": (None, "paper, appendix A: the weak view of the data's kind"),
-    "weak_queries": (0.0, "paper, appendix A: every query is a strong view"),
-    "view_engine": ("auto", "ours: the fastest that is installed; no change of the result is meant"),
-    "test_resize": ("shorter", _TEXT),
     "normalise": ("dataset", "published code for CIFAR; it takes ImageNet's values for larger pictures"),
-    "drop_last": (False, "ours: every image counts; the paper does not say"),
-    "final_statistics": (0, "paper and published code have nothing of the kind"),
     "eval_every_epochs": (10, _SILENT),
-    "eval_when": ("after", "ours: the last model is evaluated"),
-    "track_bound": (False, "ours: theorem 1 is looked at on demand"),
     "precision": ("32-true", "ours: the paper does not say"),
 }
 
@@ -83,11 +67,7 @@ REFERENCE: Settings = {
     "projection_dim": (256, _CODE),
     "weights": ("imagenet", _CODE),
     "warmup_epochs": (5.0, _CODE),
-    "exclude_own_keys": (False, _CODE),
-    "source_variant": ("reference", _CODE),
-    "test_resize": ("both", _CODE),
-    "drop_last": (True, _CODE),
-    "eval_when": ("before", _CODE),
+    "protocol": ("reference", _CODE),
 }
 
 _OURS = "ours, sized for two CPU cores"
@@ -115,7 +95,6 @@ FAST: Settings = {
     "optimizer": ("muon", _MUON),
     "learning_rate": (0.1, _MUON),
     "schedule": ("linear", _MUON),
-    "warmup_share": (0.3, _MUON),
 }
 
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU, "fast": FAST}
@@ -156,63 +135,33 @@ SOURCE_SETTINGS: dict[str, dict[str, Settings]] = {
     },
     "cpu": dict.fromkeys(("sop-split1", "sop-split2", "cars196"), _FEWER_PIXELS),
 }
-
-# What goes by method. `paper` and `reference`, where the paper names nothing for the data set: section 4.1's advice
-# to start from w = 1, tau = tau0 for MaskCon, and for the others a weight that won on several data sets of appendix B.
-METHOD_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
-    "paper": {
-        "maskcon": {"w": 1.0, "tau": 0.1},
-        "grafit": {"w": 0.8},
-        "coins": {"w": 0.8},
-        "ascl": {"tau": 0.1},
-    },
-    # The best of six settings a method by recall@1 on validation (benchmarks/method_table.py).
-    "cpu": {
-        "selfcon": {"learning_rate": 0.06, "weight_decay": 1e-4},
-        "nnclr": {"learning_rate": 0.12},
-        "ascl": {"tau": 0.02, "learning_rate": 0.06},
-        "supce": {"learning_rate": 0.15},
-        "supcon": {"learning_rate": 0.06},
-        "grafit": {"w": 0.5, "learning_rate": 0.2},
-        "coins": {"w": 0.8, "learning_rate": 0.2},
-        "maskcon": {"w": 1.0, "tau": 0.05, "learning_rate": 0.2},
-        "supfine": {"learning_rate": 0.15, "weight_decay": 2e-3},
-    },
-}
-METHOD_SETTINGS["reference"] = METHOD_SETTINGS["paper"]
-# Muon's rate is the better of 0.1 and 0.2 on validation for supce, supcon, grafit, coins and maskcon
-# (one seed, embedded dataset); the others have the preset's, not tuned for them. w and tau are those of `cpu`.
-METHOD_SETTINGS["fast"] = {
-    "ascl": {"tau": 0.02},
-    "grafit": {"w": 0.5, "learning_rate": 0.2},
-    "coins": {"w": 0.8, "learning_rate": 0.2},
-    "maskcon": {"w": 1.0, "tau": 0.05},
-    "teachcon": {"learning_rate": 0.2},
-}
-# What TeachCon is, under every preset: MaskCon's relation with neighbours from a fixed teacher, and cross-entropy.
-TEACHCON: dict[str, Any] = {
-    "w": 1.0,
-    "tau": 0.025,
-    "relation_space": "hog",
-    "keys": "means",
-    "final_statistics": 2560,
-    "weak_queries": 0.5,
-    "relation_warmup_epochs": 1.0,  # a fixed teacher can be trusted from the start, the encoder cannot
-    "coarse_weight": 1.0,
-}
-for _methods in METHOD_SETTINGS.values():
-    _methods["teachcon"] = TEACHCON | _methods.get("teachcon", {})
 SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
-METHOD_REASONS = {
-    "paper": "paper, section 4.1 and appendix B",
-    "reference": "paper, section 4.1 and appendix B",
-    "cpu": "ours, chosen on validation data",
-    "fast": "ours, chosen on validation data",
-}
-CHOSEN_IN = {  # where the paper names w and tau of a data set's main table
-    **dict.fromkeys(("sop-split1", "sop-split2", "cars196"), "paper, appendix A, table of hyperparameters"),
-    **dict.fromkeys(("cifartoy-good", "cifartoy-bad", "cifar100"), "paper, appendix B, best row"),
-}
+
+
+def method_table() -> dict[tuple[str, str, str], Settings]:
+    """Read method_settings.csv: preset, source ("" for any) and method -> what it sets.
+
+    paper, also for `reference`: w and tau behind the main tables; where the paper names none, section 4.1's advice to
+        start from w = 1, tau = tau0 for MaskCon, and a weight that won on several datasets for the others.
+    cpu: the best of six settings per method by recall@1 on validation (benchmarks/method_table.py).
+    fast: w and tau of `cpu`, and the better of two rates on validation for supce, supcon, grafit, coins and maskcon.
+    frozen: with freeze=yes, the best of twenty or ten settings on validation (benchmarks/frozen_table.py, good split).
+    TeachCon is, everywhere, MaskCon's relation with neighbours from a fixed teacher, and cross-entropy.
+    """
+    file = importlib.resources.files("maskcon.config") / "method_settings.csv"
+    table: dict[tuple[str, str, str], Settings] = {}
+    for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines()):
+        place = row.pop("preset"), row.pop("source"), row.pop("method")
+        where = f"for {place[2]}: {row.pop('from')}"
+        table[place] = {
+            key: (value if key == "relation_space" else float(value), where)
+            for key, value in row.items()
+            if value
+        }
+    return table
+
+
+METHOD_SETTINGS = method_table()
 
 
 # What freeze=yes changes, on top of preset, data set and method: the encoder, and how its head is trained.
@@ -226,13 +175,11 @@ FREEZE: Settings = {
     "image_size": (None, "ours, for a frozen backbone: 96 px for small images, up to 160 for large ones"),
     "width": (64, FROZEN),
     "stem": ("auto", FROZEN),
-    "norm": ("batch", FROZEN),
     "query_view": (
         None,
         "ours, for a frozen backbone: the weak view of the data's kind, which it can still read",
     ),
     "key_view": (None, "ours, for a frozen backbone: the plain view, as at test time"),
-    "weak_queries": (0.0, "ours, for a frozen backbone: its query view is weak already"),
     "epochs": (30, FROZEN),
     "optimizer": ("sgd", FROZEN),
     "schedule": ("cosine", FROZEN),
@@ -241,13 +188,7 @@ FREEZE: Settings = {
     "learning_rate": (0.05, FROZEN),
     "weight_decay": (5e-4, FROZEN),
     "warmup_epochs": (1.0, FROZEN),
-    "warmup_share": (0.0, FROZEN),
-    "final_statistics": (
-        0,
-        "ours, for a frozen backbone: its views hardly differ from what it is asked about",
-    ),
     "relation_warmup_epochs": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
-    "relation_warmup_share": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
     "relation_space": (
         "features",
         "ours, for a frozen backbone: they tell kinds apart from the start, a fresh projector does not",
@@ -255,30 +196,4 @@ FREEZE: Settings = {
     "projector_hidden": (512, FROZEN),
     "projection_dim": (128, FROZEN),
     "eval_every_epochs": (5, FROZEN),
-}
-# The best settings of a method by recall@1 on validation (benchmarks/frozen_table.py, good split): of twenty for those
-# with coarse labels, with and without cross-entropy on these beside their loss; of ten for the others.
-FREEZE_METHODS: dict[str, dict[str, float]] = {
-    "selfcon": {"learning_rate": 0.02, "weight_decay": 5e-3},
-    "supce": {"learning_rate": 0.01, "weight_decay": 5e-3},
-    "supcon": {"learning_rate": 0.02, "weight_decay": 5e-3},
-    "grafit": {"w": 0.8, "learning_rate": 0.1},
-    "coins": {"w": 0.5, "learning_rate": 0.02, "weight_decay": 5e-3},
-    "maskcon": {"w": 1.0, "tau": 0.02, "learning_rate": 0.05},
-    "teachcon": {"w": 1.0, "tau": 0.02, "learning_rate": 0.05, "coarse_weight": 1.0},
-    "supfine": {"learning_rate": 0.05},
-}
-
-# What rises over some epochs, and the setting that lets it rise over a share of the run.
-RISES = {"warmup_epochs": "warmup_share", "relation_warmup_epochs": "relation_warmup_share"}
-
-# The w and tau behind the main tables: the appendix's table of hyperparameters for SOP and Cars196, its bold rows
-# for the CIFAR sets. For ImageNet the paper gives none.
-PAPER_W_TAU: dict[str, dict[str, tuple[float, float | None]]] = {
-    "cifartoy-good": {"grafit": (0.5, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
-    "cifartoy-bad": {"grafit": (0.8, None), "coins": (0.8, None), "maskcon": (1.0, 0.05)},
-    "cifar100": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (1.0, 0.05)},
-    "sop-split1": {"grafit": (0.8, None), "coins": (0.5, None), "maskcon": (0.8, 0.1)},
-    "sop-split2": {"grafit": (0.8, None), "coins": (0.2, None), "maskcon": (0.5, 0.05)},
-    "cars196": {"grafit": (1.0, None), "coins": (1.0, None), "maskcon": (1.0, 0.1)},
 }

@@ -9,28 +9,18 @@ from typing import Any
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.config.choices import (
     GPU_BANK,
-    RAMPS,
+    WARMUP_SHARE,
     Choice,
     Facts,
     bank_choice,
     batch_choice,
     encoder_choice,
     epochs_choice,
+    long_warmup,
     size_choice,
+    warms_up_long,
 )
-from maskcon.config.presets import (
-    CHOSEN_IN,
-    FREEZE,
-    FREEZE_METHODS,
-    FROZEN,
-    METHOD_REASONS,
-    METHOD_SETTINGS,
-    PAPER_W_TAU,
-    PRESETS,
-    RISES,
-    SOURCE_SETTINGS,
-    Settings,
-)
+from maskcon.config.presets import FREEZE, METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, Settings
 from maskcon.config.settings import HUGGING_FACE_PREFIX, VALIDATION_FRACTION, RunConfig
 
 
@@ -54,35 +44,6 @@ class Choosing:
     facts: Callable[[], Facts]
     contrasts: bool
     with_epochs: bool = True
-
-
-# setting, its value, when it applies (in this order, never to a setting that is given), and why
-_RULES: tuple[tuple[str, Any, Callable[[Mapping[str, Any]], bool], str], ...] = (
-    (
-        "relation_space",
-        "features",
-        lambda s: s["relation_space"] == "hog" and s["weights"] is not None,
-        "pretrained features find better neighbours than HOG",
-    ),
-    (
-        "keys",
-        "encoder",
-        lambda s: s["keys"] == "means" and s["relation_space"] != "hog",
-        "neighbours are found by comparing keys, and a mean says little about a single image",
-    ),
-    (
-        "weak_queries",
-        0.0,
-        lambda s: s["weak_queries"] > 0 and s["relation_space"] != "hog",
-        "without HOG neighbours the strong views have to teach",
-    ),
-    (
-        "weights",
-        None,
-        lambda s: s["freeze"] is True and str(s["backbone"]).startswith(HUGGING_FACE_PREFIX),
-        "the backbone brings its own",
-    ),
-)
 
 
 def resolve(
@@ -160,12 +121,7 @@ def _sizes(facts: Facts, base: RunConfig, given: Mapping[str, Any], choosing: Ch
         usual = max(base.bank_size, GPU_BANK) if on_gpu else base.bank_size
         choices.append(bank_choice(facts, batch_size=batch_size, usual=usual))
     if choosing.with_epochs and "epochs" not in given:
-        ramps = {key: float(getattr(base, key)) for key in RAMPS}
-        choices.append(
-            epochs_choice(
-                facts, given, usual=base.epochs, batch_size=batch_size, ramps=ramps, frozen=base.freeze
-            )
-        )
+        choices.append(epochs_choice(facts, given, batch_size=batch_size, base=base))
     return choices
 
 
@@ -187,12 +143,19 @@ def _layered(
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
-    for epochs, share in RISES.items():  # who says how many epochs means those
-        if epochs in overrides and share not in overrides:
-            settled[share] = (0.0, f"{epochs} was given")
-    for key, value, applies, reason in _RULES:
-        if key not in overrides and applies({name: pair[0] for name, pair in settled.items()}):
-            settled[key] = (value, reason)
+    pretrained = settled["weights"][0] is not None
+    if "relation_space" not in overrides and settled["relation_space"][0] == "hog" and pretrained:
+        settled["relation_space"] = ("features", "pretrained features find better neighbours than HOG")
+    own_weights = str(settled["backbone"][0]).startswith(HUGGING_FACE_PREFIX)
+    if "weights" not in overrides and freeze is True and own_weights:
+        settled["weights"] = (None, "the backbone brings its own")
+    if "warmup_epochs" not in overrides and warms_up_long(preset, settled["optimizer"][0]):
+        epochs = settled["epochs"][0]
+        if isinstance(epochs, int):  # anything else is refused later
+            settled["warmup_epochs"] = (
+                long_warmup(epochs),
+                f"ours: {WARMUP_SHARE:g} of the epochs suit Muon",
+            )
     return settled
 
 
@@ -202,8 +165,7 @@ def frozen_settings(method: str) -> Settings:
     >>> frozen_settings("grafit")["w"]
     (0.8, 'for grafit: ours, for a frozen backbone')
     """
-    own = FREEZE_METHODS.get(method, {})
-    return FREEZE | {key: (value, f"for {method}: {FROZEN}") for key, value in own.items()}
+    return FREEZE | METHOD_SETTINGS.get(("frozen", "", method), {})
 
 
 def method_settings(source: str, *, method: str, preset: str) -> Settings:
@@ -212,12 +174,5 @@ def method_settings(source: str, *, method: str, preset: str) -> Settings:
     >>> method_settings("sop-split2", method="coins", preset="paper")
     {'w': (0.2, 'for coins: paper, appendix A, table of hyperparameters')}
     """
-    own = METHOD_SETTINGS[preset].get(method, {})
-    where = METHOD_REASONS["cpu" if method == "teachcon" else preset]  # the paper has no TeachCon
-    found: Settings = {key: (value, f"for {method}: {where}") for key, value in own.items()}
-    if preset in ("cpu", "fast"):
-        return found
-    w, tau = PAPER_W_TAU.get(source, {}).get(method, (None, None))
-    reason = f"for {method}: {CHOSEN_IN.get(source, '')}"
-    found.update({key: (value, reason) for key, value in (("w", w), ("tau", tau)) if value is not None})
-    return found
+    under = "paper" if preset == "reference" else preset
+    return METHOD_SETTINGS.get((under, "", method), {}) | METHOD_SETTINGS.get((under, source, method), {})

@@ -15,19 +15,24 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
+from maskcon.config.earlier import translate
 
 HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugging Face hub
 
 
 VALIDATION_FRACTION = 0.2  # of the training images, with evaluate_on=validation
 
-# Settings of earlier versions that are constants now: a config.yaml may hold them with this value only.
-REMOVED: Mapping[str, Any] = {
-    "channels_last": True,
-    "freeze_seed": 0,
-    "means_kept": 0.5,
-    "nesterov": False,
-    "validation_fraction": VALIDATION_FRACTION,
+# The first setting of each group, in the order of `RunConfig`.
+GROUPS: Mapping[str, str] = {
+    "source": "What is learnt",
+    "protocol": "Data",
+    "query_view": "Views",
+    "backbone": "Encoder",
+    "freeze": "Frozen",
+    "coarse_weight": "Contrast",
+    "epochs": "Optimisation",
+    "eval_every_epochs": "Evaluation",
+    "precision": "Machine",
 }
 
 
@@ -47,8 +52,10 @@ class RunConfig(BaseModel):
     )  # tau
 
     # Data
-    source_variant: Literal["paper", "reference"] = Field(
-        "paper", description="coarse grouping of the paper's text or of its published code"
+    protocol: Literal["paper", "reference"] = Field(
+        "paper",
+        description="details on which text and published code of the paper differ: coarse grouping, test resize, "
+        "short last batch, when to evaluate, older keys of the same image as positives",
     )
     image_size: int | None = Field(None, ge=8, le=1024, description="side of a view in pixels")
     train_limit: int | None = Field(None, ge=2, description="use a balanced part of the training images")
@@ -64,20 +71,6 @@ class RunConfig(BaseModel):
     key_view: str | None = Field(
         None, description="policy of the key view; weak or strong: that of the data's kind"
     )
-    test_resize: Literal["shorter", "both"] = Field(
-        "shorter", description="shorter: keep the aspect, centre square; both: stretch"
-    )
-    weak_queries: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="share of the queries of every batch that are seen in the key's view, not in their own",
-    )
-    view_engine: Literal["auto", "tensor", "compiled"] = Field(
-        "tensor",
-        description="code that makes views on a CPU, equal up to rounding: tensor, or compiled (numba, photographs "
-        "only); auto: compiled where possible",
-    )
     normalise: Literal["dataset", "imagenet"] = Field(
         "dataset", description="channel mean and deviation to normalise views with"
     )
@@ -88,32 +81,15 @@ class RunConfig(BaseModel):
     stem: Literal["auto", "fast", "small", "imagenet", "stride2"] = Field(
         "auto", description="first layers; up to 64 px auto is small (3x3, no pooling), fast is stride2"
     )
-    norm: Literal["batch", "group"] = Field("batch", description="normalisation layers of the encoder")
     batchnorm: Literal["local", "sync", "frozen"] = Field(
         "local", description="statistics of one process, of all, or of the starting weights"
     )
     weights: str | None = Field(None, description="start from: 'imagenet', a weights file, or nothing")
     projector_hidden: int = Field(512, ge=1, description="hidden units of the projector")
     projection_dim: int = Field(128, ge=2, description="size of a key or query")  # D
-    projector_norm: Literal["none", "batch"] = Field("none", description="normalisation in the projector")
-
     # Frozen: a pretrained backbone that stays as it is, and a head that learns
     freeze: bool = Field(
         False, description="embed each image once with the pretrained backbone, train a head on what it saw"
-    )
-    freeze_views: int = Field(
-        3,
-        ge=1,
-        le=64,
-        description="cached views an image, for query and key each; one of a view that draws nothing",
-    )
-    earlier_weight: float = Field(
-        0.5,
-        ge=0,
-        description="weight of the features of earlier layers beside the last ones; of mobilenet_v2 alone",
-    )
-    head_features: int = Field(
-        256, ge=1, le=8192, description="leading axes of the backbone's features that the head learns on"
     )
 
     # Contrast
@@ -124,32 +100,13 @@ class RunConfig(BaseModel):
     )
     contrast_temperature: float = Field(0.1, gt=0, description="temperature of the logits")  # tau0
     bank_size: int = Field(8192, ge=1, description="keys kept in the memory bank")  # K
-    prime_bank: bool = Field(True, description="fill the bank with real keys before step 1")
-    exclude_own_keys: bool = Field(True, description="a sample's older keys are never its positives")
     relation_space: Literal["projection", "features", "hog"] = Field(
         "projection",
-        description="where neighbours are looked for: what the loss sees, what is used later, or the images' outlines "
-        "(whose nearest are listed before the first step)",
-    )
-    keys: Literal["encoder", "means"] = Field(
-        "encoder",
-        description="encoder: of a second view, by the slowly following net; means: of an image's queries so far, "
-        "which needs no such net after the first epoch",
+        description="where neighbours are looked for: in what the loss compares, in the encoder's features, or in HOG "
+        "features (then keys are running means of queries, and half of the queries are weak views)",
     )
     key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept a step")
-    key_update: Literal["before", "after"] = Field(
-        "before", description="move the key encoder before the pass"
-    )
-    key_buffers: Literal["own", "averaged"] = Field(
-        "own", description="BatchNorm statistics of the key encoder"
-    )
-    key_batchnorm: Literal["train", "eval"] = Field(
-        "train", description="mode of the key encoder's BatchNorm"
-    )
     relation_warmup_epochs: float = Field(0.0, ge=0, description="w rises from 0 over so many epochs")
-    relation_warmup_share: float = Field(
-        0.0, ge=0, le=1, description="w rises from 0 over this share of the run, if that is longer"
-    )
 
     # Optimisation
     epochs: int = Field(200, ge=1, description="passes over the training images")
@@ -158,36 +115,18 @@ class RunConfig(BaseModel):
         "sgd", description="muon: updates of weight matrices are made orthogonal"
     )
     learning_rate: float = Field(0.02, gt=0, description="peak rate of the optimiser")
-    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the optimiser")
     weight_decay: float = Field(5e-4, ge=0, description="weight decay")
     schedule: Literal["cosine", "linear", "constant"] = Field(
         "cosine",
         description="rate after the warm-up: down to 0 by half a cosine or a straight line, or as it is",
     )
     warmup_epochs: float = Field(0.0, ge=0, description="the rate rises from 0 over so many epochs")
-    warmup_share: float = Field(
-        0.0, ge=0, le=1, description="the rate rises from 0 over this share of the run, if that is longer"
-    )
-    drop_last: bool = Field(False, description="leave out the last short batch of an epoch")
-    final_statistics: int = Field(
-        0,
-        ge=0,
-        description="at the end, BatchNorm statistics become those of so many images in their key view; 0: they stay "
-        "those of the queries",
-    )
-
-    # Machine
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field("32-true", description="arithmetic")
 
     # Evaluation
     eval_every_epochs: int = Field(10, ge=0, description="0: only at the end")
-    eval_when: Literal["before", "after"] = Field(
-        "after", description="before: as the published code, ahead of the epoch"
-    )
-    track_bound: bool = Field(
-        False,
-        description="journal d_z of theorem 1 at each evaluation; needs fine labels, changes no weights",
-    )
+
+    # Machine
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field("32-true", description="arithmetic")
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
@@ -196,19 +135,49 @@ class RunConfig(BaseModel):
                 f"bank_size={self.bank_size} is smaller than batch_size={self.batch_size}; "
                 f"raise --set bank_size={self.batch_size} or lower batch_size"
             )
-        if self.keys == "means" and self.relation_space == "features":
-            raise ValueError(
-                "keys=means has no features of keys for relation_space=features to compare; use keys=encoder, "
-                "or relation_space=projection or hog"
-            )
-        if self.final_statistics == 1:
-            raise ValueError("final_statistics=1: one image has no variance; use 0, or a few thousand")
         return self
 
     @property
-    def relation_rise(self) -> float:
-        """Epochs over which w rises."""
-        return max(self.relation_warmup_epochs, self.relation_warmup_share * self.epochs)
+    def source_variant(self) -> Literal["paper", "reference"]:
+        """Coarse grouping of the paper's text or of its published code."""
+        return self.protocol
+
+    @property
+    def test_resize(self) -> Literal["shorter", "both"]:
+        """shorter: keep the aspect, centre square; both: stretch."""
+        return "both" if self.protocol == "reference" else "shorter"
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether the last short batch of an epoch is left out."""
+        return self.protocol == "reference"
+
+    @property
+    def eval_when(self) -> Literal["before", "after"]:
+        """Whether an evaluation comes before or after its epoch."""
+        return "before" if self.protocol == "reference" else "after"
+
+    @property
+    def exclude_own_keys(self) -> bool:
+        """Whether older keys of an image are never its positives."""
+        return self.protocol == "paper"
+
+    @property
+    def uses_hog(self) -> bool:
+        """Whether HOG features find the neighbours.
+
+        Then keys need not be compared: they are running means of queries, and half of the queries are seen in the key's
+        view, because the strong views alone need not teach.
+        """
+        return self.relation_space == "hog"
+
+    @classmethod
+    def groups(cls) -> dict[str, list[str]]:
+        """Return the names of the settings by group, in the order of the class."""
+        found: dict[str, list[str]] = {}
+        for key in cls.model_fields:
+            found.setdefault(GROUPS.get(key) or list(found)[-1], []).append(key)
+        return found
 
     @classmethod
     def known_keys(cls) -> list[str]:
@@ -241,27 +210,15 @@ class RunConfig(BaseModel):
     def from_yaml(cls, path: Path) -> RunConfig:
         """Read a saved config; tags, aliases and unknown keys are refused.
 
-        Keys of `REMOVED` are ignored where they hold the value that is now fixed.
+        Settings of earlier versions are translated, see `maskcon.config.earlier`.
         """
-        try:
-            values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bad UTF-8, 2024-99-99
-            raise CorruptFileError(f"{path} is not a settings file: {str(error).splitlines()[0]}") from None
-        if not isinstance(values, dict):
-            raise CorruptFileError(f"{path} is not a settings file: expected `key: value` lines")
-        for key in sorted(REMOVED.keys() & values.keys()):
-            if values.pop(key) != REMOVED[key]:
-                raise UsageError(
-                    f"{path} sets {key}, which is always {REMOVED[key]} now; open it with the version that trained it, "
-                    "or train again in another --out"
-                )
-        return cls.build(values)
+        return cls.build(translate(read_values(path), path))
 
 
 class Machine(BaseModel):
     """Where and how a run is carried out, which may differ from one call to the next.
 
-    It does not change what is learnt, but for this: devices, threads and compiled nets round differently, and each of
+    It does not change what is learnt, but for this: devices and threads round differently, and each of
     several processes has BatchNorm statistics of its own rows (see `RunConfig.batchnorm`).
 
     threads: of torch, in each process. None: on a CPU `fit` takes as many as cores are free, or for a run that goes on
@@ -275,11 +232,20 @@ class Machine(BaseModel):
     devices: int = Field(1, ge=1)
     threads: int | None = Field(None, ge=1)
     checkpoint_every_seconds: float = Field(60.0, ge=0)
-    journal_every_steps: int = Field(10, ge=1)
     tensorboard: bool = False
-    compile: bool = False  # the nets' passes, by torch.compile
     download: bool = False
     strict: bool = False
+
+
+def read_values(path: Path) -> dict[Any, Any]:
+    """Read the `key: value` lines of a saved config as they are."""
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bad UTF-8, 2024-99-99
+        raise CorruptFileError(f"{path} is not a settings file: {str(error).splitlines()[0]}") from None
+    if not isinstance(values, dict):
+        raise CorruptFileError(f"{path} is not a settings file: expected `key: value` lines")
+    return values
 
 
 class _PlainLoader(yaml.SafeLoader):

@@ -17,10 +17,9 @@ from maskcon.models import has_own_shape
 from maskcon.training.run_folder import short_name
 
 # Settings that shaped the encoder; paths of the data stay private.
-SHAPE = ("width", "stem", "norm")  # only of backbones without a fixed shape
-FROZEN = ("freeze", "freeze_views", "earlier_weight", "head_features")
+SHAPE = ("width", "stem")  # only of backbones without a fixed shape
 SETTINGS = (
-    *("preset", "backbone", *SHAPE, "weights", *FROZEN, "image_size", "query_view", "key_view"),
+    *("preset", "backbone", *SHAPE, "weights", "freeze", "image_size", "query_view", "key_view"),
     *("epochs", "batch_size", "learning_rate", "weight_decay", "bank_size", "projection_dim"),
     *("contrast_temperature", "key_momentum", "seed"),
 )
@@ -105,7 +104,7 @@ def _settings(config: RunConfig) -> list[list[str]]:
     values = config.model_dump()
     if config.weights is not None:
         values["weights"] = Path(config.weights).name  # not where the file was
-    hidden = {*(SHAPE if has_own_shape(config.backbone) else ()), *(() if config.freeze else FROZEN)}
+    hidden = {*(SHAPE if has_own_shape(config.backbone) else ()), *(() if config.freeze else ("freeze",))}
     chosen = {name: values[name] for name in SETTINGS if name not in hidden}
     return [[f"`{name}`", "none" if value is None else _escape(str(value))] for name, value in chosen.items()]
 

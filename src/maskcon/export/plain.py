@@ -46,10 +46,10 @@ def _construction(encoder: Backbone) -> tuple[str, list[type[nn.Module]]]:
     """Return a Python expression that builds the net, and the classes it names.
 
     >>> _construction(ResNet("resnet6", width=8, stem="small"))[0]
-    "ResNet('resnet6', in_channels=3, width=8, norm='batch', stem='small')"
+    "ResNet('resnet6', in_channels=3, width=8, stem='small')"
     """
     if isinstance(encoder, ResNet):
-        shape = {name: getattr(encoder, name) for name in ("in_channels", "width", "norm", "stem")}
+        shape = {name: getattr(encoder, name) for name in ("in_channels", "width", "stem")}
         given = ", ".join(f"{name}={value!r}" for name, value in shape.items())
         return f"ResNet({encoder.name!r}, {given})", [ResNet]
     if isinstance(encoder, MobileNetV2):

@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -112,31 +112,9 @@ def optimal_relation(
 
 
 def bound_distance(
-    method: str | Method,
-    keys: Tensor,
-    bank_keys: Tensor,
-    coarse: Tensor,
-    bank_coarse: Tensor,
-    fine: Tensor,
-    bank_fine: Tensor,
-    *,
-    index: Tensor | None = None,
-    bank_index: Tensor | None = None,
-    w: float = 1.0,
-    tau: float = 0.1,
-    unit: Unit = "row",
+    method: str | Method, *tensors: Tensor, w: float = 1.0, tau: float = 0.1, **given: Any
 ) -> float:
-    """Compute d_z of one method in blocks of rows, so that memory does not grow with B x K.
-
-    Args:
-        method: a contrastive method, by name or as object.
-        keys, bank_keys: l2-normalised, ``[B, D]`` and ``[K, D]``.
-        coarse, bank_coarse: labels that the method uses, ``[B]`` and ``[K]``.
-        fine, bank_fine: labels of the optimal relation, ``[B]`` and ``[K]``.
-        index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out of
-            both relations.
-        w, tau: of the method.
-        unit: "row" or "own key", see above.
+    """Compute d_z of one method; `tensors` and `given` are those of `bound_distances`.
 
     >>> keys, bank = torch.eye(2), torch.eye(2).repeat(2, 1)
     >>> coarse, fine = torch.tensor([0, 0]), torch.tensor([0, 1])
@@ -144,9 +122,7 @@ def bound_distance(
     >>> [round(bound_distance(name, keys, bank, *labels, tau=0.1), 3) for name in ("selfcon", "supcon", "maskcon")]
     [0.816, 0.365, 0.0]
     """
-    one = {"": Recipe(method, w, tau)}
-    tensors = (keys, bank_keys, coarse, bank_coarse, fine, bank_fine)
-    return bound_distances(one, *tensors, index=index, bank_index=bank_index, unit=unit)[""]
+    return bound_distances({"": Recipe(method, w, tau)}, *tensors, **given)[""]
 
 
 @torch.no_grad()
@@ -163,7 +139,17 @@ def bound_distances(
     bank_index: Tensor | None = None,
     unit: Unit = "row",
 ) -> dict[str, float]:
-    """Compute d_z of several recipes on the same samples; arguments as for `bound_distance`."""
+    """Compute d_z of several recipes on the same samples, in blocks of rows: memory does not grow with B x K.
+
+    Args:
+        recipes: contrastive methods with their w and tau, by any name.
+        keys, bank_keys: l2-normalised, ``[B, D]`` and ``[K, D]``.
+        coarse, bank_coarse: labels that the method uses, ``[B]`` and ``[K]``.
+        fine, bank_fine: labels of the optimal relation, ``[B]`` and ``[K]``.
+        index, bank_index: sample numbers ``[B]`` and ``[K]``; entries with the row's own number are left out of
+            both relations.
+        unit: "row" or "own key", see above.
+    """
     if (index is None) != (bank_index is None):
         raise ValueError("index and bank_index go together: give both, or neither")
     if unit not in get_args(Unit):

@@ -1,6 +1,6 @@
 """Precomputed nearest neighbours of every training image, used by relations instead of the cosine of keys.
 
-nearest_in(looks, listed)        nearest neighbours within one group of images      -> rows and similarities
+nearest_in(variants, listed)        nearest neighbours within one group of images      -> rows and similarities
 NeighbourLists                   those of all images                                [N, k]
 NeighbourLists.among(rows, ..)   those of a batch that are in the bank              -> Neighbourhood
 Neighbourhood.table()            their similarities d for the relations             [B, K]
@@ -78,14 +78,15 @@ class NeighbourLists:
 
 
 def nearest_in(
-    looks: Tensor, listed: int, progress: Callable[[float], None] = lambda _share: None
+    variants: Tensor, listed: int, progress: Callable[[float], None] = lambda _share: None
 ) -> tuple[Tensor, Tensor]:
     """Find the nearest images within a group: positions ``[n, m]`` and similarities ``[n, m]``, nearest first.
 
-        s(a, b) = (max_v <look_v(a), look_0(b)> + max_v <look_v(b), look_0(a)>) / 2
+        s(a, b) = (max_v <v(a), b> + max_v <v(b), a>) / 2
 
     Args:
-        looks: unit vectors ``[n, V, A]`` of V variants (shifted, turned, mirrored) of n images; variant 0 is unchanged.
+        variants: unit vectors ``[n, V, A]`` of V variants v (shifted, turned, mirrored) of n images; the first is the
+            image unchanged.
         listed: m, at most n.
         progress: called with the share of the work that is done.
 
@@ -97,12 +98,12 @@ def nearest_in(
             [1.0000, 1.0000],
             [1.0000, 1.0000]])
     """
-    count = len(looks)
+    count = len(variants)
     best: dict[int, tuple[Tensor, Tensor]] = {}  # similarities and positions, by first row of the tile
 
     def take_in(rows: int, columns: int, similarity: Tensor) -> None:
         """Merge a tile ``[r, c]`` into the best of its rows."""
-        places = torch.arange(columns, columns + similarity.shape[1], device=looks.device).expand_as(
+        places = torch.arange(columns, columns + similarity.shape[1], device=variants.device).expand_as(
             similarity
         )
         if rows in best:
@@ -112,12 +113,12 @@ def nearest_in(
         best[rows] = kept, places.gather(1, chosen)
 
     for first in range(0, count, TILE):
-        one = looks[first : first + TILE].float()
+        one = variants[first : first + TILE].float()
         for second in range(first, count, TILE):
-            other = one if second == first else looks[second : second + TILE].float()
-            seems = _seems(one, other)  # [r, c]
-            seen = seems if second == first else _seems(other, one)  # [c, r]
-            both = seems.add(seen.T).div_(2)
+            other = one if second == first else variants[second : second + TILE].float()
+            forth = _best(one, other)  # [r, c]
+            back = forth if second == first else _best(other, one)  # [c, r]
+            both = forth.add(back.T).div_(2)
             take_in(first, second, both)
             if second != first:
                 take_in(second, first, both.T)
@@ -127,10 +128,10 @@ def nearest_in(
     return torch.cat([places for _, places in found]), torch.cat([similarity for similarity, _ in found])
 
 
-def _seems(looks: Tensor, others: Tensor) -> Tensor:
-    """Return max over variants v of <looks[:, v], others[:, 0]>: ``[r, V, A]``, ``[c, V, A]`` -> ``[r, c]``."""
+def _best(variants: Tensor, others: Tensor) -> Tensor:
+    """Return max over variants v of <variants[:, v], others[:, 0]>: ``[r, V, A]``, ``[c, V, A]`` -> ``[r, c]``."""
     unchanged = others[:, 0].T.contiguous()  # [A, c]
-    most = looks[:, 0] @ unchanged
-    for look in range(1, looks.shape[1]):
-        torch.maximum(most, looks[:, look] @ unchanged, out=most)
+    most = variants[:, 0] @ unchanged
+    for variant in range(1, variants.shape[1]):
+        torch.maximum(most, variants[:, variant] @ unchanged, out=most)
     return most

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -81,35 +81,17 @@ class RelationInputs:
         return coarse_relation(self.coarse, self.bank_coarse, index=self.index, bank_index=self.bank_index)
 
     def masked_relation(self) -> Tensor:
-        return masked_relation(
-            self.keys,
-            self.bank_keys,
-            self.coarse,
-            self.bank_coarse,
-            self.tau,
-            index=self.index,
-            bank_index=self.bank_index,
-            similarity=self._known,
-        )
+        tensors = self.keys, self.bank_keys, self.coarse, self.bank_coarse
+        return masked_relation(*tensors, self.tau, **self._compared())
 
     def nearest_relation(self) -> Tensor:
-        return nearest_relation(
-            self.keys,
-            self.bank_keys,
-            index=self.index,
-            bank_index=self.bank_index,
-            similarity=self._known,
-        )
+        return nearest_relation(self.keys, self.bank_keys, **self._compared())
 
     def adaptive_relation(self) -> Tensor:
-        return adaptive_relation(
-            self.keys,
-            self.bank_keys,
-            self.tau,
-            index=self.index,
-            bank_index=self.bank_index,
-            similarity=self._known,
-        )
+        return adaptive_relation(self.keys, self.bank_keys, self.tau, **self._compared())
+
+    def _compared(self) -> dict[str, Any]:
+        return {"index": self.index, "bank_index": self.bank_index, "similarity": self._known}
 
     def with_self(self, relation: Tensor) -> Tensor:
         """Return ``w * relation + (1-w) * self_relation``."""
@@ -118,6 +100,14 @@ class RelationInputs:
         mixed = relation * self.w
         mixed[:, OWN_KEY] += 1 - self.w
         return mixed
+
+
+def _one(w: float) -> float:  # noqa: ARG001
+    return 1
+
+
+def _zero(w: float) -> float:  # noqa: ARG001
+    return 0
 
 
 @dataclass(frozen=True)
@@ -133,8 +123,8 @@ class Method:
     summary: str
     relation: Callable[[RelationInputs], Tensor] | None  # None: no contrast, no keys, no bank
     labels: Literal["none", "coarse", "fine"]
-    contrast_weight: Callable[[float], float] = lambda w: 1  # noqa: ARG005
-    cross_entropy_weight: Callable[[float], float] = lambda w: 0  # noqa: ARG005
+    contrast_weight: Callable[[float], float] = _one
+    cross_entropy_weight: Callable[[float], float] = _zero
     uses_w: bool = False
     uses_tau: bool = False
     ramps_w: bool = False  # w weights a learnt relation, which is unreliable at the start
@@ -204,111 +194,95 @@ def all_methods() -> list[Method]:
     return list(_METHODS.values())
 
 
-register(
+_MASKCON = Method(
+    name="maskcon",
+    title="MaskCon",
+    summary="w * soft relation masked by the coarse label + (1-w) * SelfCon",
+    relation=lambda inputs: inputs.with_self(inputs.masked_relation()),
+    labels="coarse",
+    uses_w=True,
+    uses_tau=True,
+    ramps_w=True,
+    row_by_row=True,
+)
+for _method in (
     Method(
         name="selfcon",
         title="SelfCon",
         summary="instance discrimination: the other view of an image is its only positive",
         relation=lambda inputs: inputs.self_relation(),
-        row_by_row=True,
         labels="none",
-    )
-)
-register(
+        row_by_row=True,
+    ),
     Method(
         name="nnclr",
         title="NNCLR",
         summary="own key and nearest entry of the bank, labels ignored",
         relation=lambda inputs: inputs.nearest_relation(),
-        row_by_row=True,
         labels="none",
-    )
-)
-register(
+        row_by_row=True,
+    ),
     Method(
         name="ascl",
         title="ASCL",
         summary="soft neighbours, labels ignored, weighted by their normalised entropy",
         relation=lambda inputs: inputs.adaptive_relation(),
-        row_by_row=True,
         labels="none",
         uses_tau=True,
-    )
-)
-register(
+        row_by_row=True,
+    ),
     Method(
         name="supce",
         title="SupCE",
         summary="cross-entropy on the coarse labels",
         relation=None,
-        cross_entropy_weight=lambda w: 1,  # noqa: ARG005
+        cross_entropy_weight=_one,
         labels="coarse",
-    )
-)
-register(
+    ),
     Method(
         name="supcon",
         title="SupCon",
         summary="supervised contrast: every entry of the same coarse class is a positive",
         relation=lambda inputs: inputs.coarse_relation(),
-        row_by_row=True,
         labels="coarse",
-    )
-)
-register(
+        row_by_row=True,
+    ),
     Method(
         name="grafit",
         title="Grafit",
         summary="w * SupCon + (1-w) * SelfCon",
         relation=lambda inputs: inputs.with_self(inputs.coarse_relation()),
-        row_by_row=True,
         labels="coarse",
         uses_w=True,
         ramps_w=True,
-    )
-)
-register(
+        row_by_row=True,
+    ),
     Method(
         name="coins",
         title="CoIns",
         summary="w * SupCE + (1-w) * SelfCon",
         relation=lambda inputs: inputs.self_relation(),
-        row_by_row=True,
         contrast_weight=lambda w: 1 - w,
         cross_entropy_weight=lambda w: w,
         labels="coarse",
         uses_w=True,
-    )
-)
-_MASKCON = register(
-    Method(
-        name="maskcon",
-        title="MaskCon",
-        summary="w * soft relation masked by the coarse label + (1-w) * SelfCon",
-        relation=lambda inputs: inputs.with_self(inputs.masked_relation()),
         row_by_row=True,
-        labels="coarse",
-        uses_w=True,
-        uses_tau=True,
-        ramps_w=True,
-    )
-)
-register(
+    ),
+    _MASKCON,
     Method(
         name="supfine",
         title="SupFINE",
         summary="cross-entropy on the fine labels: the upper bound of the others",
         relation=None,
-        cross_entropy_weight=lambda w: 1,  # noqa: ARG005
+        cross_entropy_weight=_one,
         labels="fine",
-    )
-)
-# The teacher (relation_space) and the cross-entropy beside it (coarse_weight) are settings: config/presets.py.
-register(
+    ),
+    # The teacher (relation_space) and the cross-entropy beside it (coarse_weight) are settings: config/presets.py.
     replace(
         _MASKCON,
         name="teachcon",
         title="TeachCon",
         summary="ours: MaskCon with neighbours from a fixed teacher (HOG, pretrained features) and cross-entropy",
-    )
-)
+    ),
+):
+    register(_method)

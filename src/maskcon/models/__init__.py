@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from maskcon.models.backbones import backbone_names, build_backbone, for_inference, has_own_shape, shape_of
+from maskcon.models.backbones import (
+    backbone_names,
+    build_backbone,
+    for_inference,
+    freeze_batchnorm,
+    has_own_shape,
+)
 from maskcon.models.base import Backbone
-from maskcon.models.batchnorm import freeze_batchnorm, synchronize_batchnorm
 from maskcon.models.heads import Axes, CoarseClassifier, FeatureHead, FrozenEncoder, Projector, unit_rows
 from maskcon.models.mobilenet import MobileNetV2
 from maskcon.models.momentum import Model, MomentumPair, Output, build_model
@@ -28,7 +33,5 @@ __all__ = [
     "for_inference",
     "freeze_batchnorm",
     "has_own_shape",
-    "shape_of",
-    "synchronize_batchnorm",
     "unit_rows",
 ]

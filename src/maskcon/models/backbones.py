@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import pairwise
-from typing import Literal, TypedDict, get_args
+from typing import Literal, Self, get_args
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from maskcon.config.settings import HUGGING_FACE_PREFIX
 from maskcon.models.base import Backbone
 from maskcon.models.mobilenet import NAME as MOBILENET
 from maskcon.models.mobilenet import MobileNetV2
-from maskcon.models.resnet import ARCHITECTURES, Norm, ResNet, Stem
+from maskcon.models.resnet import ARCHITECTURES, ResNet, Stem
 
 StemChoice = Literal["auto", "small", "imagenet", "stride2"]
 
@@ -41,31 +41,12 @@ def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
 
 
 def has_own_shape(name: str) -> bool:
-    """Whether the name alone defines the net, so that width, norm and stem do not apply.
+    """Whether the name alone defines the net, so that width and stem do not apply.
 
     >>> has_own_shape("mobilenet_v2"), has_own_shape("resnet18")
     (True, False)
     """
     return name == MOBILENET or name.startswith(HUGGING_FACE_PREFIX)
-
-
-class Shape(TypedDict, total=False):
-    """Arguments of `build_backbone` that shape a ResNet."""
-
-    width: int
-    norm: Norm
-    stem: StemChoice
-
-
-def shape_of(name: str, *, width: int, norm: Norm, stem: StemChoice) -> Shape:
-    """Return the settings that shape this backbone: all for a ResNet, none for the others.
-
-    >>> shape_of("hf:facebook/dinov2-small", width=16, norm="batch", stem="stride2")
-    {}
-    """
-    if has_own_shape(name):
-        return {}
-    return {"width": width, "norm": norm, "stem": stem}
 
 
 def build_backbone(
@@ -74,7 +55,6 @@ def build_backbone(
     image_size: int,
     in_channels: int = 3,
     width: int = 64,
-    norm: Norm = "batch",
     stem: StemChoice = "auto",
     download: bool = False,
 ) -> Backbone:
@@ -84,7 +64,7 @@ def build_backbone(
         name: one of `backbone_names()`, or `hf:NAME` with NAME a model folder or hub name.
         image_size: H = W of the images.
         in_channels: 1 for grey, 3 for colour images.
-        width, norm, stem: see `ResNet`; they do not apply to others.
+        width, stem: see `ResNet`; ignored by the others, see `has_own_shape`.
         download: whether `hf:NAME` may be downloaded when it is not on this machine.
 
     >>> build_backbone("resnet10", image_size=32, in_channels=1, width=16).features
@@ -92,8 +72,6 @@ def build_backbone(
     """
     if image_size < 1:
         raise UsageError(f"{image_size=} must be at least 1 pixel")
-    if has_own_shape(name) and (width, norm, stem) != (64, "batch", "auto"):
-        raise UsageError(f"{name} has its own shape: {width=}, {norm=} and {stem=} apply to resnets only")
     if name == MOBILENET:
         return MobileNetV2(in_channels=in_channels)
     if name.startswith(HUGGING_FACE_PREFIX):
@@ -103,7 +81,7 @@ def build_backbone(
         return load_hugging_face(name, image_size=image_size, in_channels=in_channels, download=download)
     if name not in ARCHITECTURES:
         raise unknown("backbone", name, [*backbone_names(), f"{HUGGING_FACE_PREFIX}NAME"])
-    return ResNet(name, in_channels=in_channels, width=width, norm=norm, stem=resolve_stem(stem, image_size))
+    return ResNet(name, in_channels=in_channels, width=width, stem=resolve_stem(stem, image_size))
 
 
 def for_inference(backbone: Backbone) -> Backbone:
@@ -124,3 +102,24 @@ def _fold_children(module: nn.Module) -> None:
         if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
             setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
             setattr(module, norm_name, nn.Identity())
+
+
+class FrozenBatchNorm2d(nn.BatchNorm2d):
+    """BatchNorm that always uses its running statistics and never updates them."""
+
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - the signature is nn.Module's
+        return super().train(False)
+
+
+def freeze_batchnorm(module: nn.Module) -> None:
+    """Freeze the statistics of every BatchNorm2d in `module`, in place and through later calls of `train()`.
+
+    Scale and shift remain trainable, and the names in `state_dict()` do not change. For published weights and small
+    batches; a net with random weights would have no normalisation.
+    """
+    for layer in module.modules():
+        # Changing the class keeps every reference to the layer and to its parameters valid (optimisers, wrappers of
+        # distributed training), which replacing the layer would not.
+        if type(layer) is nn.BatchNorm2d:
+            layer.__class__ = FrozenBatchNorm2d
+            layer.eval()

@@ -18,7 +18,7 @@ from torch import Tensor
 from maskcon import transforms
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.data.decoding import canvas_for
-from maskcon.models import Backbone, FeatureHead, FrozenEncoder, build_backbone, shape_of
+from maskcon.models import Backbone, FeatureHead, FrozenEncoder, build_backbone
 
 _KEY = "maskcon"  # a single header entry: several would be written in varying order
 
@@ -30,7 +30,6 @@ class EncoderFacts:
     backbone: str
     width: int
     stem: Literal["auto", "small", "imagenet", "stride2"]
-    norm: Literal["batch", "group"]
     in_channels: int
     image_size: int
     test_resize: Literal["shorter", "both"]
@@ -39,6 +38,7 @@ class EncoderFacts:
     head_features: int = (
         0  # of the head on a frozen backbone, see `FrozenEncoder`; 0: the backbone is the encoder
     )
+    norm: Literal["batch"] = "batch"
     earlier_weight: float = 0.0  # of the frozen backbone's earlier maps, see `FrozenEncoder`
 
     @property
@@ -77,7 +77,8 @@ def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
             facts.backbone,
             image_size=facts.image_size,
             in_channels=facts.in_channels,
-            **shape_of(facts.backbone, width=facts.width, norm=facts.norm, stem=facts.stem),
+            width=facts.width,
+            stem=facts.stem,
         )
         if facts.head_features:
             backbone = FrozenEncoder(
@@ -104,6 +105,11 @@ def _facts(header: str, path: Path) -> EncoderFacts:
             isinstance(value, int | float) for value in (*facts.mean, *facts.std, facts.earlier_weight)
         ):
             raise TypeError
+        if facts.norm != "batch":
+            raise UsageError(
+                f"{path} has norm={facts.norm}, which this version does not have; open it with the version that "
+                "trained it, or train again"
+            )
         return facts
     except json.JSONDecodeError as error:
         raise CorruptFileError(f"the header of {path} is damaged ({error})") from None

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor, nn
 
-from maskcon._utils.errors import UsageError, unknown
+from maskcon._utils.errors import UsageError
 from maskcon.models.base import Backbone
-
-ProjectorNorm = Literal["none", "batch"]
 
 _SMALLEST_NORM = 1e-12
 
@@ -40,25 +36,18 @@ class Projector(nn.Module):
         in_features: F.
         hidden: width of the one hidden layer; 512 in the paper.
         out: D; 128 in the paper's text, 256 in its authors' code.
-        norm: "none" (Linear-ReLU-Linear) or "batch" (Linear-BatchNorm-ReLU-Linear).
 
     >>> Projector(512)(torch.randn(4, 512)).shape
     torch.Size([4, 128])
     """
 
-    def __init__(
-        self, in_features: int, hidden: int = 512, out: int = 128, norm: ProjectorNorm = "none"
-    ) -> None:
+    def __init__(self, in_features: int, hidden: int = 512, out: int = 128) -> None:
         super().__init__()
-        if norm not in get_args(ProjectorNorm):
-            raise unknown("projector norm", norm, get_args(ProjectorNorm))
         if min(in_features, hidden, out) < 1:
             raise UsageError(f"a projector needs sizes of at least 1: {in_features=}, {hidden=}, {out=}")
-        layers: list[nn.Module] = [nn.Linear(in_features, hidden)]
-        if norm == "batch":
-            layers.append(nn.BatchNorm1d(hidden))
-        layers += [nn.ReLU(inplace=True), nn.Linear(hidden, out)]
-        self.layers = nn.Sequential(*layers)
+        self.layers = nn.Sequential(
+            nn.Linear(in_features, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, out)
+        )
 
     def forward(self, features: Tensor) -> Tensor:
         """Unit rows [B, D] in float32, also under autocast."""

@@ -142,7 +142,7 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class Looks:
+class Variants:
     """Variants of an image to compare: each of `SHIFTS`, optionally turned and mirrored."""
 
     mirror: bool = False
@@ -157,28 +157,28 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class Outlines:
+class HogNeighbours:
     """HOG vectors of all images, and the nearest neighbours of each."""
 
     vectors: Tensor  # [N, A], float16 unit rows
     neighbours: NeighbourLists
 
 
-def outlines(
+def hog_neighbours(
     take: Take,
     groups: Tensor,
     *,
     listed: int,
-    looks: Looks,
+    variants: Variants,
     progress: Callable[[int, int], None],
-) -> Outlines:
+) -> HogNeighbours:
     """Compute HOG vectors and neighbour lists of images 0 .. N - 1, on the device of the images.
 
     Args:
         take: returns images of some rows, uint8 ``[B, C, H, W]``, and their valid sizes.
         groups: ``[N]``; neighbours are searched within the group of an image.
         listed: length of each list, the image itself included.
-        looks: variants to compare; match them to the views.
+        variants: variants to compare; match them to the views.
         progress: called with the number of images done and in all.
     """
     count = len(groups)
@@ -201,14 +201,14 @@ def outlines(
     for members in _parts(groups):
         each, seen = [], 0
         for rows in torch.split(members, BATCH):
-            each.append(axes(looks.histograms(small(rows)).flatten(2)).half())  # [b, V, A]
+            each.append(axes(variants.histograms(small(rows)).flatten(2)).half())  # [b, V, A]
             seen += len(rows)
             tell(seen / len(members) / 2)
         of_part = torch.cat(each)
         vectors[members.to(vectors.device)] = of_part[:, 0]
         lists.put(members, *nearest_in(of_part, listed, lambda share: tell(0.5 + share / 2)))
         done += len(members)
-    return Outlines(vectors, lists)
+    return HogNeighbours(vectors, lists)
 
 
 def listed(images: int, bank_size: int) -> int:

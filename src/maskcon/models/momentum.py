@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import copy
 from functools import cached_property
-from typing import Literal, NamedTuple, Self, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from maskcon._utils.errors import UsageError, unknown
+from maskcon._utils.errors import UsageError
 from maskcon.models.base import Backbone
-from maskcon.models.heads import CoarseClassifier, Projector, ProjectorNorm, unit_rows
-
-Want = Literal["all", "features", "projection", "logits"]
-Buffers = Literal["own", "averaged"]
-KeyBatchNorm = Literal["train", "eval"]
+from maskcon.models.heads import CoarseClassifier, Projector, unit_rows
 
 
 class Output(NamedTuple):
-    """Outputs of a forward pass; missing or unwanted parts are None."""
+    """Outputs of a forward pass; None where the model has no such head."""
 
     features: Tensor  # [B, F], before the projector: for evaluation and search
     projection: Tensor | None  # [B, D], unit rows, float32: for the contrastive loss
@@ -55,32 +51,13 @@ class Model(nn.Module):
         """F, the length of a feature vector."""
         return self.backbone.features
 
-    def forward(self, images: Tensor, want: Want = "all") -> Output:
-        """Return the `Output` of images [B, C, H, W], limited to `want`."""
-        if want not in get_args(Want):
-            raise unknown("output", want, get_args(Want))
+    def forward(self, images: Tensor) -> Output:
+        """Return the `Output` of images [B, C, H, W]."""
         features: Tensor = self.backbone(images)  # [B, F]
         return Output(
             features,
-            self.project(features) if self.projector is not None and want in ("all", "projection") else None,
-            self.classify(features) if self.classifier is not None and want in ("all", "logits") else None,
+            *(None if head is None else head(features) for head in (self.projector, self.classifier)),
         )
-
-    def project(self, features: Tensor) -> Tensor:
-        """Unit projections [B, D] of features [B, F]."""
-        if self.projector is None:
-            raise UsageError("this model has no projector; build it with build_model(..., projection=128)")
-        projection: Tensor = self.projector(features)
-        return projection
-
-    def classify(self, features: Tensor) -> Tensor:
-        """Coarse logits [B, classes] of features [B, F]."""
-        if self.classifier is None:
-            raise UsageError(
-                "this model has no classifier; build it with build_model(..., coarse_classes=...)"
-            )
-        logits: Tensor = self.classifier(features)
-        return logits
 
 
 def build_model(
@@ -88,14 +65,13 @@ def build_model(
     *,
     projection: int | None = 128,
     hidden: int = 512,
-    projector_norm: ProjectorNorm = "none",
     coarse_classes: int | None = None,
 ) -> Model:
     """Build a model with new heads on `backbone`; None omits a head."""
     size = backbone.features
     return Model(
         backbone,
-        None if projection is None else Projector(size, hidden, projection, projector_norm),
+        None if projection is None else Projector(size, hidden, projection),
         None if coarse_classes is None else CoarseClassifier(size, coarse_classes),
     )
 
@@ -105,10 +81,9 @@ class MomentumPair(nn.Module):
 
     Args:
         query: the model that is trained; it needs a projector.
-        buffers: "own" lets the BatchNorm of the momentum encoder keep its own running statistics, as in the authors'
-            code; "averaged" moves them with the parameters.
-        key_batchnorm: "train" normalises keys by their batch, as in the authors' code; "eval" by the running
-            statistics, which must then be "averaged".
+
+    As in the authors' code, the BatchNorm of the momentum encoder normalises keys by their batch, and its running
+    statistics are its own: only parameters are averaged.
 
     The training step calls `update` before the forward pass:
 
@@ -117,33 +92,14 @@ class MomentumPair(nn.Module):
         output = pair.query(query_views)            # features, projection, logits
     """
 
-    def __init__(
-        self, query: Model, *, buffers: Buffers = "own", key_batchnorm: KeyBatchNorm = "train"
-    ) -> None:
+    def __init__(self, query: Model) -> None:
         super().__init__()
-        if buffers not in get_args(Buffers):
-            raise unknown("buffers", buffers, get_args(Buffers))
-        if key_batchnorm not in get_args(KeyBatchNorm):
-            raise unknown("key batchnorm", key_batchnorm, get_args(KeyBatchNorm))
-        if key_batchnorm == "eval" and buffers == "own":
-            raise UsageError(
-                "key_batchnorm=eval with key_buffers=own would normalise keys by statistics that are never "
-                "updated; use key_buffers=averaged, or key_batchnorm=train"
-            )
         if query.projector is None:
             raise UsageError("a momentum pair compares projections, and this model has no projector")
         self.query = query
         self.key = Model(copy.deepcopy(query.backbone), copy.deepcopy(query.projector))
         self.key.requires_grad_(False)
-        self.buffer_rule = buffers
-        self.key_batchnorm = key_batchnorm
         self.train(query.training)
-
-    def train(self, mode: bool = True) -> Self:
-        super().train(mode)
-        if self.key_batchnorm == "eval":
-            self.key.eval()
-        return self
 
     @torch.no_grad()
     def update(self, momentum: float) -> None:
@@ -155,39 +111,23 @@ class MomentumPair(nn.Module):
             # 0.01 of a small difference rounds to 0 there, and the key would stop moving
             raise UsageError("the key model needs float32 parameters; use mixed precision instead of half")
         torch._foreach_lerp_(followers, leaders, 1.0 - momentum)
-        if self.buffer_rule == "averaged":
-            self._average_buffers(momentum)
 
-    @torch.no_grad()
     def encode_keys(self, images: Tensor) -> Tensor:
         """Unit projections [B, D], float32, of the key views [B, C, H, W]."""
-        return self.key.project(self.key.backbone(images))
+        return self.encode_keys_and_features(images)[0]
 
     @torch.no_grad()
     def encode_keys_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return unit projections [B, D] and unit features [B, F] of the key views, float32."""
-        features: Tensor = self.key.backbone(images)
-        return self.key.project(features), nn.functional.normalize(features.float(), dim=1)
+        """Return unit projections [B, D] and features [B, F] of the key views."""
+        output: Output = self.key(images)
+        assert output.projection is not None  # checked at the start
+        return output.projection, output.features
 
     @cached_property
     def _parameters_of_both(self) -> tuple[list[Tensor], list[Tensor]]:
         """Parameters of the key and, in the same order, of the query; cached, since listing takes half of an update."""
-        return (
-            list(self.key.parameters()),
-            [parameter for part in self._followed() for parameter in part.parameters()],
-        )
-
-    def _followed(self) -> list[nn.Module]:
-        # In the order of Model; the momentum encoder has no classifier.
-        return [part for part in (self.query.backbone, self.query.projector) if part is not None]
-
-    def _average_buffers(self, momentum: float) -> None:
-        leaders = [buffer for part in self._followed() for buffer in part.buffers()]
-        for follower, leader in zip(self.key.buffers(), leaders, strict=True):
-            if follower.is_floating_point():
-                follower.lerp_(leader, 1.0 - momentum)
-            else:
-                follower.copy_(leader)  # a counter of batches
+        leaders = dict(self.query.named_parameters())  # it may have a classifier, which the key has not
+        return list(self.key.parameters()), [leaders[name] for name, _ in self.key.named_parameters()]
 
 
 class KeyMeans(nn.Module):

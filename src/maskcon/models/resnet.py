@@ -7,7 +7,6 @@ no `fc`: see `heads` for what follows the pooled features.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.models.base import Backbone
 
-Norm = Literal["batch", "group"]
 Stem = Literal["small", "imagenet", "stride2"]
 
 
@@ -42,24 +40,15 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 
-def norm_layer(norm: Norm, channels: int) -> nn.Module:
-    """BatchNorm or GroupNorm over `channels` feature maps."""
-    if norm == "batch":
-        return nn.BatchNorm2d(channels)
-    # At least two channels per group (32 groups from 64 channels on): with one channel per group GroupNorm
-    # would erase the mean of each feature map, which global pooling reads.
-    return nn.GroupNorm(max(1, math.gcd(64, channels) // 2), channels)
-
-
 def _conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     # No bias: a normalisation, with its own shift, follows every convolution.
     return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
-def _shortcut(in_channels: int, out_channels: int, stride: int, norm: Norm) -> nn.Sequential | None:
+def _shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Sequential | None:
     if stride == 1 and in_channels == out_channels:
         return None
-    return nn.Sequential(_conv(in_channels, out_channels, 1, stride), norm_layer(norm, out_channels))
+    return nn.Sequential(_conv(in_channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))
 
 
 class BasicBlock(nn.Module):
@@ -67,17 +56,13 @@ class BasicBlock(nn.Module):
 
     expansion = 1
 
-    def __init__(self, in_channels: int, planes: int, stride: int, norm: Norm) -> None:
+    def __init__(self, in_channels: int, planes: int, stride: int) -> None:
         super().__init__()
         self.conv1 = _conv(in_channels, planes, 3, stride)
-        self.bn1 = norm_layer(norm, planes)
+        self.bn1 = nn.BatchNorm2d(planes)
         self.conv2 = _conv(planes, planes, 3)
-        self.bn2 = norm_layer(norm, planes)
-        self.downsample = _shortcut(in_channels, planes, stride, norm)
-
-    @property
-    def last_norm(self) -> nn.Module:
-        return self.bn2
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.downsample = _shortcut(in_channels, planes, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
@@ -90,20 +75,16 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, in_channels: int, planes: int, stride: int, norm: Norm) -> None:
+    def __init__(self, in_channels: int, planes: int, stride: int) -> None:
         super().__init__()
         out_channels = planes * self.expansion
         self.conv1 = _conv(in_channels, planes, 1)
-        self.bn1 = norm_layer(norm, planes)
+        self.bn1 = nn.BatchNorm2d(planes)
         self.conv2 = _conv(planes, planes, 3, stride)
-        self.bn2 = norm_layer(norm, planes)
+        self.bn2 = nn.BatchNorm2d(planes)
         self.conv3 = _conv(planes, out_channels, 1)
-        self.bn3 = norm_layer(norm, out_channels)
-        self.downsample = _shortcut(in_channels, out_channels, stride, norm)
-
-    @property
-    def last_norm(self) -> nn.Module:
-        return self.bn3
+        self.bn3 = nn.BatchNorm2d(out_channels)
+        self.downsample = _shortcut(in_channels, out_channels, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
@@ -119,10 +100,8 @@ class ResNet(Backbone):
         name: one of `ARCHITECTURES`.
         in_channels: C; 3 for colour, 1 for grey.
         width: channels of the first stage; each further stage doubles them. Published weights need 64.
-        norm: "batch", or "group" where batches are too small for their own statistics.
         stem: "imagenet" (7x7 stride 2, then a 3x3 max-pool stride 2), "small" (3x3 stride 1, for images up to
             about 64 pixels, as in the paper) or "stride2" (3x3 stride 2: a quarter of the work of "small").
-        zero_init_last: start each block as the identity by a zero scale in its last normalisation.
 
     >>> net = ResNet("resnet18", stem="small")
     >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features
@@ -135,22 +114,26 @@ class ResNet(Backbone):
         *,
         in_channels: int = 3,
         width: int = 64,
-        norm: Norm = "batch",
         stem: Stem = "imagenet",
-        zero_init_last: bool = False,
     ) -> None:
         super().__init__()
-        _check(name, in_channels, width, norm, stem)
+        if name not in ARCHITECTURES:
+            raise unknown("backbone", name, ARCHITECTURES)
+        if stem not in get_args(Stem):
+            raise unknown("stem", stem, get_args(Stem))
+        if in_channels < 1:
+            raise UsageError(f"{in_channels=} must be at least 1 (1 for grey, 3 for colour images)")
+        if width < 1:
+            raise UsageError(f"{width=} must be at least 1 (64 is the usual width, 16 to 32 suit a CPU)")
         architecture = ARCHITECTURES[name]
         self.name = name
         self.in_channels = in_channels
         self.width = width
-        self.norm = norm
         self.stem = stem
 
         kernel, stride = {"imagenet": (7, 2), "small": (3, 1), "stride2": (3, 2)}[stem]
         self.conv1 = _conv(in_channels, width, kernel, stride)
-        self.bn1 = norm_layer(norm, width)
+        self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if stem == "imagenet" else nn.Identity()
 
         block = Bottleneck if architecture.bottleneck else BasicBlock
@@ -160,37 +143,17 @@ class ResNet(Backbone):
             planes = width * 2**index
             blocks = nn.Sequential()
             for position in range(count):
-                blocks.append(block(channels, planes, 2 if index > 0 and position == 0 else 1, norm))
+                blocks.append(block(channels, planes, 2 if index > 0 and position == 0 else 1))
                 channels = planes * block.expansion
             self.stages.append(f"layer{index + 1}")
             self.add_module(self.stages[-1], blocks)
         self.features = channels
-        self._initialise(zero_init_last)
-
-    def _initialise(self, zero_init_last: bool) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            if zero_init_last and isinstance(module, BasicBlock | Bottleneck):
-                scale = module.last_norm.weight
-                if isinstance(scale, nn.Parameter):
-                    nn.init.zeros_(scale)
 
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.maxpool(torch.relu_(self.bn1(self.conv1(images))))
         for stage in self.stages:
             maps = self.get_submodule(stage)(maps)
         return maps.mean(dim=(2, 3))  # [B, F]
-
-
-def _check(name: str, in_channels: int, width: int, norm: str, stem: str) -> None:
-    if name not in ARCHITECTURES:
-        raise unknown("backbone", name, ARCHITECTURES)
-    if norm not in get_args(Norm):
-        raise unknown("norm", norm, get_args(Norm))
-    if stem not in get_args(Stem):
-        raise unknown("stem", stem, get_args(Stem))
-    if in_channels < 1:
-        raise UsageError(f"{in_channels=} must be at least 1 (1 for grey, 3 for colour images)")
-    if width < 1:
-        raise UsageError(f"{width=} must be at least 1 (64 is the usual width, 16 to 32 suit a CPU)")

@@ -190,5 +190,5 @@ def _require_match(found: dict[str, Tensor], backbone: nn.Module, path: Path) ->
     if described:
         raise UsageError(
             f"{path} does not fit this backbone: {'; '.join(described)}; "
-            "choose the architecture, width and norm that the weights were made with"
+            "choose the architecture and width that the weights were made with"
         )

@@ -28,7 +28,7 @@ from maskcon.report.figures import save
 from maskcon.report.tables import METHOD_NAMES
 from maskcon.training.callbacks import Callback
 from maskcon.training.comparison import Job, run_jobs
-from maskcon.training.run_folder import as_begun, is_finished, read_result
+from maskcon.training.run_folder import is_finished, read_result
 from maskcon.training.runner import refuse_other_data
 from maskcon.training.setup import load_dataset, settle
 
@@ -118,7 +118,7 @@ def unfinished(
             data[run.ground.source] = load_dataset(run.ground.source, whole, machine, announce or Callback())
         here = data[run.ground.source]
         images[run.folder] = _training_images(run.config, len(here.train))
-        if not is_finished(run.folder, settle(as_begun(run.config, run.folder), here)):
+        if not is_finished(run.folder, settle(run.config, here)):
             waiting[run.folder] = run
             continue
         config = run.config

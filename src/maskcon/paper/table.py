@@ -60,7 +60,7 @@ def _size(ground: Ground, config: RunConfig, result: Result) -> str:
         f"{config.epochs} epochs in batches of {config.batch_size}",
         f"a bank of {config.bank_size:,}",
     ]
-    ramp = config.relation_rise
+    ramp = config.relation_warmup_epochs
     rise = f" w of Grafit (so of SupCon too) and MaskCon rises from 0 over {ramp:g} epoch{'' if ramp == 1 else 's'}."
     return ", ".join(lines) + "." + (rise if ramp else "")
 

@@ -26,7 +26,7 @@ from maskcon.training.comparison import POLL_SECONDS, Job, run_jobs
 from maskcon.training.distributed import start
 from maskcon.training.journal import read_ends
 from maskcon.training.run_folder import CHECKPOINTS, JOURNAL, RESULT
-from maskcon.training.setup import assemble, load_dataset, load_views, settle
+from maskcon.training.setup import assemble, load_dataset, load_views, settle, view_engine
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:
@@ -100,8 +100,10 @@ def _measured(order: Mapping[str, Any]) -> Pace:
         processes = start(
             device=machine.device, devices=1, precision=config.precision, threads=machine.threads
         )
-        load_views(config, processes.device, lambda _: None)
-        assembly = assemble(settle(config, data), data, processes, download=machine.download)
+        config = settle(config, data)
+        engine = view_engine(config)
+        load_views(config, engine, processes.device, lambda _: None)
+        assembly = assemble(config, data, processes, engine, download=machine.download)
         assembly.prepare(Callback())
         begun_after = time.time() - begun
         paces.append(replace(measure_pace(assembly), start=begun_after))

@@ -175,7 +175,7 @@ def _method(config: RunConfig) -> str:
     beside = "; plus cross-entropy on the coarse labels" if config.coarse_weight > 0 else ""
     if method.uses_tau and config.relation_space == "hog":
         beside += "; similarities are those of HOG features, not of learnt keys"
-    if method.contrasts and config.keys == "means":
+    if method.contrasts and config.uses_hog:
         beside += "; from the second epoch on, keys are running means of an image's own queries"
     title = full_title(method.title, config.coarse_weight)
     return f"{title}, trained on {seen}: {method.summary.rstrip('.')}{beside}"

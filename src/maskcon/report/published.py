@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from maskcon.config.presets import PAPER_W_TAU
+from maskcon.config.presets import METHOD_SETTINGS
 
 KS = ("1", "2", "5", "10")
 
@@ -69,10 +69,10 @@ def main_rows(source: str) -> tuple[PublishedRow, ...]:
     >>> [(row.method, row.w, row.tau) for row in main_rows("sop-split2")][-1]
     ('maskcon', 0.5, 0.05)
     """
-    chosen = PAPER_W_TAU.get(source, {})
     rows = []
     for row in _read("published_main.csv").get(source, ()):
-        w, tau = chosen.get(row.method, (None, None))
+        chosen = METHOD_SETTINGS.get(("paper", source, row.method), {})
+        w, tau = (chosen.get(key, (None, ""))[0] for key in ("w", "tau"))
         rows.append(PublishedRow(row.method, w, tau, row.percent))
     return tuple(rows)
 

@@ -21,7 +21,7 @@ from maskcon._utils.paths import has_file
 from maskcon._utils.text import duration
 from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Choice, Facts, pretrained_backbone
 from maskcon.config.resolution import Choosing, Resolved, resolve
-from maskcon.config.settings import Machine
+from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.headers import labels_only, usual_side
@@ -36,7 +36,7 @@ from maskcon.training.setup import plan_images
 
 FORMAT = 1
 PRETRAINED = "imagenet"
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,13 @@ def read_choices(folder: Path, budget: float | None) -> tuple[Choice, ...]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         choices = tuple(
-            Choice(str(entry["name"]), str(entry["shown"]), str(entry["reason"]), dict(entry["settings"]))
+            Choice(
+                str(entry["name"]),
+                str(entry["shown"]),
+                str(entry["reason"]),
+                # of an earlier version some may be gone
+                {key: value for key, value in entry["settings"].items() if key in RunConfig.model_fields},
+            )
             for entry in values["choices"]
         )
         stored = None if values["budget_seconds"] is None else float(values["budget_seconds"])

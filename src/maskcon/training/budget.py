@@ -14,7 +14,7 @@ from torch import Tensor
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import duration
-from maskcon.config.choices import RAMPS, Choice, budget_choice, epoch_settings
+from maskcon.config.choices import Choice, budget_choice, epoch_settings
 from maskcon.config.settings import RunConfig
 from maskcon.data import ImageSet
 from maskcon.methods.registry import method_named
@@ -84,16 +84,15 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
             if now + needed > begun + allowed * budget.seconds:
                 raise UsageError(
                     f"--budget {duration(budget.seconds)} is too short: embedding the images once takes about "
-                    f"{duration(now - begun + needed)}; give twice that, or fewer views (--set freeze_views=1)"
+                    f"{duration(now - begun + needed)}; give twice that, or fewer images (--set train_limit=N)"
                 )
 
     assembly.prepare(callback, extracting)
     callback.on_message("measuring a few steps, to see how many epochs fit into the budget")
     pace = measure_pace(assembly)
-    ramps = {key: float(getattr(config, key)) for key in RAMPS}
 
     def seconds_of(epochs: int) -> float:
-        planned = config.model_copy(update=epoch_settings(epochs, budget.given, ramps))
+        planned = config.model_copy(update=epoch_settings(epochs, budget.given, config))
         return run_seconds(pace, planned, len(assembly.data.train))
 
     choice = budget_choice(
@@ -101,8 +100,7 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
         ends - time.monotonic(),
         seconds_of,
         budget.given,
-        ramps,
-        frozen_usual=config.epochs if config.freeze else None,
+        config,
     )
     callback.on_choice(choice.line)
     return choice
@@ -119,7 +117,7 @@ def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -
     """
     contrasts = method_named(config.method).contrasts
     each = pace.contrast if contrasts else pace.classify
-    primed = min(config.bank_size, images) if contrasts and config.prime_bank and done == 0 else 0
+    primed = min(config.bank_size, images) if contrasts and done == 0 else 0
     training = (1 - done) * config.epochs * images * each
     every = config.eval_every_epochs
     first = config.eval_when == "before"  # a scoring ahead of the first epoch
@@ -136,8 +134,7 @@ def measure_pace(assembly: Assembly) -> Pace:
         key = _key_seconds(learner, data, config)
         step = _step_seconds(learner, data, config)
         scoring = _scoring_seconds(learner, assembly.data.test, assembly.facts, assembly.features)
-    measured = min(config.final_statistics, len(data))  # images; each is a forward pass, as a key is
-    end = END_SECONDS + scoring + key * measured
+    end = END_SECONDS + scoring
     return Pace(start=0.0, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
 
 

@@ -28,7 +28,6 @@ class Evaluator:
     """Scores the query encoder on the test images.
 
     Args:
-        bound: returns d_z of the current bank, for runs that track it.
         frozen: features of the frozen backbone, for runs that train only a head.
     """
 
@@ -37,10 +36,9 @@ class Evaluator:
         learner: Learner,
         test: ImageSet,
         facts: EncoderFacts,
-        bound: Callable[[], Mapping[str, float | None] | None] | None = None,
         frozen: FrozenFeatures | None = None,
     ) -> None:
-        self.learner, self.facts, self.bound, self.frozen = learner, facts, bound, frozen
+        self.learner, self.facts, self.frozen = learner, facts, frozen
         self.feed = Feed(test.images, test.sizes, learner.processes.device)
         self.labels = torch.from_numpy(test.finest).to(learner.processes.device)
         self.label_kind = "coarse" if test.fine is None else "fine"
@@ -63,13 +61,10 @@ class Evaluator:
         if not processes.is_first:
             return {}
         recall = recall_at_k(features, self.labels, KS)
-        values: dict[str, Any] = {
+        return {
             "recall": by_name(recall),
             "effective_rank": round(effective_rank(features.cpu().numpy()), 3),
         }
-        if self.bound is not None:  # every process holds the same bank: the first one's is enough
-            values["d_z"] = self.bound()
-        return values
 
     def _embed(self, rows: Tensor, should_stop: Callable[[], bool]) -> Tensor | None:
         """Embed these test images; returns None when stopped half-way."""

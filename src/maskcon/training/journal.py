@@ -31,7 +31,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
     """Append-only writer of a run's events. Opening an existing file repairs a torn last line.
 
     Kinds in use: `start` (the settings), `step` (step, epoch, loss, learning_rate, ...), `evaluation` (step,
-    epoch, recall, effective_rank, and d_z where a run tracks it), `warning` (message) and `end`; any other is welcome.
+    epoch, recall, effective_rank), `warning` (message) and `end`; any other is welcome.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ from torch import Tensor
 
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.methods.memory_bank import MemoryBank
-from maskcon.models.batchnorm import measure_statistics
 from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import Progress, save_checkpoint
 from maskcon.training.evaluation import Evaluator
 from maskcon.training.journal import RunRecorder
-from maskcon.training.schedule import epoch_batches, generator, learning_rate, ramped, steps_in_epoch
+from maskcon.training.schedule import epoch_batches, learning_rate, ramped, steps_in_epoch
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.training.state import Learner
 from maskcon.training.step import (
@@ -29,7 +28,6 @@ from maskcon.training.step import (
     TrainingData,
     encode_keys,
     key_order,
-    make_views,
     not_finite,
     train_step,
 )
@@ -37,6 +35,7 @@ from maskcon.training.step import (
 COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
 STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
 PATIENCE_EPOCHS, PATIENCE_STEPS = 2, 40  # both must have passed before a run is called collapsed
+JOURNAL_EVERY_STEPS = 10  # and the last of every epoch
 LONGEST_WAIT_STEPS = 100  # at most so many steps go unread
 
 
@@ -70,13 +69,13 @@ class Training:
         self._contrast.fill_(self.progress.contrast_sum)
         with StopRequest() as stop:
             bank = self.learner.bank
-            if bank is not None and self.config.prime_bank and len(bank) == 0:
+            if bank is not None and len(bank) == 0:
                 self._timed(self._prime, bank)
+            if bank is not None and self.learner.processes.is_first:
+                self.callback.on_bank(bank)
             batches: list[Tensor] = []
             while True:
                 epoch, offset = divmod(self.progress.step, self.epoch_steps)
-                if self.progress.step >= self.total_steps and self.config.final_statistics > 0:
-                    self._timed(self._measure_statistics)
                 if self._evaluation_due(epoch, offset):
                     self._evaluate(stop)
                 if self.progress.step >= self.total_steps:
@@ -146,28 +145,6 @@ class Training:
             labels, index = self.data.labels[on_device], self.data.index[on_device]
             bank.enqueue(keys.projection, labels, index, keys.compared)
 
-    def _measure_statistics(self) -> None:
-        """Give the encoder the BatchNorm statistics of images such as it will be asked about, by its last weights.
-
-        From the weights and the seed alone: a run that is stopped hereafter does it again, with the same result.
-        """
-        rows = torch.randperm(len(self.data), generator=generator(self.config.seed, "statistics"))
-        rows = rows[: self.config.final_statistics]
-        # Each batch counts alike: a last one of a few images would count for many, and of one has no variance.
-        batches = rows.tensor_split(math.ceil(len(rows) / self.config.batch_size))
-
-        def seen() -> Iterator[Tensor]:
-            done = 0
-            for number, part in enumerate(batches):
-                if self.learner.processes.is_first:
-                    self.callback.on_statistics(done, len(rows))
-                done += len(part)
-                place = Place(epoch=-2, step=number, w=0.0, learning_rate=0.0)
-                yield make_views(self.data, self.config, place, part, "key", slice(None))
-
-        with self.learner.processes.fabric.autocast():
-            measure_statistics(self.learner.model.backbone, seen())
-
     def _step(self, epoch: int, rows: Tensor) -> None:
         config, step = self.config, self.progress.step
         place = Place(
@@ -176,7 +153,7 @@ class Training:
             w=ramped(
                 step,
                 value=config.w,
-                warmup_steps=self._ramp(config.relation_warmup_epochs, config.relation_warmup_share),
+                warmup_steps=round(config.relation_warmup_epochs * self.epoch_steps),
             )
             if self.learner.method.ramps_w
             else config.w,
@@ -184,7 +161,7 @@ class Training:
                 step,
                 peak=config.learning_rate,
                 total_steps=self.total_steps,
-                warmup_steps=self._ramp(config.warmup_epochs, config.warmup_share),
+                warmup_steps=round(config.warmup_epochs * self.epoch_steps),
                 schedule=config.schedule,
             ),
         )
@@ -197,13 +174,9 @@ class Training:
         self._watch.see(place, report)
         self._tell(report, place, len(rows))
 
-    def _ramp(self, epochs: float, share: float) -> int:
-        """Steps of a rise that takes so many epochs, or this share of the run if that is longer."""
-        return max(round(epochs * self.epoch_steps), round(share * self.total_steps))
-
     def _tell(self, report: StepReport, place: Place, images: int) -> None:
         done = self.progress.step
-        journaled = done % self.machine.journal_every_steps == 0 or done == self.total_steps
+        journaled = done % JOURNAL_EVERY_STEPS == 0 or done % self.epoch_steps == 0
         if journaled:
             self._watch.check()
         if not self.learner.processes.is_first:
@@ -278,7 +251,7 @@ class Training:
         text = (
             f"collapse: after {epoch + 1} epochs the loss is {mean:.3f} of log(1+K) = {ceiling:.3f} and the keys "
             f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
-            f"(w rises over {self.config.relation_rise:g} now), start from pretrained --set weights, or lower --w"
+            f"(now {self.config.relation_warmup_epochs:g}), start from pretrained --set weights, or lower --w"
         )
         self.recorder.record("warning", {"step": self.progress.step, "message": text})
         self.callback.on_message(text)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, UsageError
-from maskcon.config.settings import RunConfig
+from maskcon.config.earlier import refuse_to_resume
+from maskcon.config.settings import RunConfig, read_values
 from maskcon.data import absolute, is_path, is_there
 from maskcon.data.huggingface import PREFIX, Address
 from maskcon.data.manifest import is_manifest
@@ -114,22 +116,29 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
     """Whether the folder holds this very run, done. Another run's folder, or a folder of other things, is refused."""
     if is_new(folder):
         return False
-    differences = RunConfig.from_yaml(folder / CONFIG).differences(config)
+    saved = folder / CONFIG
+    differences = RunConfig.from_yaml(saved).differences(config)
     if differences:
         raise UsageError(
             f"{folder} holds a run with other settings ({'; '.join(differences)}); choose another --out"
         )
-    return _has_result(folder)
+    if not _has_result(folder):
+        refuse_to_resume(read_values(saved), saved)
+        return False
+    return True
 
 
-def as_begun(config: RunConfig, folder: Path) -> RunConfig:
-    """Replace `auto` settings by those of the run in the folder, for an exact resume.
+def recorded_engine(folder: Path) -> str | None:
+    """Return what makes the views of the run in a folder; None for a new run, or where that cannot be read.
 
-    What makes the views depends on what is installed, and that may have changed since.
+    A resumed run keeps it, since rounding depends on it: `environment.json` records it, and earlier versions did so in
+    `config.yaml`.
     """
-    if config.view_engine != "auto" or is_new(folder):
-        return config
-    return config.changed(view_engine=RunConfig.from_yaml(folder / CONFIG).view_engine)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["view_engine"])
+    if is_new(folder):
+        return None
+    return str(read_values(folder / CONFIG).get("view_engine", "tensor"))
 
 
 def make_writable(folder: Path) -> None:

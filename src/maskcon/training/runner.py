@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from traceback import clear_frames
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,13 +18,10 @@ from maskcon._utils.locks import FolderLock
 from maskcon.config.choices import Choice
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
-from maskcon.methods.bound import Recipe, SampleLabels, bank_distances
-from maskcon.methods.registry import method_named
 from maskcon.training.automatic import choices_bytes
 from maskcon.training.budget import Budget, epochs_within
 from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import Progress, load_latest
-from maskcon.training.compilation import compiled_passes
 from maskcon.training.distributed import Processes, start
 from maskcon.training.evaluation import Evaluator
 from maskcon.training.journal import RunRecorder, check_tensorboard
@@ -45,8 +39,7 @@ from maskcon.training.run_folder import (
     read_result,
 )
 from maskcon.training.schedule import SMALLEST_SHARE
-from maskcon.training.setup import Assembly, assemble, load_views
-from maskcon.training.state import Learner
+from maskcon.training.setup import Assembly, Engine, assemble, load_views, view_engine
 
 CHECKPOINT_FORMAT = 3
 
@@ -59,12 +52,15 @@ def train(
     callback: Callback,
     choices: tuple[Choice, ...] = (),
     budget: Budget | None = None,
+    *,
+    test_resize: Literal["shorter", "both"] | None = None,
 ) -> None:
     """Train to the end of the config, from the newest checkpoint in the folder if there is one.
 
     Args:
         choices: kept beside the settings that they explain.
         budget: chooses the number of epochs, by the pace of some steps.
+        test_resize: in place of the protocol's.
     """
     if is_finished(folder, config):
         refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
@@ -72,17 +68,17 @@ def train(
         return
     if machine.tensorboard:
         check_tensorboard()
-    if machine.compile and config.freeze:
-        raise UsageError("--compile has nothing to compile: with --freeze only a small head is trained")
     processes = start(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
     # refuses what it cannot build before anything is written
-    load_views(config, processes.device, callback.on_message if processes.is_first else Callback().on_message)
-    assembly = assemble(config, data, processes, download=machine.download)
+    engine = view_engine(config, folder)
+    message = callback.on_message if processes.is_first else Callback().on_message
+    load_views(config, engine, processes.device, message)
+    assembly = assemble(config, data, processes, engine, download=machine.download, test_resize=test_resize)
     failure: MaskconError | None = None
     try:
-        _train_together(assembly, folder, machine, callback, choices, budget)
+        _train_together(assembly, engine, folder, machine, callback, choices, budget)
     except MaskconError as error:
         clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
         failure = error
@@ -98,6 +94,7 @@ def train(
 
 def _train_together(
     assembly: Assembly,
+    engine: Engine,
     folder: Path,
     machine: Machine,
     callback: Callback,
@@ -123,7 +120,7 @@ def _train_together(
                 spent = None if budget is None else budget.seconds
                 write_atomically(folder / CHOICES, choices_bytes(choices, spent))
             write_atomically(folder / CONFIG, config.to_yaml().encode())
-            write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
+            write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes, engine)))
 
         processes.in_first(begin)
         _carry_out(assembly, folder, machine, heard)
@@ -151,7 +148,7 @@ def _carry_out(assembly: Assembly, folder: Path, machine: Machine, callback: Cal
     features = None if cached is None else cached.key
     identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint(), "features": features}
     recorder = RunRecorder(folder if processes.is_first else None, tensorboard=machine.tensorboard)
-    evaluator = Evaluator(learner, data.test, assembly.facts, _bound(config, learner, data), cached)
+    evaluator = Evaluator(learner, data.test, assembly.facts, cached)
     training = Training(
         learner,
         training_data,
@@ -165,17 +162,12 @@ def _carry_out(assembly: Assembly, folder: Path, machine: Machine, callback: Cal
     )
     try:
         _resume(training)
-        if training_data.outlines is not None:
-            _compare_by_outlines(training, *assembly.cost)
+        if training_data.hog is not None:
+            _compare_by_hog(training, *assembly.cost)
         for note in (*data.notes, *learner.notes):
             callback.on_message(note)
-        if config.track_bound and learner.bank is None:
-            callback.on_message(
-                f"{learner.method.title} has no relations, so its journal holds no d_z (track_bound)"
-            )
-        with _compiled(training):
-            callback.on_begin(config, data, training.progress.step, training.total_steps)
-            progress = training.run()
+        callback.on_begin(config, data, training.progress.step, training.total_steps)
+        progress = training.run()
         processes.in_first(lambda: _finish(training, data, folder, progress))
     finally:
         callback.on_end()
@@ -191,66 +183,16 @@ def _finish(training: Training, data: Dataset, folder: Path, progress: Progress)
     write_atomically(folder / RESULT, json_bytes(result))
 
 
-def _compare_by_outlines(training: Training, seconds: float, cpu_seconds: float) -> None:
-    """Count the price of the outlines as training's, and have a bank that was taken up again compare by these.
+def _compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> None:
+    """Count the price of the HOG features as training's, and have a bank that was taken up again compare by these.
 
     Their axes may point otherwise on another machine, device or number of threads than where the bank was filled.
     """
     training.progress.seconds += seconds
     training.progress.cpu_seconds += cpu_seconds
     bank, data = training.learner.bank, training.data
-    if bank is not None and data.outlines is not None and len(bank) > 0:
-        bank.compare_by(data.outlines.vectors[data.rows_of(bank.index)])
-
-
-@contextmanager
-def _compiled(training: Training) -> Iterator[None]:
-    """Compile the nets where that was asked for and steps are left to be made; its time counts as training's."""
-    if not training.machine.compile or training.progress.step >= training.total_steps:
-        yield
-        return
-    learner, processes = training.learner, training.learner.processes
-    cpu = time.process_time()
-    with compiled_passes(learner, training.data, training.config, training.callback.on_message) as seconds:
-        training.progress.seconds += seconds
-        training.progress.cpu_seconds += time.process_time() - cpu
-        if processes.is_first:
-            training.recorder.record(
-                "compiled", {"step": training.progress.step, "seconds": round(seconds, 3)}
-            )
-        yield
-
-
-def _bound(
-    config: RunConfig, learner: Learner, data: Dataset
-) -> Callable[[], dict[str, float | None] | None] | None:
-    """What gives d_z of the bank: of this run's method ("run"), and of others on the same keys to compare with.
-
-    w is the one set, also while the relation warm-up still holds it down. None for a bank that is still empty.
-    """
-    bank, device = learner.bank, learner.processes.device
-    if not config.track_bound or bank is None or data.train.fine is None:
-        return None
-    labels = SampleLabels(
-        *(
-            torch.from_numpy(part).to(device)
-            for part in (data.train.index, data.train.coarse, data.train.fine)
-        )
-    )
-    others = {name: method_named(name) for name in ("selfcon", "supcon", "grafit", "maskcon")}
-    compared = {"run": learner.method, **others}
-    recipes = {name: Recipe(method, config.w, config.tau) for name, method in compared.items()}
-
-    def distances() -> dict[str, float | None] | None:
-        if len(bank) == 0:
-            return None
-        found = bank_distances(
-            recipes, bank.compared, bank.index, labels, exclude_own_keys=config.exclude_own_keys
-        )
-        # JSON has no NaN, and keys that are NaN must not keep a checkpoint from being written
-        return {name: round(d_z, 6) if math.isfinite(d_z) else None for name, d_z in found.items()}
-
-    return distances
+    if bank is not None and data.hog is not None and len(bank) > 0:
+        bank.compare_by(data.hog.vectors[data.rows_of(bank.index)])
 
 
 def _resume(training: Training) -> None:
@@ -293,7 +235,7 @@ def _resume(training: Training) -> None:
     training.callback.on_message(f"resuming from step {training.progress.step} of {training.total_steps}")
 
 
-def environment(processes: Processes) -> dict[str, Any]:
+def environment(processes: Processes, engine: Engine) -> dict[str, Any]:
     """Versions and machine facts, kept with a run."""
     packages = ("maskcon", "torch", "lightning-fabric", "numpy", "pillow", "safetensors")
     device = processes.device
@@ -305,4 +247,5 @@ def environment(processes: Processes) -> dict[str, Any]:
         "processes": processes.count,
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
+        "view_engine": engine,  # a resumed run keeps it
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,15 +29,20 @@ from maskcon.methods.registry import Method, method_named
 from maskcon.models import Backbone, FeatureHead
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.models.hog import TURN, Looks, Outlines, listed, outlines
+from maskcon.models.hog import TURN, HogNeighbours, Variants, hog_neighbours, listed
 from maskcon.retrieval.encode import Feed
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
 from maskcon.training.frozen import features as frozen
 from maskcon.training.frozen.features import FrozenFeatures
+from maskcon.training.run_folder import recorded_engine
 from maskcon.training.state import Learner, build_learner
 from maskcon.training.step import TrainingData
 
+Engine = Literal["tensor", "compiled"]
+
+EARLIER_WEIGHT = 0.5  # frozen: of the features of earlier layers beside the last ones
+HEAD_FEATURES = 256  # frozen: leading axes of the features that the head learns on
 SILENT_SECONDS = 3.0  # loops that are compiled already load faster
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -108,10 +114,6 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
             "relation_space=hog compares images, and a frozen backbone's run has none, only their features; "
             "leave it out, or use --set relation_space=features"
         )
-    if config.track_bound and data.train.fine is None:
-        raise DataError(
-            f"track_bound compares relations with fine labels, and {data.name} has none; leave it off"
-        )
     if method.labels != "none" and len(np.unique(data.train.coarse)) < 2:
         raise DataError(
             f"{data.name} has a single coarse class, so its labels say nothing; "
@@ -131,7 +133,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     elif stem == "fast":
         # the stem of few operations: a quarter of the small one's pixels in every later layer
         stem = "stride2" if size <= LARGEST_SMALL_IMAGE else "imagenet"
-    settled = config.changed(
+    return config.changed(
         image_size=size,
         stem=stem,
         # a backbone that cannot learn to see through strong views is given those that it can read
@@ -142,15 +144,27 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
             config.key_view or ("identity" if config.freeze else "weak"), data.family
         ),
     )
-    names = (str(settled.query_view), str(settled.key_view))
-    engine = transforms.settled_engine(settled.view_engine, *names)
-    if settled.freeze and settled.view_engine == "auto":
-        engine = "tensor"  # its views are made once, and cached for runs with and without numba
-    return settled.changed(view_engine=engine)
 
 
-def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:
-    """Return how images are resized and normalised for the encoder."""
+def view_engine(config: RunConfig, folder: Path | None = None) -> Engine:
+    """Return what makes the views: of the run in the folder if it was begun, else the fastest there is.
+
+    Compiled loops need numba, and photographs. They differ from the tensor code by rounding.
+    """
+    recorded = None if folder is None else recorded_engine(folder)
+    if recorded == "tensor" or config.freeze:  # frozen: views are cached for runs with and without numba
+        return "tensor"
+    wanted: Engine | Literal["auto"] = "compiled" if recorded == "compiled" else "auto"
+    return transforms.settled_engine(wanted, str(config.query_view), str(config.key_view))
+
+
+def encoder_facts(
+    config: RunConfig, train: ImageSet, test_resize: Literal["shorter", "both"] | None = None
+) -> EncoderFacts:
+    """Return how images are resized and normalised for the encoder.
+
+    test_resize: in place of the protocol's.
+    """
     channels = train.images.shape[1]
     if config.normalise == "imagenet":
         mean, std = IMAGENET_MEAN, IMAGENET_STD
@@ -162,10 +176,9 @@ def encoder_facts(config: RunConfig, train: ImageSet) -> EncoderFacts:
         backbone=config.backbone,
         width=config.width,
         stem="auto" if config.stem == "fast" else config.stem,  # fast is settled before this
-        norm=config.norm,
         in_channels=channels,
         image_size=int(config.image_size or 0),
-        test_resize=config.test_resize,
+        test_resize=test_resize or config.test_resize,
         mean=tuple(mean),
         std=tuple(std),
     )
@@ -225,14 +238,14 @@ class Assembly:
             return self.features.training_data(labels, index, self.config, device)
         query_view, key_view, normalise = self.policies
         feed = Feed(train.images, train.sizes, device)
-        seen: Outlines | None = None
+        seen: HogNeighbours | None = None
         if self.config.relation_space == "hog" and self.learner.bank is not None:
             sees_classes = self.learner.method.labels != "none"
-            seen = outlines(
+            seen = hog_neighbours(
                 feed.take,
                 labels if sees_classes else torch.zeros_like(labels),
                 listed=listed(len(train), self.learner.bank.size),
-                looks=self._looks(),
+                variants=self._variants(),
                 progress=progress,
             )
         return TrainingData(
@@ -243,10 +256,10 @@ class Assembly:
             key_view=key_view,
             normalise=normalise,
             image_size=self.facts.image_size,
-            outlines=seen,
+            hog=seen,
         )
 
-    def _looks(self) -> Looks:
+    def _variants(self) -> Variants:
         """The ways to look at images that the views of this run have: what they leave alone tells kinds apart."""
         names = (self.config.query_view, self.config.key_view)
         seen = [
@@ -256,20 +269,28 @@ class Assembly:
         ]
         key_view = transforms.policy(str(self.config.key_view))
         turns = key_view.rotation if isinstance(key_view, transforms.ViewPolicy) else 0.0
-        return Looks(mirror=any(view.mirror > 0 for view in seen), turn=TURN * turns)
+        return Variants(mirror=any(view.mirror > 0 for view in seen), turn=TURN * turns)
 
 
-def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download: bool) -> Assembly:
+def assemble(
+    config: RunConfig,
+    data: Dataset,
+    processes: Processes,
+    engine: Engine,
+    *,
+    download: bool,
+    test_resize: Literal["shorter", "both"] | None = None,
+) -> Assembly:
     """Build the learner, frozen backbone and views of a run; writes nothing to disk."""
     method = method_named(config.method)
-    facts = encoder_facts(config, data.train)
+    facts = encoder_facts(config, data.train, test_resize)
     labels, names = _training_labels(method, data)
     backbone: Backbone | None = None
     notes: list[str] = []
     if config.freeze:
         backbone, notes = frozen.frozen_backbone(config, in_channels=facts.in_channels, download=download)
-        weight = config.earlier_weight if backbone.earlier_features else 0.0
-        kept = frozen.axes_kept(config.head_features, backbone.level_features(weight), len(data.train))
+        weight = EARLIER_WEIGHT if backbone.earlier_features else 0.0
+        kept = frozen.axes_kept(HEAD_FEATURES, backbone.level_features(weight), len(data.train))
         facts = replace(facts, head_features=kept, earlier_weight=weight)
     learner = build_learner(
         config,
@@ -282,13 +303,15 @@ def assemble(config: RunConfig, data: Dataset, processes: Processes, *, download
         backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
     )
     learner.notes.extend(notes)
-    made = _views(config, facts, processes.device)
+    made = _views(config, engine, facts, processes.device)
     return Assembly(config, data, processes, facts, labels, learner, backbone, made)
 
 
-def load_views(config: RunConfig, device: torch.device, message: Callable[[str], None]) -> None:
+def load_views(
+    config: RunConfig, engine: Engine, device: torch.device, message: Callable[[str], None]
+) -> None:
     """Load the compiled view loops if needed, with a message where compiling takes long."""
-    if config.view_engine != "compiled" or config.freeze or device.type != "cpu":
+    if engine != "compiled" or device.type != "cpu":
         return
     told = threading.Timer(
         SILENT_SECONDS,
@@ -304,14 +327,14 @@ def load_views(config: RunConfig, device: torch.device, message: Callable[[str],
 
 
 def _views(
-    config: RunConfig, facts: EncoderFacts, device: torch.device
+    config: RunConfig, engine: Engine, facts: EncoderFacts, device: torch.device
 ) -> tuple[transforms.Policy, transforms.Policy, Callable[[Tensor], Tensor]]:
     """The query's and the key's policy, and what normalises their views: compiled loops do so themselves.
 
     Devices other than the CPU have the tensor code only, whatever the run was begun with.
     """
     query, key = str(config.query_view), str(config.key_view)
-    if config.view_engine == "compiled" and device.type == "cpu":
+    if engine == "compiled" and device.type == "cpu":
         compiled = partial(transforms.compiled_policy, mean=facts.mean, std=facts.std, channels_last=True)
         return compiled(query), compiled(key), _as_they_are
     return transforms.policy(query), transforms.policy(key), facts.normalise

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,6 @@ from maskcon.models import (
     build_backbone,
     build_model,
     freeze_batchnorm,
-    shape_of,
-    synchronize_batchnorm,
 )
 from maskcon.models.hog import AXES
 from maskcon.models.momentum import KeyMeans
@@ -34,7 +32,8 @@ from maskcon.training.distributed import Processes
 from maskcon.training.muon import Muon
 from maskcon.training.schedule import generator
 
-MEANS_KEPT = 0.5  # keys=means: share of a mean that is kept when a new query comes in
+MEANS_KEPT = 0.5  # share of a running mean that is kept when a new query comes in
+MOMENTUM = 0.9  # of the optimiser
 
 
 @dataclass
@@ -70,11 +69,8 @@ class Learner:
 
     def update_keys(self, momentum: float) -> None:
         """Move the key encoder towards the query encoder, the same way in every process."""
-        if self.pair is None:
-            return
-        if self.pair.buffer_rule == "averaged":
-            self.share_statistics()
-        self.pair.update(momentum)
+        if self.pair is not None:
+            self.pair.update(momentum)
 
     def share_statistics(self) -> None:
         """Give every process the first one's BatchNorm statistics; each gathers those of its own rows."""
@@ -136,7 +132,8 @@ def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False
         image_size=config.image_size,
         in_channels=in_channels,
         download=download,
-        **shape_of(config.backbone, width=config.width, norm=config.norm, stem=config.stem),
+        width=config.width,
+        stem=config.stem,
     )
 
 
@@ -167,7 +164,6 @@ def build_learner(
             backbone,
             projection=config.projection_dim if method.contrasts else None,
             hidden=config.projector_hidden,
-            projector_norm=config.projector_norm,
             coarse_classes=classes if method.classifies(config.w) or config.coarse_weight > 0 else None,
         )
     if config.weights is not None and backbone_of is None:
@@ -175,12 +171,16 @@ def build_learner(
     if config.batchnorm == "frozen":
         freeze_batchnorm(model)
     elif config.batchnorm == "sync":
-        model = cast(Model, synchronize_batchnorm(model))
+        if not torch.cuda.is_available():
+            raise UsageError(
+                "batchnorm=sync needs CUDA, and none is available; use batchnorm=local or frozen"
+            )
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     model.train()
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     pair = bank = means = None
     if method.contrasts:
-        pair = MomentumPair(model, buffers=config.key_buffers, key_batchnorm=config.key_batchnorm)
+        pair = MomentumPair(model)
         pair.key.to(processes.device)
         bank = MemoryBank(
             config.bank_size,
@@ -188,7 +188,7 @@ def build_learner(
             compared_dim={"projection": None, "features": model.features, "hog": AXES}[config.relation_space],
             device=processes.device,
         )
-        if config.keys == "means":
+        if config.uses_hog:
             means = KeyMeans(images, config.projection_dim, kept=MEANS_KEPT, device=processes.device)
     query, optimizer = processes.fabric.setup(model, build_optimizer(model, config))
     return Learner(method, model, query, pair, bank, means, optimizer, processes, notes)
@@ -200,7 +200,7 @@ def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
         return torch.optim.SGD(
             model.parameters(),
             lr=config.learning_rate,
-            momentum=config.momentum,
+            momentum=MOMENTUM,
             weight_decay=config.weight_decay,
             foreach=True,
         )
@@ -211,7 +211,7 @@ def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
         matrices,
         [parameter for parameter in learns if parameter.ndim < 2 or parameter in output],
         lr=config.learning_rate,
-        momentum=config.momentum,
+        momentum=MOMENTUM,
         weight_decay=config.weight_decay,
     )
 

@@ -18,7 +18,7 @@ from maskcon.config.settings import RunConfig
 from maskcon.methods.losses import relation_loss
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
-from maskcon.models.hog import Outlines
+from maskcon.models.hog import HogNeighbours
 from maskcon.retrieval.encode import Feed
 from maskcon.training.distributed import Processes
 from maskcon.training.schedule import generator, uniforms
@@ -53,7 +53,7 @@ class TrainingData:
     key_view: ViewPolicy
     normalise: Callable[[Tensor], Tensor]
     image_size: int
-    outlines: Outlines | None = None  # where relations compare those
+    hog: HogNeighbours | None = None  # where relations compare HOG features
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -112,7 +112,7 @@ def train_step(
         group["lr"] = place.learning_rate
 
     encoded = learner.encodes_keys(place.epoch)
-    if config.key_update == "before" and encoded:
+    if encoded:
         learner.update_keys(config.key_momentum)
     output = learner.query(make_views(data, config, place, rows, "query", share))
     losses = torch.zeros(len(output.features), device=device)  # [B]
@@ -125,7 +125,7 @@ def train_step(
             fresh = keys.projection
         else:
             fresh = learner.processes.gather(output.projection.detach(), len(rows))  # [G, D]
-            keys = Keys(means.of(here, fresh), outlines_of(data, rows))
+            keys = Keys(means.of(here, fresh), hog_vectors_of(data, rows))
         own = keys.projection[share]  # [B, D]
         inputs = RelationInputs(
             keys=own if keys.compared is None else keys.compared[share],
@@ -158,8 +158,6 @@ def train_step(
         raise not_finite(config, place, loss.item())
     learner.optimizer.step()
 
-    if config.key_update == "after" and encoded:
-        learner.update_keys(config.key_momentum)
     if bank is not None:
         entering = keys.projection
         if means is not None:
@@ -194,31 +192,19 @@ def make_views(
 
     if purpose == "key":
         views = seen(data.key_view, purpose)
-    elif config.weak_queries == 0:
+    elif not config.uses_hog:
         views = seen(data.query_view, purpose)
     else:
-        mild = _weak_places(torch.arange(len(rows))[part], config.weak_queries)
+        mild = torch.arange(len(rows))[part] % 2 == 1  # every second place, so that every process has as many
         weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
         both = torch.cat([seen(data.key_view, WEAK_QUERY, weak), seen(data.query_view, purpose, strong)])
         views = both[torch.cat([weak, strong]).argsort().to(both.device)]
     return views.contiguous(memory_format=torch.channels_last)
 
 
-def _weak_places(places: Tensor, share: float) -> Tensor:
-    """Which places ``[b]`` of a global batch have their query in the key's view: bool ``[b]``.
-
-    This share of them, evenly spread, so that every process has it; what image comes to a place is drawn every epoch.
-
-    >>> [_weak_places(torch.arange(6), share).int().tolist() for share in (0.5, 0.34)]
-    [[0, 1, 0, 1, 0, 1], [0, 0, 1, 0, 0, 1]]
-    """
-    exact = places.double()
-    return ((exact + 1) * share).floor() > (exact * share).floor()
-
-
 def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, count: int) -> Tensor:
     """The order ``[G]`` in which the rows of a global batch are dealt out to be encoded as keys."""
-    if processes.count > 1 and config.batchnorm == "local" and config.norm == "batch":
+    if processes.count > 1 and config.batchnorm == "local":
         return torch.randperm(count, generator=generator(config.seed, "shuffle", epoch, step))
     return torch.arange(count)
 
@@ -244,24 +230,24 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
 
     with processes.fabric.autocast():
         if config.relation_space != "features":
-            return Keys(in_order(learner.pair.encode_keys(views)), outlines_of(data, rows))
+            return Keys(in_order(learner.pair.encode_keys(views)), hog_vectors_of(data, rows))
         keys, features = learner.pair.encode_keys_and_features(views)
-        return Keys(in_order(keys), in_order(features))
+        return Keys(in_order(keys), in_order(torch.nn.functional.normalize(features.float(), dim=1)))
 
 
-def outlines_of(data: TrainingData, rows: Tensor) -> Tensor | None:
-    """Outlines of some images as they are, ``[G, A]``, where relations compare those."""
-    if data.outlines is None:
+def hog_vectors_of(data: TrainingData, rows: Tensor) -> Tensor | None:
+    """HogNeighbours of some images as they are, ``[G, A]``, where relations compare those."""
+    if data.hog is None:
         return None
-    vectors = data.outlines.vectors
+    vectors = data.hog.vectors
     return vectors[rows.to(vectors.device)].float()
 
 
 def neighbours_of(data: TrainingData, rows: Tensor, bank_index: Tensor) -> Neighbourhood | None:
-    """The neighbours of some images ``[B]`` among a bank's samples ``[K]``, where they are known by outlines."""
-    if data.outlines is None:
+    """The neighbours of some images ``[B]`` among a bank's samples ``[K]``, where they are known by HOG features."""
+    if data.hog is None:
         return None
-    return data.outlines.neighbours.among(rows, data.rows_of(bank_index))
+    return data.hog.neighbours.among(rows, data.rows_of(bank_index))
 
 
 def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ class Trained:
 
     encoder: Backbone
     facts: EncoderFacts
-    epoch_losses: list[float]  # mean over the steps of each epoch
+    epoch_losses: list[float]  # mean over the logged steps of each epoch
     warnings: list[str]
 
 
@@ -70,8 +70,7 @@ def fitted_config(
     data: Dataset, given: Mapping[str, Any], *, method: str, preset: str, seed: int
 ) -> RunConfig:
     """Complete the preset with the given settings, and with sizes for few and small images."""
-    # stretched, not cut: what lies at the sides of a wide array is seen when embedded, as in training
-    usual: dict[str, Any] = {"test_resize": "both", "eval_every_epochs": 0}
+    usual: dict[str, Any] = {"eval_every_epochs": 0}
     if max(data.train.images.shape[2:]) < SMALLEST_VIEW and not given.get("freeze"):
         usual["image_size"] = SMALLEST_VIEW  # below, the encoder's halvings would leave nothing
     overrides = {**usual, **given, "seed": seed}
@@ -82,8 +81,7 @@ def fitted_config(
         config = config.changed(**smaller)
     if "bank_size" not in given:  # with more than half of the images in it, most of its keys would be stale
         config = config.changed(bank_size=max(config.batch_size, min(config.bank_size, len(data.train) // 2)))
-    ramps = {key: getattr(config, key) for key in ("warmup_epochs", "relation_warmup_epochs")}
-    shorter = epoch_settings(config.epochs, {**usual, **given}, ramps)
+    shorter = epoch_settings(config.epochs, {**usual, **given}, config)
     return settle(config.changed(**shorter), data)
 
 
@@ -109,8 +107,8 @@ def train_temporarily(
         raise UsageError(
             "an estimator trains in one process, and a launcher started several here; use maskcon.fit to share the work"
         )
-    # every step is logged; no checkpoint before the last one, since the run cannot be resumed
-    machine = Machine(device=device, journal_every_steps=1, checkpoint_every_seconds=1e9, download=download)
+    # no checkpoint before the last one, since the run cannot be resumed
+    machine = Machine(device=device, checkpoint_every_seconds=1e9, download=download)
     with (
         _ONE_RUN,
         threads_of_torch(threads),
@@ -118,7 +116,8 @@ def train_temporarily(
         _interrupts_as_usual(),
     ):
         folder = Path(parent) / "run"
-        train(config, data, folder, machine, announce or Callback())
+        # stretched, not cut: what lies at the sides of a wide array is seen when embedded, as in training
+        train(config, data, folder, machine, announce or Callback(), test_resize="both")
         encoder, facts = read_encoder(folder / ENCODER)
         journal = read_journal(folder / JOURNAL)
     losses: dict[int, list[float]] = {}

@@ -49,9 +49,7 @@ def settled_engine(
     if wanted == "auto":
         return "tensor" if without or not has_numba() else "compiled"
     if wanted == "compiled" and without:
-        raise UsageError(
-            f"view policy {without[0]!r} has no compiled loops; train in a new folder with --set view_engine=tensor"
-        )
+        raise UsageError(f"view policy {without[0]!r} has no compiled loops; choose another --out")
     return wanted
 
 
@@ -69,8 +67,8 @@ def compiled_policy(
     settled_engine("compiled", name)
     if not has_numba():
         raise UsageError(
-            "view_engine=compiled needs numba, which is not installed: pip install 'maskcon[compiled]', "
-            "or train in a new folder with --set view_engine=tensor"
+            "the views of this run are made by compiled loops, which need numba: pip install 'maskcon[compiled]', "
+            "or choose another --out"
         )
     view = policy(name)
     assert isinstance(view, ViewPolicy)  # checked by `can_compile`

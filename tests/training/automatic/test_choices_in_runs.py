@@ -11,7 +11,6 @@ import pytest
 import maskcon
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.config.choices import Choice
-from maskcon.config.presets import RISES
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.training import automatic
@@ -129,7 +128,8 @@ def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(
     )  # a little less than 120 s are left: no epoch is lost
     assert heard.choices[-1].startswith(f"epochs: {run.config.epochs} (measured here")
     kept = ("epochs", "batch_size", "bank_size", "learning_rate", "eval_every_epochs")
-    by_hand = {key: getattr(run.config, key) for key in (*kept, *RISES, *RISES.values())}
+    rises = ("warmup_epochs", "relation_warmup_epochs")
+    by_hand = {key: getattr(run.config, key) for key in (*kept, *rises)}
     plain = fitted(photos, machine, Heard(), settings=by_hand, out="by-hand")
     assert (run.folder / "encoder.safetensors").read_bytes() == (
         plain.folder / "encoder.safetensors"

@@ -11,8 +11,7 @@ from PIL import Image
 import maskcon
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon.config.choices import Facts
-from maskcon.config.presets import FREEZE_METHODS
-from maskcon.config.resolution import Choosing, chosen_settings, resolve
+from maskcon.config.resolution import Choosing, chosen_settings, frozen_settings, resolve
 from maskcon.config.settings import Machine
 from maskcon.models.published import PUBLISHED, weights_folder
 from maskcon.training import automatic
@@ -139,7 +138,7 @@ def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine
     resolved = decided(str(photos), machine, tmp_path / "run", method="teachcon").resolved
     config = resolved.config
     assert (config.freeze, config.backbone, config.weights) == (True, "mobilenet_v2", "imagenet")
-    own = FREEZE_METHODS["teachcon"]
+    own = {key: value for key, (value, _) in frozen_settings("teachcon").items()}
     assert (config.normalise, config.image_size) == ("imagenet", 96)
     assert (config.w, config.tau, config.coarse_weight) == (own["w"], own["tau"], own["coarse_weight"])
     assert config.learning_rate == pytest.approx(own["learning_rate"] * config.batch_size / 128)

@@ -5,11 +5,19 @@ import torch
 from safetensors.torch import save_file
 
 from maskcon.models import build_backbone
+from maskcon.training import setup
+from maskcon.training.frozen import prepared
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def few_features(monkeypatch):
+    monkeypatch.setattr(setup, "HEAD_FEATURES", 12)
+    monkeypatch.setattr(prepared, "CACHED_VIEWS", 2)
 
 
 @pytest.fixture

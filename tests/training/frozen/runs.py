@@ -8,15 +8,13 @@ from maskcon.training.callbacks import Callback
 from maskcon.training.frozen.cache import FEATURES, features_folder
 from tests.miniature import TINY, miniature
 
-OFTEN = Machine(checkpoint_every_seconds=0, journal_every_steps=1, device="cpu")
+OFTEN = Machine(checkpoint_every_seconds=0, device="cpu")
 SMALL = {
     **TINY,
     "freeze": True,
     "backbone": "resnet6",
     "image_size": 16,
-    "freeze_views": 2,
     "key_view": "embedded-weak",
-    "head_features": 12,
 }
 
 

@@ -16,6 +16,7 @@ from maskcon.methods.registry import all_methods
 from maskcon.models import FeatureHead, MobileNetV2, build_backbone
 from maskcon.models.encoder_file import read_encoder
 from maskcon.retrieval.recall import recall_at_k
+from maskcon.training import setup
 from maskcon.training.frozen.cache import FEATURES, features_folder
 from maskcon.training.frozen.features import CachedView
 from maskcon.training.setup import settle
@@ -58,8 +59,11 @@ def test_a_run_learns_on_cached_features(tmp_path, weights):
 @pytest.mark.parametrize(
     ("wanted", "kept"), [(12, 12), (40, 16)]
 )  # more than the backbone has are all it has
-def test_the_saved_model_embeds_new_images_as_backbone_and_head_do_by_hand(tmp_path, weights, wanted, kept):
-    run = fit(tmp_path / "run", weights, head_features=wanted, epochs=1)
+def test_the_saved_model_embeds_new_images_as_backbone_and_head_do_by_hand(
+    tmp_path, weights, wanted, kept, monkeypatch
+):
+    monkeypatch.setattr(setup, "HEAD_FEATURES", wanted)
+    run = fit(tmp_path / "run", weights, epochs=1)
     fresh = miniature(8, 30, seed=9).test
     backbone = build_backbone("resnet6", image_size=16, in_channels=1, width=8, stem="stride2").eval()
     backbone.load_state_dict(load_file(weights))
@@ -75,16 +79,16 @@ def test_the_saved_model_embeds_new_images_as_backbone_and_head_do_by_hand(tmp_p
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])
-def test_earlier_layers_are_seen_by_the_head_and_not_by_the_backbone_alone(tmp_path, weight):
+def test_earlier_layers_are_seen_by_the_head_and_not_by_the_backbone_alone(tmp_path, weight, monkeypatch):
     torch.manual_seed(5)
     net = MobileNetV2(in_channels=1).train()
     net(torch.rand(64, 1, 32, 32))
     save_file(net.state_dict(), tmp_path / "net.safetensors")
     net.eval()
+    monkeypatch.setattr(setup, "EARLIER_WEIGHT", weight)
     run = fit(
-        tmp_path / "run", tmp_path / "net.safetensors", backbone="mobilenet_v2", image_size=32, epochs=1,
-        earlier_weight=weight,
-    )  # fmt: skip
+        tmp_path / "run", tmp_path / "net.safetensors", backbone="mobilenet_v2", image_size=32, epochs=1
+    )
     _, facts = read_encoder(run.folder / "encoder.safetensors")
     saved = load_file(run.folder / "encoder.safetensors")
     assert saved["axes.matrix"].shape == (1536 if weight else 1280, 12)

@@ -37,13 +37,12 @@ def test_runs_of_other_seeds_methods_and_labels_share_the_cache(tmp_path, weight
 @pytest.mark.parametrize(
     ("change", "new"),
     [
-        ({"freeze_views": 1}, 1),
         ({"key_view": "identity"}, 1),
         ({"image_size": 20}, 2),
         ({"normalise": "dataset"}, 2),
-        ({"test_resize": "both"}, 1),
+        ({"protocol": "reference"}, 1),
         ({"train_limit": 40}, 1),
-        ({"head_features": 8, "learning_rate": 0.01}, 0),
+        ({"learning_rate": 0.01}, 0),
     ],
 )
 def test_the_cache_is_made_anew_for_what_changes_features_and_for_nothing_else(

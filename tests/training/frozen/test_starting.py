@@ -27,7 +27,7 @@ def test_a_random_backbone_is_not_frozen(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_frozen_run_has_no_images_to_find_outlines_in(tmp_path, weights):
+def test_a_frozen_run_has_no_images_to_find_hog_features_in(tmp_path, weights):
     with pytest.raises(UsageError, match=r"relation_space=hog compares images.*relation_space=features"):
         fit(tmp_path / "run", weights, relation_space="hog")
 

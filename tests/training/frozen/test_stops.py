@@ -97,7 +97,7 @@ def test_a_process_killed_while_embedding_goes_on_by_the_same_command(tmp_path, 
     net = MobileNetV2(in_channels=1)
     save_file(net.state_dict(), tmp_path / "net.safetensors")
     settings = {"weights": tmp_path / "net.safetensors", "train_limit": 80, "test_limit": 40, "epochs": 1,
-                "freeze_views": 1, "image_size": 32, "batch_size": 16, "bank_size": 40}  # fmt: skip
+                "image_size": 32, "batch_size": 16, "bank_size": 40}  # fmt: skip
     pairs = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     arguments = ["train", "embedded", "--freeze", *pairs, "--device", "cpu", "--threads", "1"]
     killed = command(*arguments, "--out", "run", cwd=tmp_path, MASKCON_FAILPOINT="between-features-and-line")

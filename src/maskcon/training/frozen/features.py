@@ -40,6 +40,7 @@ from maskcon.training.state import build_encoder
 from maskcon.training.step import TrainingData
 
 EMBED_ROWS = 4096
+CACHED_VIEWS = 3  # per image, for query and key each
 PICTURES_AN_AXIS = 4
 LOOKED_AT = 16384  # views, spread over all: many more than there are features
 ROWS = 1024  # images read at once
@@ -159,8 +160,8 @@ def cached_views(config: RunConfig) -> tuple[list[transforms.Policy], list[trans
     """The policies of the cached views, the query's and the key's; one without randomness is seen once."""
     query, key = transforms.policy(str(config.query_view)), transforms.policy(str(config.key_view))
     return (
-        [query] * (config.freeze_views if query.draws else 1),
-        [key] * (config.freeze_views if key.draws else 1),
+        [query] * (CACHED_VIEWS if query.draws else 1),
+        [key] * (CACHED_VIEWS if key.draws else 1),
     )
 
 
