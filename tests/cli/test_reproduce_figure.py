@@ -62,7 +62,7 @@ def test_figures_share_runs_are_written_and_say_what_stands_in(here, tmp_path): 
         (["heatmap", "--scale", "fulll"], "'fulll'", "did you mean 'full'"),
         (["coarse-cars", "--scale", "fulll"], "'fulll'", "did you mean 'full'"),
         (["heatmap", "--scale", "full"], "CIFAR-100", "cifar-100-python.tar.gz"),
-        (["sop-statistics", "--scale", "full"], "Stanford Online Products", "Stanford_Online_Products.zip"),
+        (["sop-statistics", "--scale", "full"], "sop-statistics", "Stanford_Online_Products.zip"),
         (["tsne", "--seeds", "3"], "--seeds 3", "heatmap"),
         (["coarse-cars", "--seeds", "3"], "--seeds 3", "needs no run"),
         (["coarse-cars", "--set", "epochs=3"], "coarse-cars needs no run", "--set"),

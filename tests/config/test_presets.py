@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon.config.choices import epoch_settings
 from maskcon.config.presets import METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, default_method
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import GROUPS, RunConfig, parse_override
@@ -132,11 +133,9 @@ def test_the_warm_up_of_fast_follows_the_number_of_epochs_unless_given():
     assert warmup(epochs=30, warmup_epochs=2) == 2
     assert warmup(freeze=True) == warmup(optimizer="sgd") == warmup("cpu", epochs=30) == 1.0
     assert warmup("reference", epochs=30) == 5.0
-    chosen = resolve(
-        "photos", method="maskcon", preset="fast", overrides={}, chosen={"epochs": (50, "chosen")}
-    )
-    assert chosen.config.warmup_epochs == 15.0
-    assert "0.3 of the epochs" in chosen.reasons["warmup_epochs"]
+    resolved = resolve("photos", method="maskcon", preset="fast", overrides={})
+    assert "0.3 of the epochs" in resolved.reasons["warmup_epochs"]
+    assert epoch_settings(50, {}, resolved.config)["warmup_epochs"] == 15.0
 
 
 def test_every_setting_is_in_a_group():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,8 @@ class Lines(Callback):
         self._embedding = done < total
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:  # noqa: ARG002
-        self._losses.append(loss)
+        if math.isfinite(loss):  # logged
+            self._losses.append(loss)
         if done % self._epoch_steps == 0:
             epoch = f"epoch {done // self._epoch_steps:>3} of {self._epochs}"
             self.on_message(f"{epoch}  loss {fmean(self._losses):.3f}  ({seconds:.0f} s)")
@@ -86,7 +88,7 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     method = method_named(config.method)
     values = f"w={config.w:g} " if method.uses_w else ""
     values += f"tau={config.tau:g} " if method.uses_tau else ""
-    values += "with neighbours by outlines " if method.uses_tau and config.relation_space == "hog" else ""
+    values += "with neighbours by HOG features " if method.uses_tau and config.relation_space == "hog" else ""
     title = full_title(method.title, config.coarse_weight)
     return (
         f"{title} {values}on {data.name}: {counted(len(data.train), 'image')}, "

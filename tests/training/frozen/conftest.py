@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 
 from maskcon.models import build_backbone
 from maskcon.training import setup
-from maskcon.training.frozen import prepared
+from maskcon.training.frozen import features as prepared
 
 
 @pytest.fixture(autouse=True)
