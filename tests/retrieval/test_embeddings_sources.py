@@ -156,8 +156,8 @@ def test_a_data_set_decoded_as_a_whole_says_what_it_failures(run, tmp_path, monk
 def test_a_named_set_of_pictures_is_read_from_its_files(run, tmp_path, monkeypatch) -> None:
     for number in range(3):
         write_photo(tmp_path / "sets" / f"{number}.png", number)
-    labels = (("van", "a"), ("sedan", "b"), ("van", "a"), ("van", "a"))
-    files = [Found(f"{row}.png", row > 1, *label) for row, label in enumerate(labels)]
+    given = (("van", "a"), ("sedan", "b"), ("van", "a"), ("van", "a"))
+    files = [Found(f"{row}.png", row > 1, *label) for row, label in enumerate(given)]
     listing = Layout("cars196", tmp_path / "sets", "cars", "", files=files, has_parts=True)
     source = replace(SOURCES["cars196"], listing=lambda root, **_: listing)
     monkeypatch.setitem(SOURCES, "cars196", source)
