@@ -70,7 +70,7 @@ class Run:
         return source_of(self.folder, self.config.source, self.result)
 
     def encoder_digest(self) -> str:
-        """sha256 (hex) of the encoder's file: weights and all that a picture goes through before them."""
+        """sha256 (hex) of the encoder's file: weights and the processing of images before them."""
         with (self.folder / ENCODER).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -120,12 +120,12 @@ def fit(
     """Train one method on one source, or go on where an earlier call with the same settings stopped.
 
     Args:
-        source: a data set by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
+        source: a dataset by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
             or a `Dataset`, which `maskcon.data.from_arrays` makes of images in memory.
         method: ``"maskcon"`` is the paper's, ``"teachcon"`` ours and the default with the preset fast; `maskcon
             methods` lists all.
         preset: ``"paper"``, ``"reference"``, ``"cpu"`` or ``"fast"``: optimiser, schedule and sizes.
-        choose: fit image size, encoder, batch, bank and epochs to these pictures and this machine, as
+        choose: fit image size, encoder, batch, bank and epochs to these images and this machine, as
             ``maskcon train FOLDER`` does; what is given here by name stays as it is. Sources by name keep theirs.
             `Facts` instead of True: by what was found out before, for several runs that are to be alike.
         budget: seconds; as many epochs as fit, by the pace measured on this machine, loading included.

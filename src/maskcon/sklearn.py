@@ -52,7 +52,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     X is one of
     - images as numbers: ``[N, H, W]`` grey, or ``[N, H, W, C]`` / ``[N, C, H, W]`` with C 1 or 3, as `channels` says;
     - the same flattened, ``[N, D]``, with `image_shape`;
-    - a list of picture files or Pillow images of any size and mode, read as colour.
+    - a list of image files or Pillow images of any size and mode, read as colour.
     uint8 without a `pixel_range` is taken as it is; else the `pixel_range` is spread over 256 levels.
     y holds a coarse label an image, numbers or strings. selfcon, nnclr and ascl need none; supfine takes the fine ones.
 
@@ -154,7 +154,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
         if are_files(X) and method.labels != "none":
             check_consistent_length(X, y)  # before they are read, which takes a while
-        images, sizes = self._pictures_to_fit(X)
+        images, sizes = self._images_to_fit(X)
         if len(images) < FEWEST_TRAIN:
             raise DataError(f"n_samples={len(images)} is too few to train on: at least {FEWEST_TRAIN} images")
         labels, names = self._labels(images, y, method)
@@ -183,7 +183,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
         """Embeddings of images of the kind that fit saw: float32 ``[N, F]``."""
         check_is_fitted(self)
-        images, sizes = self._pictures_to_embed(X)
+        images, sizes = self._images_to_embed(X)
         place = self._place()
         # its own one stays on the CPU, where a pickle of it can be read on any machine
         encoder = self.encoder_ if place == "cpu" else copy.deepcopy(self.encoder_)
@@ -209,7 +209,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _n_features_out(self) -> int:
         return int(self.encoder_.features)
 
-    def _pictures_to_fit(self, X: Any) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:  # noqa: N803
+    def _images_to_fit(self, X: Any) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:  # noqa: N803
         """Images and valid sizes; learns what tells the shape and the scale of later ones."""
         if are_files(X):
             self.image_shape_ = None
@@ -228,7 +228,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.pixel_range_ = value_range(rows) if given is None else checked_range(given)
         return images_of(rows, shape, self.channels, self.pixel_range_), None
 
-    def _pictures_to_embed(self, X: Any) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:  # noqa: N803
+    def _images_to_embed(self, X: Any) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:  # noqa: N803
         facts = self.encoder_facts_
         if are_files(X) != (self.image_shape_ is None):
             saw, now = ("files", "no list of files") if self.image_shape_ is None else ("an array", "files")

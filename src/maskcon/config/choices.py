@@ -1,4 +1,4 @@
-"""What is chosen for a person who gives pictures and nothing else: each value with its reason, by pure functions.
+"""Choices for a user's own images: each value with its reason, by pure functions.
 
 `maskcon.training.automatic` collects the facts about images and machine, `maskcon.config.resolution` calls these
 functions. Settings that the user gives are never changed. Nothing here reads a file or a clock.
@@ -22,20 +22,20 @@ Accelerator = Literal["cpu", "cuda", "mps"]
 ENCODER_SETTINGS = frozenset(("backbone", "width", "stem", "batchnorm", "weights", "normalise", "freeze"))
 FROZEN_BACKBONE, TUNED_BACKBONE = "mobilenet_v2", "resnet18"
 
-# pixels; what a small net can learn from on a CPU, and the side up to which pictures count as small
+# pixels; what a small net can learn from on a CPU, and the side up to which images count as small
 SMALL_VIEW = 64
 SMALLEST_VIEW = 16
 GPU_VIEWS = (96, 128, 160, 224)
 FROZEN_SIZES = (96, 128, 160)  # larger views cost in proportion to their pixels; small images are enlarged
 WARMUP_SHARE = 0.3  # of a run by Muon under the preset `fast`
-FEWEST_TRAIN, FEWEST_TEST = 4, 2  # pictures, below which there is no run at all
+FEWEST_TRAIN, FEWEST_TEST = 4, 2  # images; fewer are refused
 SMALLEST_BATCH, EPOCH_STEPS = 16, 8
 GPU_BANK = 8192  # the paper's
-ENOUGH_STEPS = 1200  # as the preset's 30 epochs on its 5,000 pictures
+ENOUGH_STEPS = 1200  # as the preset's 30 epochs on 5,000 images
 USUAL_LIMIT, LONGEST_RUN = 200, 1000  # epochs: without a budget, and with one
 FROZEN_LIMIT = 100  # epochs of a head on a frozen backbone, in both cases
 EVALUATIONS = 10
-BUDGET_SHARE = 0.85  # planned: pace changes while a run goes on
+BUDGET_SHARE = 0.85  # planned: the pace changes during a run
 LONGEST_BUDGET = 30 * 86_400.0
 
 
@@ -52,7 +52,7 @@ def size_for(side: float) -> int:
 class Facts:
     """What the choices depend on.
 
-    side: median of the pictures' shorter sides; weights: backbones whose ImageNet weights are on this machine;
+    side: median of the images' shorter sides; weights: backbones whose ImageNet weights are on this machine;
     unfetched: why those that would be used could not be fetched, where that was tried
     """
 
@@ -67,8 +67,8 @@ class Facts:
 class Choice:
     """One decision: what it is about, the settings it makes, and why.
 
-    >>> Choice("bank", "256 keys", "half of the 600 training pictures", {"bank_size": 256}).line
-    'bank: 256 keys (half of the 600 training pictures)'
+    >>> Choice("bank", "256 keys", "half of the 600 training images", {"bank_size": 256}).line
+    'bank: 256 keys (half of the 600 training images)'
     """
 
     name: str
@@ -82,14 +82,14 @@ class Choice:
 
 
 def pretrained_backbone(accelerator: Accelerator) -> str:
-    """The backbone that would be chosen, were its weights on this machine."""
+    """Return the backbone that is chosen if its weights are on this machine."""
     return TUNED_BACKBONE if accelerator == "cuda" else FROZEN_BACKBONE
 
 
 def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
-    """Pretrained where its weights can be had, as a whole on a CUDA GPU and frozen without one; else from scratch.
+    """Choose a pretrained encoder if its weights are here (frozen without a CUDA GPU), else one from scratch.
 
-    None where the user has named any part of it.
+    Returns None if the user has set any part of it.
     """
     if ENCODER_SETTINGS & given.keys():
         return None
@@ -98,7 +98,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
             return Choice(
                 "encoder",
                 f"{FROZEN_BACKBONE} with ImageNet weights, frozen, and a head that learns",
-                "its weights are at hand and there is no CUDA GPU: pictures are embedded once, training takes minutes",
+                "its weights are at hand and there is no CUDA GPU: images are embedded once, training takes minutes",
                 {"freeze": True},
             )
         return Choice(
@@ -133,12 +133,12 @@ def _no_weights(facts: Facts, *, megabytes: int) -> str:
 
 
 def size_choice(facts: Facts, *, frozen: bool, pretrained: bool) -> Choice:
-    """The side of a view: no larger than the pictures are, nor than the machine can chew.
+    """Choose the side of a view: at most that of the images, and affordable on this machine.
 
     >>> size_choice(Facts(1000, side=480), frozen=False, pretrained=False).settings
     {'image_size': 64}
     """
-    side = f"half of the pictures are at least {facts.side:.0f} px wide and high"
+    side = f"half of the images are at least {facts.side:.0f} px wide and high"
     if frozen:
         size = size_for(facts.side)
         return _size(size, f"{side}; a frozen backbone sees each only a few times")
@@ -158,7 +158,7 @@ def _size(size: int, reason: str) -> Choice:
 
 
 def batch_choice(facts: Facts, given: Mapping[str, Any], *, usual: int, learning_rate: float) -> Choice:
-    """Pictures a step: fewer than usual where there are few, so that an epoch is still several steps.
+    """Choose the batch size: small for few images, so that an epoch has several steps.
 
     learning_rate: the one for the usual batch; it shrinks with it, unless given.
 
@@ -171,42 +171,42 @@ def batch_choice(facts: Facts, given: Mapping[str, Any], *, usual: int, learning
         batch = max(2, min(batch, bank))  # a bank holds a batch at least
     settings: dict[str, Any] = {"batch_size": batch}
     if batch == usual:
-        return Choice("batch", f"{batch} pictures", "the usual one", settings)
-    pictures, steps = counted(facts.train, "training picture"), counted(-(-facts.train // batch), "step")
-    reason = f"{pictures} make {steps} an epoch"
+        return Choice("batch", f"{batch} images", "the default", settings)
+    images, steps = counted(facts.train, "training image"), counted(-(-facts.train // batch), "step")
+    reason = f"{images} make {steps} per epoch"
     if "learning_rate" not in given:
         settings["learning_rate"] = round(learning_rate * batch / usual, 6)
         reason += "; the learning rate shrinks with the batch"
-    return Choice("batch", f"{batch} pictures", reason, settings)
+    return Choice("batch", f"{batch} images", reason, settings)
 
 
 def bank_choice(facts: Facts, *, batch_size: int, usual: int) -> Choice:
-    """Keys in the memory bank: at most half of the training pictures, or most of it would be stale or twice there.
+    """Choose the bank size: at most half of the training images, so that keys are fresh and distinct.
 
     >>> bank_choice(Facts(train=600, side=200), batch_size=64, usual=2048).settings
     {'bank_size': 256}
     """
     half = _power_of_two(facts.train // 2)
     size = max(batch_size, min(half, usual))
-    pictures = counted(facts.train, "training picture")
+    images = counted(facts.train, "training image")
     if half < batch_size:
-        reason = f"one batch, the least it can be: there are only {pictures}"
+        reason = f"one batch, the least it can be: there are only {images}"
     elif half < usual:
-        reason = f"at most half of the {pictures}, so that its keys stay fresh"
+        reason = f"at most half of the {images}, so that its keys stay fresh"
     else:
-        reason = f"the usual one: {pictures} would fill more"
+        reason = f"the default: {images} would fill more"
     return Choice("bank", f"{size} keys", reason, {"bank_size": size})
 
 
 def epochs_choice(facts: Facts, given: Mapping[str, Any], *, batch_size: int, base: RunConfig) -> Choice:
-    """Passes over the pictures where no time is given: the usual ones, more where an epoch is few steps.
+    """Choose the epochs without a budget: the default, or more if an epoch has few steps.
 
     base: the settings so far; where only a head learns, `FROZEN_LIMIT` is the most.
     """
     steps = -(-facts.train // batch_size)
     most = FROZEN_LIMIT if base.freeze else USUAL_LIMIT
     epochs = max(base.epochs, min(most, -(-ENOUGH_STEPS // steps)))
-    reason = f"{steps * epochs:,} steps in all, {steps:,} an epoch; --budget 30m would fit it to your time"
+    reason = f"{steps * epochs:,} steps in all, {steps:,} per epoch; --budget 30m would fit it to your time"
     return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, base))
 
 
@@ -217,7 +217,7 @@ def budget_choice(
     given: Mapping[str, Any],
     base: RunConfig,
 ) -> Choice:
-    """As many epochs as fit into the time that is left, by the measured pace.
+    """Choose as many epochs as fit into the remaining time, by the measured pace.
 
     budget: seconds asked for; left: seconds of it that are not spent yet; seconds_of(epochs): how long that many
     would take, which need not grow with every one of them, as scorings become rarer. The plan takes `BUDGET_SHARE` of
@@ -233,7 +233,7 @@ def budget_choice(
         needed = (budget - left) + seconds_of(1) / BUDGET_SHARE
         raise UsageError(
             f"--budget {duration(budget)} is too short: one epoch would end after about {duration(needed)}; "
-            f"give --budget {duration(math.ceil(needed * 3 / 60) * 60)} or more, fewer pictures "
+            f"give --budget {duration(math.ceil(needed * 3 / 60) * 60)} or more, fewer images "
             "(--set train_limit=N), or a smaller --set image_size"
         )
     reason = f"measured here: about {duration(seconds_of(epochs))} of the {duration(left)} that are left"

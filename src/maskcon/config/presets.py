@@ -57,7 +57,7 @@ PAPER: Settings = {
     "evaluate_on": ("test", "paper, section 4"),
     "query_view": (None, "paper, appendix A: the strong view of the data's kind"),
     "key_view": (None, "paper, appendix A: the weak view of the data's kind"),
-    "normalise": ("dataset", "published code for CIFAR; it takes ImageNet's values for larger pictures"),
+    "normalise": ("dataset", "published code for CIFAR; it takes ImageNet's values for larger images"),
     "eval_every_epochs": (10, _SILENT),
     "precision": ("32-true", "ours: the paper does not say"),
 }
@@ -106,8 +106,8 @@ def default_method(preset: str) -> str:
     return "teachcon" if preset == "fast" else "maskcon"
 
 
-# What goes by data set, on top of the preset.
-_LARGE_PICTURES: Settings = {
+# What goes by dataset, on top of the preset.
+_LARGE_IMAGES: Settings = {
     "image_size": (224, _SILENT),
     "normalise": ("imagenet", _SILENT),
 }
@@ -118,9 +118,9 @@ _IMAGENET: Settings = {
 }
 _PAPER_SOURCES: dict[str, Settings] = {
     "imagenet32": {**_IMAGENET, "bank_size": (8192, f"{_TEXT}; the published code has 16384")},
-    "sop-split1": _LARGE_PICTURES,
-    "sop-split2": _LARGE_PICTURES,
-    "cars196": _LARGE_PICTURES,
+    "sop-split1": _LARGE_IMAGES,
+    "sop-split2": _LARGE_IMAGES,
+    "cars196": _LARGE_IMAGES,
 }
 _FEWER_PIXELS: Settings = {"image_size": (64, _OURS)}
 SOURCE_SETTINGS: dict[str, dict[str, Settings]] = {
@@ -164,7 +164,7 @@ def method_table() -> dict[tuple[str, str, str], Settings]:
 METHOD_SETTINGS = method_table()
 
 
-# What freeze=yes changes, on top of preset, data set and method: the encoder, and how its head is trained.
+# What freeze=yes changes, on top of preset, dataset and method: the encoder, and how its head is trained.
 FREEZE: Settings = {
     "backbone": (
         "mobilenet_v2",

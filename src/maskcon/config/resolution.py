@@ -1,4 +1,4 @@
-"""The settings of a run, put together: preset, data set, method, what was chosen for these pictures, what was given."""
+"""Resolve the settings of a run: preset, dataset, method, choices for these images, given values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def resolve(
     choices: tuple[Choice, ...] = (),
     choosing: Choosing | None = None,
 ) -> Resolved:
-    """Preset, then the data set's values, then the method's, then those of freeze=yes; `overrides` wins.
+    """Preset, then the dataset's values, then the method's, then those of freeze=yes; `overrides` wins.
 
     Args:
         choices: automatic choices of an earlier start; they go before the preset.
@@ -169,7 +169,7 @@ def frozen_settings(method: str) -> Settings:
 
 
 def method_settings(source: str, *, method: str, preset: str) -> Settings:
-    """The method's own values: those of the paper's table for this data set, else the preset's.
+    """The method's own values: those of the paper's table for this dataset, else the preset's.
 
     >>> method_settings("sop-split2", method="coins", preset="paper")
     {'w': (0.2, 'for coins: paper, appendix A, table of hyperparameters')}

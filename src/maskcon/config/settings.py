@@ -1,7 +1,7 @@
 """Run settings: typed, complete, and refused when misspelt.
 
 A run is described by one `RunConfig`. A preset gives every value, the user changes some (`--set key=value`),
-the data set settles what was left open (image size, view policies), and the result is saved as `config.yaml`.
+the dataset settles what was left open (image size, view policies), and the result is saved as `config.yaml`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # What is learnt
-    source: str = Field(description="data set by name, a folder of images, a manifest, or hf:NAME")
+    source: str = Field(description="dataset by name, a folder of images, a manifest, or hf:NAME")
     method: str = Field("maskcon", description="training method, see `maskcon methods`")
     preset: str = Field("cpu", description="where the other values came from")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
@@ -87,9 +87,9 @@ class RunConfig(BaseModel):
     weights: str | None = Field(None, description="start from: 'imagenet', a weights file, or nothing")
     projector_hidden: int = Field(512, ge=1, description="hidden units of the projector")
     projection_dim: int = Field(128, ge=2, description="size of a key or query")  # D
-    # Frozen: a pretrained backbone that stays as it is, and a head that learns
+    # Frozen: a pretrained backbone that stays unchanged, and a head that learns
     freeze: bool = Field(
-        False, description="embed each image once with the pretrained backbone, train a head on what it saw"
+        False, description="embed each image once with the pretrained backbone, train a head on its features"
     )
 
     # Contrast
@@ -102,15 +102,15 @@ class RunConfig(BaseModel):
     bank_size: int = Field(8192, ge=1, description="keys kept in the memory bank")  # K
     relation_space: Literal["projection", "features", "hog"] = Field(
         "projection",
-        description="where neighbours are looked for: in what the loss compares, in the encoder's features, or in HOG "
+        description="where neighbours are found: in what the loss compares, in the encoder's features, or in HOG "
         "features (then keys are running means of queries, and half of the queries are weak views)",
     )
-    key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept a step")
+    key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept per step")
     relation_warmup_epochs: float = Field(0.0, ge=0, description="w rises from 0 over so many epochs")
 
     # Optimisation
     epochs: int = Field(200, ge=1, description="passes over the training images")
-    batch_size: int = Field(128, ge=2, description="images a step, over all processes")  # B
+    batch_size: int = Field(128, ge=2, description="images per step, over all processes")  # B
     optimizer: Literal["sgd", "muon"] = Field(
         "sgd", description="muon: updates of weight matrices are made orthogonal"
     )
@@ -118,7 +118,7 @@ class RunConfig(BaseModel):
     weight_decay: float = Field(5e-4, ge=0, description="weight decay")
     schedule: Literal["cosine", "linear", "constant"] = Field(
         "cosine",
-        description="rate after the warm-up: down to 0 by half a cosine or a straight line, or as it is",
+        description="rate after the warm-up: down to 0 by half a cosine or a straight line, or constant",
     )
     warmup_epochs: float = Field(0.0, ge=0, description="the rate rises from 0 over so many epochs")
 

@@ -126,7 +126,7 @@ class Learner:
 def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False) -> Backbone:
     """The backbone a config describes, with fresh weights."""
     if config.image_size is None or config.stem == "fast":
-        raise UsageError("image_size and stem are open; the data set settles them before an encoder is built")
+        raise UsageError("image_size and stem are open; the dataset settles them before an encoder is built")
     return build_backbone(
         config.backbone,
         image_size=config.image_size,

@@ -167,7 +167,7 @@ def test_arrays_and_limits_are_looked_at_too(machine, tmp_path):
     assert (facts.train, facts.side) == (72, 24)
     few = {"train_limit": 30, "evaluate_on": "validation"}
     limited = decided(data, machine, tmp_path / "run", overrides=few)
-    assert "30 training pictures" in limited.resolved.reasons["batch_size"]
+    assert "30 training images" in limited.resolved.reasons["batch_size"]
     bankless = decided(data, machine, tmp_path / "run", method="supce", budget=60.0)
     assert [choice.name for choice in bankless.resolved.choices] == ["encoder", "image size", "batch"]
 

@@ -36,7 +36,7 @@ def features_folder() -> Path:
 
 
 def key_of(description: Mapping[str, Any]) -> str:
-    """The name of a cache: other weights, views, sizes, seeds or pictures have another one."""
+    """Return the name of a cache, by weights, views, sizes, seed and images."""
     text = json.dumps({"format": FORMAT_VERSION, "chunk": CHUNK_IMAGES, **description}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 

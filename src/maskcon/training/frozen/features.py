@@ -41,7 +41,7 @@ from maskcon.training.step import TrainingData
 
 EMBED_ROWS = 4096
 CACHED_VIEWS = 3  # per image, for query and key each
-PICTURES_AN_AXIS = 4
+IMAGES_PER_AXIS = 4
 LOOKED_AT = 16384  # views, spread over all: many more than there are features
 ROWS = 1024  # images read at once
 VIEWS_SEED = 0  # of the cached views: runs of any seed share them
@@ -75,13 +75,13 @@ class CachedView:
 
 @dataclass(frozen=True)
 class FrozenFeatures:
-    """Features of both parts of a data set, along the axes of a run.
+    """Features of both parts of a dataset, along the axes of a run.
 
     train: [N, V, D] float16, first the views of the query's policy, then those of the key's
     query_views: how many of the V are the query's
     test: [M, D] float32, of the plain test view
     whole_test: [M, F] float32, features before axes and without earlier maps: the backbone alone
-    key: of the cache of `train`: another one for another backbone, other weights, views or pictures
+    key: of the cache of `train`: another one for another backbone, other weights, views or images
     earlier_weight: of the backbone's earlier maps beside its features, see `Backbone.levels`
     """
 
@@ -239,13 +239,13 @@ def _read(
     )
 
 
-def axes_kept(wanted: int, features: int, pictures: int) -> int:
-    """How many axes a run keeps: all of them where its pictures are too few to tell the leading ones.
+def axes_kept(wanted: int, features: int, images: int) -> int:
+    """Return the number of axes to keep: all of them for too few images to estimate the leading ones.
 
     >>> axes_kept(256, 1280, 4000), axes_kept(256, 1280, 300), axes_kept(2000, 1280, 10_000)
     (256, 1280, 1280)
     """
-    return wanted if wanted < features and pictures >= PICTURES_AN_AXIS * wanted else features
+    return wanted if wanted < features and images >= IMAGES_PER_AXIS * wanted else features
 
 
 def leading_axes(features: NDArray[np.floating[Any]], kept: int) -> NDArray[np.float32]:
