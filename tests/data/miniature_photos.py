@@ -11,7 +11,7 @@ import scipy.io
 
 from maskcon.data import Dataset, load
 from maskcon.data.builtin.cars196 import FINE_NAMES
-from maskcon.data.builtin.sop_lists import COARSE_NAMES, ProductImage, by_product
+from maskcon.data.builtin.sop import COARSE_NAMES, ProductImage, by_product
 from tests.data.miniatures import write_picture
 
 HEADER = "image_id class_id super_class_id path"

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
-from maskcon._utils.paths import has_folder
+from maskcon._utils.paths import has_file, has_folder
 from maskcon._utils.text import counted
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
 from maskcon.data.decoding import Shape, checked_side
-from maskcon.data.folder_layout import Found, Layout, present_paths, read_layout, show, some
+from maskcon.data.folder_layout import Found, Layout, read_layout, show, some
 from maskcon.data.headers import read_headers
 from maskcon.data.manifest import is_manifest, read_manifest
 from maskcon.data.packing import ImagePlan, Packed, PackJob, Progress, usual_cache
@@ -60,9 +60,8 @@ def plan_photos(
         shapes = [shape for shape in read if isinstance(shape, Shape)]
         failures |= {path: why for path, why in zip(paths, read, strict=True) if isinstance(why, str)}
     else:  # its images have one canvas on every machine
-        there = present_paths(layout.root, paths)
         shapes = [Shape(limit, limit, "RGB", "")]
-        failures |= {path: "no such file" for path in paths if path not in there}
+        failures |= {path: "no such file" for path in paths if not has_file(layout.root / path)}
     files = [found for found in layout.files if found.path not in failures]
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
