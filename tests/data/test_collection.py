@@ -38,7 +38,7 @@ def photos(tmp_path: Path) -> Path:
     for seed, name in enumerate(("cat/a.png", "dog/b.png")):
         write_photo(tmp_path / "photos" / name, seed)
     (tmp_path / "photos" / "list.csv").write_text("path,coarse\ndog/b.png,hound\ncat/a.png,\n")
-    (tmp_path / "photos" / "list.txt").write_text("dog/b.png\ncat/a.png\ndog/b.png\n")
+    (tmp_path / "photos" / "twice.csv").write_text("path\ndog/b.png\ncat/a.png\ndog/b.png\n")
     return tmp_path / "photos"
 
 
@@ -47,7 +47,7 @@ def photos(tmp_path: Path) -> Path:
     [
         ("", ["cat/a.png", "dog/b.png"], ["cat", "dog"]),
         ("list.csv", ["dog/b.png", "cat/a.png"], ["hound", None]),
-        ("list.txt", ["dog/b.png", "cat/a.png"], [None, None]),
+        ("twice.csv", ["dog/b.png", "cat/a.png"], [None, None]),
         ("cat/a.png", ["photos/cat/a.png"], [None]),
     ],
 )

@@ -111,8 +111,13 @@ def _held_out_last(files: list[Found]) -> list[Found]:
 
 def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
     where, expected = layout.where, layout.expected
-    if layout.grouping is not None:
-        _check_both_parts(layout, kept, failures)
+    if layout.grouping is not None:  # a named dataset: both parts are needed
+        for part, is_test in (("train", False), ("test", True)):
+            if not any(found.is_test == is_test for found in kept):
+                total, named = len(layout.files), [f"{path} ({why})" for path, why in failures.items()]
+                lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
+                why = lost if named else f"all {total} listed are of the other"
+                raise DataError(f"{where} holds no readable image of the {part} part; {why}")
         return
     if not layout.files and not failures:
         loose = counted(layout.loose_images, "image")
@@ -135,21 +140,6 @@ def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, 
             f"{where} holds only one class to train on ({show(classes[0])}); "
             f"at least 2 are needed; expected {expected}"
         )
-
-
-def _check_both_parts(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
-    for part, size in (
-        ("train", sum(not found.is_test for found in kept)),
-        ("test", sum(found.is_test for found in kept)),
-    ):
-        if not size:
-            total = len(layout.files)
-            named = [f"{path} ({why})" for path, why in failures.items()]
-            lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
-            raise DataError(
-                f"{layout.where} holds no readable image of the {part} part; "
-                f"{lost if named else f'all {total} listed are of the other'}"
-            )
 
 
 def _assemble(layout: Layout, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
