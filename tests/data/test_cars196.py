@@ -83,7 +83,7 @@ def test_folder_a_model_is_read_whatever_the_spelling(tmp_path: Path, base: str,
     assert sorted((data.train.fine + 1).tolist()) == [1, 39, 174, 196]  # type: ignore[operator]
     check_labels(data, (data.train.fine + 1).tolist(), [174, 196])  # type: ignore[operator]
     assert any("192 models without" in note for note in data.notes)
-    assert any("1 other files" in note for note in data.notes)
+    assert any("1 other file " in note for note in data.notes)
 
 
 def test_unknown_model_folder_is_named_with_the_nearest(tmp_path: Path) -> None:

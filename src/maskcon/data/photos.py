@@ -220,13 +220,13 @@ def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -
         notes.append(
             f"{counted(len(failures), 'image')} could not be read and {were} left out: {some(named)}"
         )
-    if layout.grouping is not None:
-        return notes
     if layout.ignored_files:
         were = "was" if layout.ignored_files == 1 else "were"
         notes.append(
             f"{counted(layout.ignored_files, 'other file')} (hidden, no image, or in no class) {were} ignored"
         )
+    if layout.grouping is not None:
+        return notes
     if layout.empty_classes:
         notes.append(f"class folders without an image were ignored: {some(layout.empty_classes)}")
     train = Counter(found.coarse for found in kept if not found.is_test)

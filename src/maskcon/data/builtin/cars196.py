@@ -80,25 +80,23 @@ def cars_listing(
         coarse = COARSE_NAMES[classes.coarse_of[fine]]
         files.append(Found(found.path, found.is_test, coarse, FINE_NAMES[fine], index=path_hash(official)))
     counts = [sum(found.is_test == is_test for found in files) for is_test in (False, True)]
-    return Layout(
+    seen = {found.fine for found in files if not found.is_test}
+    absent = [name for name in FINE_NAMES if name not in seen]
+    notes = [*layout.notes, *count_notes("Stanford Cars", (counts[0], counts[1]), OFFICIAL_COUNTS)]
+    if absent:
+        notes.append(f"{len(absent)} models without an image to train on: {some(absent)}")
+    if variant == "reference":
+        notes.append(f"{REFERENCE_VAN!r} is a van, as in the authors' code; the paper counts a wagon")
+    return replace(
+        layout,
         name="cars196",
         kind="cars196",
-        root=folder,
         where=f"Stanford Cars: {folder}",
-        expected="",
         grouping=classes,
         family="cars",
-        has_parts=True,
         files=files,
-        notes=[
-            *_folder_notes(layout, files),
-            *count_notes("Stanford Cars", (counts[0], counts[1]), OFFICIAL_COUNTS),
-            *([REFERENCE_NOTE] if variant == "reference" else []),
-        ],
+        notes=notes,
     )
-
-
-REFERENCE_NOTE = f"{REFERENCE_VAN!r} is a van, as in the authors' code; the paper counts a wagon"
 
 
 def missing(root: Path) -> tuple[str, ...]:
@@ -146,19 +144,6 @@ def _class_of(folder: Path, found: Found) -> int:
             f"{folder}: {show(found.coarse)!r} is none of the {len(FINE_NAMES)} models of Stanford Cars{hint}"
         )
     return fine
-
-
-def _folder_notes(layout: Layout, files: list[Found]) -> list[str]:
-    notes = list(layout.notes)
-    seen = {found.fine for found in files if not found.is_test}
-    absent = [name for name in FINE_NAMES if name not in seen]
-    if absent:
-        notes.append(f"{len(absent)} models without an image to train on: {some(absent)}")
-    if layout.unreadable:
-        notes.append(f"not looked at: {some([f'{show(path)} ({why})' for path, why in layout.unreadable])}")
-    if layout.ignored_files:
-        notes.append(f"{layout.ignored_files} other files (hidden, not images, or in no class) were ignored")
-    return notes
 
 
 def _name_key(name: str) -> str:
