@@ -19,7 +19,6 @@ from maskcon.data.decoding import EXTENSIONS
 from maskcon.data.folder_layout import read_any_depth, show
 from maskcon.data.huggingface import PREFIX
 from maskcon.data.image_readers import ImageArrays, ImageFiles
-from maskcon.data.loading import with_known_total
 from maskcon.data.manifest import folder_of, is_manifest, listed_images
 from maskcon.data.packing import Progress
 
@@ -55,8 +54,7 @@ def gather(
     name = str(source)
     known = SOURCES.get(name)
     if known is not None and known.listing is not None:
-        fetching = with_known_total(progress)
-        listing = known.listing(data_root(root), variant=variant, download=download, progress=fetching)
+        listing = known.listing(data_root(root), variant=variant, download=download, progress=progress)
         named = [(found.path, found.coarse) for found in listing.files]
         empty = f"{listing.name} lists no image"
         return make(listing.name, listing.root.resolve(), named, empty=empty, notes=tuple(listing.notes))

@@ -11,7 +11,6 @@ from typing import get_args
 
 import numpy as np
 
-from maskcon._utils.download import Progress as DownloadProgress
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.paths import data_root, resolved
 from maskcon.data.builtin.registry import SOURCES
@@ -55,8 +54,7 @@ def load(
     )
     if plan is not None:
         return plan.dataset(pack(plan.job, progress))
-    fetching = with_known_total(progress)
-    return _arrays(name_or_path)(data_root(root), variant=variant, download=download, progress=fetching)
+    return _arrays(name_or_path)(data_root(root), variant=variant, download=download, progress=progress)
 
 
 def image_plan(
@@ -86,8 +84,7 @@ def image_plan(
             )
         return None
     if source is not None and source.listing is not None:
-        fetching = with_known_total(progress)
-        layout = source.listing(data_root(root), variant=variant, download=download, progress=fetching)
+        layout = source.listing(data_root(root), variant=variant, download=download, progress=progress)
     elif name_or_path.startswith(PREFIX):
         layout = read_hub(name_or_path, download=download, looking=looking)
     else:
@@ -166,11 +163,11 @@ def _prepare_arrays(name: str, root: Path | None, download: bool, decoding: Prog
         return Prepared(None, None, 0, was_there=True)
     calls = 0  # a conversion reports each file it has read
 
-    def counted(done: int, total: int | None) -> None:
+    def counted(done: int, total: int) -> None:
         nonlocal calls
         calls += 1
         if decoding is not None:
-            decoding(done, total or done)
+            decoding(done, total)
 
     begun = time.monotonic()
     data = _arrays(name)(data_root(root), variant="paper", download=download, progress=counted)
@@ -185,13 +182,6 @@ def _arrays(name: str) -> Callable[..., Dataset]:
     load_arrays = SOURCES[name].load
     assert load_arrays is not None  # `image_plan` returns None for these alone
     return load_arrays
-
-
-def with_known_total(progress: Progress | None) -> DownloadProgress | None:
-    """Report the bytes so far as the total where a server does not give it."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(done, total or done)
 
 
 def is_path(name_or_path: str) -> bool:
