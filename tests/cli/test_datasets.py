@@ -197,7 +197,7 @@ def test_a_list_that_is_here_is_not_called_absent_where_pictures_are(data_folder
         ("cifar100", "cifar-100-python/train", "test in "),
         ("imagenet32", "train_data_batch_1", "train_data_batch_2, train_data_batch_3"),
         ("sop-split1", "Stanford_Online_Products/Ebay_info.txt", "bicycle_final in "),
-        ("cars196", "cars196/cars_annos.mat", "car_ims in "),
+        ("cars196", "cars196/train/AM General Hummer SUV 2000/1.jpg", "test in "),
     ],
 )
 def test_missing_names_what_a_partial_set_lacks(name: str, file: str, line: str, data_folder: Path) -> None:

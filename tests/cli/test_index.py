@@ -159,8 +159,8 @@ def test_a_data_set_by_name_can_be_indexed_and_drawn(tmp_path):
 
 def test_a_list_of_files_is_indexed_from_where_it_lies(run, photos, tmp_path):
     """As `embed` takes it; a picture that it names and that is not there is told."""
-    (photos / "some.txt").write_text("\n".join([*NAMES[:2], "absent.png"]), encoding="utf-8")
-    told = call("index", run, photos / "some.txt", "--out", tmp_path / "index")
+    (photos / "some.csv").write_text("\n".join(["path", *NAMES[:2], "absent.png"]), encoding="utf-8")
+    told = call("index", run, photos / "some.csv", "--out", tmp_path / "index")
     assert "2 images in" in told
     assert "left out: absent.png (No such file or directory)" in told
     hits = answers(run, photos / NAMES[1], "--index", tmp_path / "index", "--grid", tmp_path / "grid.png")[0]

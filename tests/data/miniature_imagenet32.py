@@ -1,10 +1,8 @@
-"""ImageNet 32x32 in miniature: batch files and zips as the official ones, and what loading them must give."""
+"""ImageNet 32x32 in miniature: batch files as the official ones, and what loading them must give."""
 
 from __future__ import annotations
 
 import pickle
-import shutil
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +41,6 @@ def write_imagenet32(root: Path, train: str = ".", test: str = ".", count: int =
         folder = root / (test if name == "val_data" else train)
         folder.mkdir(parents=True, exist_ok=True)
         write_batch(folder / name, number, count)
-
-
-def write_zips(root: Path, inside: str = "") -> None:
-    write_imagenet32(root / "made")
-    for archive, names in (("Imagenet32_train.zip", NAMES[:-1]), ("Imagenet32_val.zip", NAMES[-1:])):
-        with zipfile.ZipFile(root / archive, "w", zipfile.ZIP_DEFLATED) as out:
-            for name in names:
-                out.write(root / "made" / name, inside + name)
-    shutil.rmtree(root / "made")
 
 
 def assert_is_the_miniature(data: Dataset, count: int = 6) -> None:

@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.io
-
 from maskcon.data import Dataset, load
 from maskcon.data.builtin.cars196 import FINE_NAMES
-from maskcon.data.builtin.sop_lists import COARSE_NAMES, ProductImage, by_product
+from maskcon.data.builtin.sop import COARSE_NAMES, ProductImage, by_product
 from tests.data.miniatures import write_picture
 
 HEADER = "image_id class_id super_class_id path"
@@ -94,56 +91,6 @@ def write_other_lists(split: str, where: Path) -> tuple[list[ProductImage], list
         test = [row for twelve in twelves for row in twelve[:2]]
     write_split_lists(where / f"sop_{split}", train, test, shared=split == "split2")
     return train, test
-
-
-def struct_array(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
-    """A 1 x N struct array, as MATLAB has it."""
-    table = np.empty((1, len(rows)), dtype=[(name, object) for name in rows[0]])
-    for place, row in enumerate(rows):
-        table[0, place] = tuple(row.values())
-    return table
-
-
-def cell_array(values: tuple[str, ...]) -> np.ndarray[Any, Any]:
-    cells = np.empty((1, len(values)), dtype=object)
-    cells[0, :] = values
-    return cells
-
-
-def save_mat(path: Path, **variables: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scipy.io.savemat(path, variables, do_compression=True)
-
-
-BOX = {"bbox_x1": np.uint8(3), "bbox_y1": np.uint8(2), "bbox_x2": np.uint16(300), "bbox_y2": np.uint16(9)}
-
-
-def write_cars_pair(folder: Path, labels: dict[str, list[int]], *, nested: bool = False) -> None:
-    """cars_train/, cars_test/, devkit/ and the labelled test annotations; labels[part] are class numbers from 1."""
-    for part, target in (
-        ("train", folder / "devkit" / "cars_train_annos.mat"),
-        ("test", folder / "cars_test_annos_withlabels.mat"),
-    ):
-        names = [f"{number:05d}.jpg" for number in range(1, len(labels[part]) + 1)]
-        rows = [
-            {**BOX, "class": np.uint8(label), "fname": name}
-            for name, label in zip(names, labels[part], strict=True)
-        ]
-        save_mat(target, annotations=struct_array(rows))
-        inner = f"cars_{part}/cars_{part}" if nested else f"cars_{part}"
-        for name in names:
-            write_picture(folder / inner / name, (24, 16), colour_of(f"{part}{name}"))
-    save_mat(folder / "devkit" / "cars_meta.mat", class_names=cell_array(FINE_NAMES))
-
-
-def write_cars_whole(folder: Path, rows: list[tuple[int, bool]]) -> None:
-    """car_ims/ and cars_annos.mat; a row is (class number from 1, whether to test on)."""
-    table = []
-    for number, (label, is_test) in enumerate(rows, start=1):
-        path = f"car_ims/{number:06d}.jpg"
-        table.append({"relative_im_path": path, **BOX, "class": np.uint8(label), "test": np.uint8(is_test)})
-        write_picture(folder / path, (24, 16), colour_of(path))
-    save_mat(folder / "cars_annos.mat", annotations=struct_array(table), class_names=cell_array(FINE_NAMES))
 
 
 def write_cars_folders(folder: Path, models: dict[str, list[int]]) -> None:

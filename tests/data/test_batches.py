@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.data.miniature_imagenet32 import (
     batch_bytes,
     write_batch,
     write_imagenet32,
-    write_zips,
 )
 from tests.data.miniatures import random_pixels
 
@@ -64,39 +62,14 @@ class RunsOnLoading:
         return os.mkdir, (str(self.marker),)
 
 
-def test_hostile_pickle_in_a_zip_is_refused_and_the_zip_named(tmp_path: Path, conversions: Path) -> None:
+def test_hostile_pickle_is_refused_by_name(tmp_path: Path, conversions: Path) -> None:
     root, marker = tmp_path / "root", tmp_path / "marker"
-    root.mkdir()
-    write_zips(root)
+    write_imagenet32(root)
     hostile = batch_bytes({"data": random_pixels(1, seed=0), "labels": [1], "more": RunsOnLoading(marker)})
-    with zipfile.ZipFile(root / "Imagenet32_val.zip", "w") as out:
-        out.writestr("val_data", hostile)
-    with pytest.raises(CorruptFileError, match=r"Imagenet32_val\.zip: val_data: it names 'posix\.mkdir'"):
+    (root / "val_data").write_bytes(hostile)
+    with pytest.raises(CorruptFileError, match=r"val_data: it names 'posix\.mkdir'"):
         load_imagenet32(root)
     assert not marker.exists()
     pickle.loads(hostile)  # it would have run
     assert marker.exists()
-    assert_nothing_was_kept(conversions)
-
-
-def test_zip_without_a_batch_or_cut_short_is_refused(tmp_path: Path, conversions: Path) -> None:
-    write_zips(tmp_path)
-    archive = tmp_path / "Imagenet32_train.zip"
-    whole = archive.read_bytes()
-    archive.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CorruptFileError, match=r"Imagenet32_train\.zip"):
-        load_imagenet32(tmp_path)
-    with zipfile.ZipFile(archive, "w") as out:
-        out.writestr("train_data_batch_1", b"")
-    with pytest.raises(CorruptFileError, match=r"Imagenet32_train\.zip: it holds no train_data_batch_2"):
-        load_imagenet32(tmp_path)
-    assert_nothing_was_kept(conversions)
-
-
-def test_zip_that_points_outside_is_refused(tmp_path: Path, conversions: Path) -> None:
-    write_zips(tmp_path)
-    with zipfile.ZipFile(tmp_path / "Imagenet32_val.zip", "w") as out:
-        out.writestr("../../val_data", b"")
-    with pytest.raises(CorruptFileError, match="outside"):
-        load_imagenet32(tmp_path)
     assert_nothing_was_kept(conversions)

@@ -38,7 +38,7 @@ def photos(tmp_path: Path) -> Path:
     for seed, name in enumerate(("cat/a.png", "dog/b.png")):
         write_photo(tmp_path / "photos" / name, seed)
     (tmp_path / "photos" / "list.csv").write_text("path,coarse\ndog/b.png,hound\ncat/a.png,\n")
-    (tmp_path / "photos" / "list.txt").write_text("dog/b.png\ncat/a.png\ndog/b.png\n")
+    (tmp_path / "photos" / "twice.csv").write_text("path\ndog/b.png\ncat/a.png\ndog/b.png\n")
     return tmp_path / "photos"
 
 
@@ -47,7 +47,7 @@ def photos(tmp_path: Path) -> Path:
     [
         ("", ["cat/a.png", "dog/b.png"], ["cat", "dog"]),
         ("list.csv", ["dog/b.png", "cat/a.png"], ["hound", None]),
-        ("list.txt", ["dog/b.png", "cat/a.png"], [None, None]),
+        ("twice.csv", ["dog/b.png", "cat/a.png"], [None, None]),
         ("cat/a.png", ["photos/cat/a.png"], [None]),
     ],
 )
@@ -144,14 +144,14 @@ def test_a_name_goes_before_a_folder_of_that_name(tmp_path, monkeypatch) -> None
 
 def test_a_data_set_that_is_fetched_tells_how_far_it_is(monkeypatch) -> None:
     def listing(root, *, variant, download, progress):
-        progress(5, None)
+        progress(5, 9)
         raise DataError("enough")
 
     monkeypatch.setitem(SOURCES, "cars196", replace(SOURCES["cars196"], listing=listing))
     told: list[tuple[int, int]] = []
     with pytest.raises(DataError, match="enough"):
         gather("cars196", canvas=SIDE, channels=3, progress=lambda *counts: told.append(counts))
-    assert told == [(5, 5)]
+    assert told == [(5, 9)]
 
 
 def test_arrays_have_their_paths_as_names_unless_two_are_the_same() -> None:

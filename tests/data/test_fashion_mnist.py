@@ -30,16 +30,6 @@ def test_files_are_read_with_a_black_border(tmp_path: Path) -> None:
     assert data.train.coarse[:3].tolist() == [0, 1, 0]
 
 
-def test_unpacked_files_are_read_too(tmp_path: Path) -> None:
-    folder = tmp_path / "fashion-mnist"
-    write_fashion_mnist(folder)
-    gzipped = load("fashion-mnist", root=tmp_path).fingerprint()
-    for path in list(folder.iterdir()):
-        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
-        path.unlink()
-    assert load("fashion-mnist", root=tmp_path).fingerprint() == gzipped
-
-
 def test_system_copy_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_fashion_mnist(tmp_path / "system")
     monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", tmp_path / "system")
@@ -73,7 +63,7 @@ GZIPPED = gzip.compress(GOOD, mtime=0)
 )
 def test_damaged_idx_files_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "file"
-    path.write_bytes(data)
+    path.write_bytes(data if data.startswith(GZIPPED[:4]) else gzip.compress(data))
     with pytest.raises(CorruptFileError, match=message):
         read_idx(path, 3)
 

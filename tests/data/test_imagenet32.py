@@ -14,7 +14,6 @@ from tests.data.miniature_imagenet32 import (
     assert_nothing_was_kept,
     write_batch,
     write_imagenet32,
-    write_zips,
 )
 
 pytestmark = pytest.mark.usefixtures("conversions")
@@ -33,22 +32,6 @@ def test_unpacked_files_are_found_and_read_in_order(tmp_path: Path, train: str, 
     assert "official" in data.notes[0]
 
 
-@pytest.mark.parametrize("inside", ["", "Imagenet32_train/"])
-def test_zips_are_read_and_left_alone(tmp_path: Path, inside: str, conversions: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    write_zips(root, inside)
-    assert missing(root) == ()
-    assert_is_the_miniature(load_imagenet32(root))
-    assert sorted(path.name for path in root.iterdir()) == ["Imagenet32_train.zip", "Imagenet32_val.zip"]
-    (folder,) = conversions.iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "labels.npz",
-        "test.images",
-        "train.images",
-    ]
-
-
 def test_test_ids_do_not_depend_on_the_training_part(tmp_path: Path) -> None:
     write_imagenet32(tmp_path / "root")
     data = load_imagenet32(tmp_path / "root")
@@ -56,12 +39,12 @@ def test_test_ids_do_not_depend_on_the_training_part(tmp_path: Path) -> None:
     assert data.test.index.tolist() == list(range(1_281_167, 1_281_167 + 6))
 
 
-def test_missing_names_both_zips_in_an_empty_folder(tmp_path: Path) -> None:
+def test_missing_names_the_files_and_their_zips_in_an_empty_folder(tmp_path: Path) -> None:
     train, test = missing(tmp_path)
-    assert train == "Imagenet32_train.zip (or its unpacked train_data_batch_1 to train_data_batch_10)"
-    assert test == "Imagenet32_val.zip (or its unpacked val_data)"
+    assert train == "train_data_batch_1 to train_data_batch_10 of Imagenet32_train.zip"
+    assert test == "val_data of Imagenet32_val.zip"
     with pytest.raises(
-        DataError, match=r"missing: Imagenet32_train.*image-net\.org.*put them there"
+        DataError, match=r"missing: train_data_batch_1.*image-net\.org.*unzip them there"
     ) as error:
         load_imagenet32(tmp_path)
     assert "\n" not in str(error.value)

@@ -258,7 +258,7 @@ def test_file_that_disappears_before_packing_is_left_out(
 def test_results_come_in_order_and_progress_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "usable_cores", lambda: 4)
     told: list[tuple[int, int]] = []
-    count = packing.BLOCK_FILES * (packing.BLOCKS_AHEAD + 2) + 5
+    count = packing.BLOCK_FILES * 10 + 5
     found = packing.map_files(lambda row: row**2, count, lambda done, total: told.append((done, total)))
     assert found == [row**2 for row in range(count)]
     steps = [*range(packing.BLOCK_FILES, count, packing.BLOCK_FILES), count]
@@ -301,5 +301,5 @@ def test_whoever_stops_does_not_wait_for_files_that_were_only_lined_up(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        packing.map_files(work, packing.BLOCK_FILES * packing.BLOCKS_AHEAD, stop)
+        packing.map_files(work, packing.BLOCK_FILES * 8, stop)
     assert len(begun) <= packing.BLOCK_FILES + 1

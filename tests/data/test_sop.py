@@ -14,8 +14,7 @@ from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data import packing
 from maskcon.data.archive import extract
 from maskcon.data.builtin import release, sop
-from maskcon.data.builtin.sop import product_sizes
-from maskcon.data.builtin.sop_lists import COARSE_NAMES, split1, split2
+from maskcon.data.builtin.sop import COARSE_NAMES, product_sizes, split1, split2
 from tests.data.miniature_photos import (
     SIZES,
     colour_of,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, DataError
-from maskcon.data.builtin.sop import PAPER_COUNTS
-from maskcon.data.builtin.sop_lists import ProductImage, read_info, read_split, split1, split2
+from maskcon.data.builtin.sop import PAPER_COUNTS, ProductImage, read_info, read_split, split1, split2
 from tests.data.miniature_photos import (
     HEADER,
     SIZES,

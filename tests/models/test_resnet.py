@@ -6,7 +6,7 @@ from torch import nn
 
 from maskcon._utils.errors import UsageError
 from maskcon.models.backbones import backbone_names, build_backbone, resolve_stem
-from maskcon.models.resnet import ARCHITECTURES, BasicBlock, Bottleneck, ResNet
+from maskcon.models.resnet import ARCHITECTURES, Block, ResNet
 
 # Known from the published models, their 1000-class `fc` subtracted.
 PUBLISHED_COUNTS = {"resnet18": 11_176_512, "resnet34": 21_284_672, "resnet50": 23_508_032}
@@ -64,7 +64,7 @@ def test_names_and_shapes_equal_published_file(name: str) -> None:
 
 def test_bottleneck_strides_on_its_3x3() -> None:
     block = ResNet("resnet50", width=8).get_submodule("layer2.0")
-    assert isinstance(block, Bottleneck)
+    assert isinstance(block, Block)
     assert block.conv1.stride == (1, 1)
     assert block.conv2.stride == (2, 2)
 
@@ -107,7 +107,7 @@ def test_auto_stem_is_small_up_to_64_pixels() -> None:
 
 def test_basic_block_matches_functional_oracle() -> None:
     torch.manual_seed(0)
-    block = BasicBlock(4, 6, 2).eval()
+    block = Block(4, 6, 2).eval()
     for layer in block.modules():
         if isinstance(layer, nn.BatchNorm2d):
             nn.init.normal_(layer.running_mean)

@@ -13,7 +13,7 @@ import torch
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.config.settings import Machine
 from maskcon.data.builtin import release, sop
-from maskcon.data.builtin.cars196 import cars_listing
+from maskcon.data.builtin.cars196 import FINE_NAMES, cars_listing
 from maskcon.paper.dataset_figures import example_images
 from maskcon.paper.figures import (
     FIGURES,
@@ -28,7 +28,7 @@ from maskcon.paper.plans import TABLES, Trial, ground_for, trials_for
 from maskcon.paper.relations import as_square, small_batch
 from maskcon.paper.retrieval import queries_from
 from maskcon.paper.runs import Setup, runs_for
-from tests.data.miniature_photos import SIZES, colour_of, write_cars_pair, write_sop
+from tests.data.miniature_photos import SIZES, colour_of, write_cars_folders, write_sop
 from tests.paper.test_table import finish
 
 
@@ -183,12 +183,12 @@ def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, mo
 
 
 def test_the_sheet_of_cars_takes_the_first_readable_training_image(tmp_path):
-    write_cars_pair(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
-    (tmp_path / "cars196" / "cars_train" / "00001.jpg").write_bytes(b"no image")
+    write_cars_folders(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
+    (tmp_path / "cars196" / "train" / FINE_NAMES[2] / "00000.jpg").write_bytes(b"no image")
     found = example_images(cars_listing(tmp_path), side=12)
     assert sorted(found) == [2, 195]  # class 1 has an image to test on only
     assert found[2].shape == (3, 8, 12)
-    assert np.abs(found[2].mean(axis=(1, 2)) - colour_of("train00002.jpg")).max() < 4
+    assert np.abs(found[2].mean(axis=(1, 2)) - colour_of("train1")).max() < 4
     files, said = draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures")
     assert "Wagon 7" in said
     assert [path.suffix for path in files] == [".png", ".svg", ".csv"]

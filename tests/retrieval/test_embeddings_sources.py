@@ -81,26 +81,21 @@ def test_the_label_of_a_folder_with_parts_is_below_the_part(run: Run, tmp_path: 
 def test_a_list_of_files_starts_from_where_the_list_lies(run: Run, tmp_path: Path) -> None:
     photos(tmp_path / "lists" / "in", 4)
     chosen = ["in/cat/03.png", "in/dog/00.png", "in/cat/03.png"]
-    (tmp_path / "lists" / "some.txt").write_text("\r\n".join([*chosen, "", "in/none.png"]), encoding="utf-8")
-    outcome = write_embeddings(run, tmp_path / "lists" / "some.txt", tmp_path / "e.parquet")
+    (tmp_path / "lists" / "some.csv").write_text(
+        "\r\n".join(["path", *chosen, "", "in/none.png"]), encoding="utf-8"
+    )
+    outcome = write_embeddings(run, tmp_path / "lists" / "some.csv", tmp_path / "e.parquet")
     found = read_embeddings(tmp_path / "e.parquet")
     assert list(labels(found)) == ["in/cat/03.png", "in/dog/00.png"]
     assert found.file(0).is_file()
     assert outcome.failures == {"in/none.png": "No such file or directory"}
 
 
-def test_a_list_may_begin_with_a_byte_order_mark(run: Run, tmp_path: Path) -> None:
-    write_photo(tmp_path / "кот.png", 0)
-    (tmp_path / "some.txt").write_text("кот.png\n", encoding="utf-8-sig")
-    write_embeddings(run, tmp_path / "some.txt", tmp_path / "e.parquet")
-    assert list(labels(read_embeddings(tmp_path / "e.parquet"))) == ["кот.png"]
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         ("none.jpg", r"none\.jpg does not exist; give a folder of images"),
-        ("none.txt", r"none\.txt does not exist; give a folder of images"),
+        ("none.csv", r"none\.csv does not exist; give a folder of images"),
         ("iphone.heic", r"iphone\.heic is no image of a known kind \(\.heic\); give"),
         (["one.png", "folder"], "folder is a folder; give one folder alone, or several images"),
     ],
@@ -225,9 +220,9 @@ def test_unreadable_files_are_failures_and_named(run: Run, tmp_path: Path) -> No
             lambda folder: write_photo(folder / "a.txt.png", 0).write_bytes(b"x"),
             "the one image of .* cannot be read: a.txt.png",
         ),
-        (lambda folder: folder.parent.joinpath("in.txt").write_text("\n"), "names no file"),
+        (lambda folder: folder.parent.joinpath("in.csv").write_text("path\n"), "lists no image"),
         (
-            lambda folder: folder.parent.joinpath("in.txt").write_text("none.png\n"),
+            lambda folder: folder.parent.joinpath("in.csv").write_text("path\nnone.png\n"),
             "the one image of .* cannot be read: none.png",
         ),
         (lambda folder: None, "in does not exist; give a folder of images, a manifest"),
@@ -235,7 +230,7 @@ def test_unreadable_files_are_failures_and_named(run: Run, tmp_path: Path) -> No
 )
 def test_a_source_without_pictures_is_one_clear_line(run, tmp_path, make, message) -> None:
     make(tmp_path / "in")
-    source = tmp_path / ("in.txt" if (tmp_path / "in.txt").exists() else "in")
+    source = tmp_path / ("in.csv" if (tmp_path / "in.csv").exists() else "in")
     with pytest.raises(UsageError, match=message):
         write_embeddings(run, str(source), tmp_path / "e.parquet")
     assert not (tmp_path / "e.parquet").exists()

@@ -12,7 +12,7 @@ import maskcon.transforms.policies
 from maskcon._utils.errors import UsageError
 from maskcon.transforms.boxes import RandomCrop
 from maskcon.transforms.operations import Affine, Perspective
-from maskcon.transforms.policies import FAMILIES, ViewPolicy
+from maskcon.transforms.policies import FAMILIES, POLICIES, ViewPolicy
 from tests.transforms.oracles import (
     ENGINES,
     ENGINES_AND_NAMES,
@@ -23,7 +23,7 @@ from tests.transforms.oracles import (
     smooth_images,
 )
 
-NAMES = views.policy_names()
+NAMES = list(POLICIES)
 
 
 def table(policy: views.Policy, batch: int, seed: int = 0) -> torch.Tensor:

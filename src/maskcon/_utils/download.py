@@ -18,7 +18,9 @@ from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, Usa
 from maskcon._utils.files import write_all
 from maskcon._utils.locks import one_at_a_time
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
+Progress = Callable[
+    [int, int], None
+]  # bytes so far, bytes in all; the first again where the second is unknown
 
 BLOCK_BYTES = 1 << 18
 MAX_FAILURES = 4  # in a row without new bytes; a slow transfer that progresses is never given up
@@ -186,7 +188,7 @@ class _Transfer:
                 if self.expected.size is not None and done > self.expected.size:
                     break  # the size check of the caller says so
                 if self.progress is not None:
-                    self.progress(done, total)
+                    self.progress(done, total or done)
         if total is not None and done < total:
             raise _InterruptedError(f"the connection closed after {done} of {total} bytes")
 

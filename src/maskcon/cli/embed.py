@@ -29,7 +29,7 @@ def embed(
         typer.Argument(
             metavar="SOURCE",
             help="A folder of images (class folders are not needed), a manifest (.csv, .parquet) with a column "
-            "path, a dataset by name or hf:NAME, images, or a .txt file with one path per line.",
+            "path, a dataset by name or hf:NAME, or images.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write or update.")] = Path(

@@ -32,7 +32,7 @@ def index(
         typer.Argument(
             metavar="SOURCE",
             help="A folder of images (class folders are not needed), a manifest (.csv, .parquet) with a column "
-            "path, a dataset by name or hf:NAME, or a .txt file with one path per line.",
+            "path, or a dataset by name or hf:NAME.",
         ),
     ],
     out: Annotated[

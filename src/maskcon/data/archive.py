@@ -177,24 +177,18 @@ def _write_members(
         except OSError as error:
             raise DataError(f"cannot create {target}: {error.strerror or error}") from error
         with out:
-            _copy(source, out, size, name)
+            _copy(source, out)
         files += 1
     return files
 
 
-def _copy(source: IO[bytes], out: io.FileIO, size: int, name: str) -> None:
-    """Copy exactly `size` bytes; the size in a header may be wrong."""
-    copied = 0
+def _copy(source: IO[bytes], out: io.FileIO) -> None:
+    """Copy a member; its reader refuses a wrong size or checksum."""
     while block := source.read(BLOCK_BYTES):
-        copied += len(block)
-        if copied > size:
-            break
         try:
             write_all(out, block)
         except OSError as error:
             raise DataError(f"cannot write {out.name!s}: {error.strerror or error}") from error
-    if copied != size:
-        raise _RefusedError(f"{name!r} does not have the {size} bytes that its header says")
 
 
 def _checked_parts(name: str) -> list[str]:

@@ -137,7 +137,7 @@ def images_of(
     """
     count, height, width = planes(shape, channels)
     pixels = np.empty((len(rows), count, height, width), dtype=np.uint8)
-    step = max(1, CHUNK_VALUES // rows.shape[1])
+    step = max(1, CHUNK_VALUES // max(1, rows.shape[1]))
     for start in range(0, len(rows), step):
         levels = _levels(rows[start : start + step], pixel_range)  # [n, D]
         if len(shape) == 3 and channels == "last":

@@ -1,11 +1,10 @@
-"""Open the images of any source: a folder, manifest, list, files, a dataset by name, `hf:NAME` or a `Dataset`.
+"""Open the images of any source: a folder, manifest, files, a dataset by name, `hf:NAME` or a `Dataset`.
 
 `embed` and `index` read images through this. Labels are given where a source has them, and never needed.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,10 @@ from maskcon.data.decoding import EXTENSIONS
 from maskcon.data.folder_layout import read_any_depth, show
 from maskcon.data.huggingface import PREFIX
 from maskcon.data.image_readers import ImageArrays, ImageFiles
-from maskcon.data.loading import with_known_total
 from maskcon.data.manifest import folder_of, is_manifest, listed_images
 from maskcon.data.packing import Progress
 
-LIST_SUFFIX = ".txt"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a text file with it
-ADVICE = "give a folder of images, a manifest (.csv, .parquet), images, or a .txt file with one path per line"
+ADVICE = "give a folder of images, a manifest (.csv, .parquet) with a column path, or images"
 Given = str | Path | Dataset | Sequence[str | Path]
 
 
@@ -44,9 +40,8 @@ def gather(
     """Open the images of a folder, of a list of files, or of a dataset.
 
     Args:
-        source: a folder, with or without class folders; a manifest (.csv, .parquet) with a column path; a .txt file
-            with one path per line; an image, or several; a dataset by name, or hf:NAME; or a `Dataset`. Paths in a list
-            or manifest start from its folder.
+        source: a folder, with or without class folders; a manifest (.csv, .parquet) with a column path, where paths
+            start from its folder; an image, or several; a dataset by name, or hf:NAME; or a `Dataset`.
         canvas, channels: what images of many sizes are decoded onto. Images that come in one size keep it.
         root, variant, download: for datasets by name; see `load`.
         strict, progress: for those that are decoded or fetched as a whole, here and now; see `load`.
@@ -55,12 +50,11 @@ def gather(
         return ImageArrays(source.name, source, channels=channels)
     make = partial(ImageFiles, canvas=canvas, channels=channels)
     if not isinstance(source, str | Path):
-        return _of_names(_no_folder(source), Path.cwd(), f"{len(source)} files", make)
+        return _of_names(source, f"{len(source)} files", make)
     name = str(source)
     known = SOURCES.get(name)
     if known is not None and known.listing is not None:
-        fetching = with_known_total(progress)
-        listing = known.listing(data_root(root), variant=variant, download=download, progress=fetching)
+        listing = known.listing(data_root(root), variant=variant, download=download, progress=progress)
         named = [(found.path, found.coarse) for found in listing.files]
         empty = f"{listing.name} lists no image"
         return make(listing.name, listing.root.resolve(), named, empty=empty, notes=tuple(listing.notes))
@@ -89,18 +83,19 @@ def _of_path(path: Path, name: str, make: Callable[..., ImageFiles]) -> ImageFil
         empty = f"no image found in {show(name)} or below it{others}; give a folder of images"
         return make(source, path.resolve(), named, empty=empty, unreadable=dict(layout.unreadable))
     if suffix in EXTENSIONS:
-        return _of_names([str(path)], Path.cwd(), source, make)
+        return _of_names([path], source, make)
     if is_manifest(path):
         empty = f"{show(name)} lists no image; write one line per image"
         return make(source, folder_of(path), listed_images(path), empty=empty)
-    if suffix == LIST_SUFFIX:
-        return _of_names(_lines(path), path.resolve().parent, source, make)
     raise DataError(f"{show(name)} is no image of a known kind ({suffix or 'no ending'}); {ADVICE}")
 
 
-def _of_names(names: Sequence[str], root: Path, source: str, make: Callable[..., ImageFiles]) -> ImageFiles:
-    empty = f"{show(source)} names no file; write one path per line"
-    return make(source, root, [(name, None) for name in names], empty=empty)
+def _of_names(names: Sequence[str | Path], source: str, make: Callable[..., ImageFiles]) -> ImageFiles:
+    """Open images by name; refuse folders, whose paths would be unclear."""
+    for name in names:
+        if has_folder(Path(name)):
+            raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several images")
+    return make(source, Path.cwd(), [(str(name), None) for name in names], empty=f"{source} names no file")
 
 
 def _own_path(name: str) -> Path | None:
@@ -110,22 +105,6 @@ def _own_path(name: str) -> Path | None:
         is_there = path.exists()
     except (OSError, RuntimeError, ValueError):
         return None
-    if not is_there and (is_path(name) or path.suffix.lower() in (*EXTENSIONS, LIST_SUFFIX)):
+    if not is_there and (is_path(name) or path.suffix.lower() in EXTENSIONS):
         raise DataError(f"{show(name)} does not exist; {ADVICE}")
     return path if is_there else None
-
-
-def _no_folder(names: Sequence[str | Path]) -> list[str]:
-    """List several images by name; refuse folders, whose paths would be unclear."""
-    for name in names:
-        if has_folder(Path(name)):
-            raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several images")
-    return [str(name) for name in names]
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        content = path.read_bytes().removeprefix(BYTE_ORDER_MARK)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    return [os.fsdecode(line.rstrip(b"\r")) for line in content.split(b"\n") if line.strip()]

@@ -39,17 +39,11 @@ class Grouping:
         return tuple(self.coarse_of.count(coarse) for coarse in range(len(self.coarse_names)))
 
     def image_set(
-        self,
-        images: NDArray[np.uint8],
-        fine: NDArray[np.int64],
-        index: NDArray[np.int64],
-        *,
-        sizes: NDArray[np.int32] | None = None,
-        paths: tuple[str, ...] | None = None,
+        self, images: NDArray[np.uint8], fine: NDArray[np.int64], index: NDArray[np.int64]
     ) -> ImageSet:
         """Make a part of these images; the coarse labels follow from the fine ones."""
         coarse = np.array(self.coarse_of, dtype=np.int64)[fine]
-        return ImageSet(images, coarse, fine, index, sizes, paths)
+        return ImageSet(images, coarse, fine, index)
 
     def dataset(
         self, name: str, family: str, train: ImageSet, test: ImageSet, *, notes: tuple[str, ...] = ()

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskcon._utils.errors import DataError
-from maskcon._utils.paths import has_file, resolved
+from maskcon._utils.paths import resolved
 from maskcon.data.dataset import Grouping
 from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
 from maskcon.data.packing import Contents
@@ -139,19 +139,6 @@ def read_any_depth(root: Path) -> Layout:
 def path_hash(path: str) -> int:
     """Hash a path to 63 bits: the id of an image, which also decides its split."""
     return int.from_bytes(hashlib.sha256(os.fsencode(path)).digest()[:8], "big") >> 1
-
-
-def present_paths(folder: Path, paths: Iterable[str]) -> set[str]:
-    """Find which files are there, by one listing per sub-folder."""
-    present: set[str] = set()
-    for parent in sorted({path.rpartition("/")[0] for path in paths}):
-        before = f"{parent}/" if parent else ""
-        try:
-            with os.scandir(folder / parent) as entries:
-                present.update(f"{before}{entry.name}" for entry in entries if has_file(entry))
-        except (OSError, ValueError):  # ValueError: a zero byte in the name
-            continue  # an absent folder: its images are absent
-    return present
 
 
 def show(name: str) -> str:

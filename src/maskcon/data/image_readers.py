@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,42 +48,6 @@ class Block:
     failures: dict[int, str]
 
 
-class Images(Protocol):
-    """Images in the order of their source; each has its row number.
-
-    source: what they can be gathered from again, from any directory
-    root: the folder that paths start from; "" where the images are no files
-    empty: in words, that the source holds no image
-    notes: what a user should know of the source
-    """
-
-    source: str
-    root: str
-    empty: str
-    notes: tuple[str, ...]
-
-    @property
-    def paths(self) -> Sequence[str]: ...  # with `/`, each once; bytes that are no UTF-8 as Python gives them
-
-    @property
-    def coarse(self) -> Sequence[str | None]: ...  # labels; None where unknown
-
-    @property
-    def stamps(self) -> Sequence[Stamp]: ...
-
-    @property
-    def unreadable(self) -> Mapping[str, str]: ...  # path -> why; known before reading, not among `paths`
-
-    @property
-    def image_bytes(self) -> int: ...  # of one image on its canvas
-
-    def digests(self, rows: Sequence[int]) -> list[str | None]:
-        """Hash the content of these rows (sha256, hex); None where unreadable."""
-        ...
-
-    def read(self, rows: Sequence[int]) -> Block: ...
-
-
 def at_once(images: Images, limit: int) -> int:
     """Return how many images to read at a time, within `limit` and BLOCK_BYTES."""
     return max(1, min(limit, BLOCK_BYTES // images.image_bytes))
@@ -102,10 +66,16 @@ def none_readable(images: Images, failures: Mapping[str, str]) -> str:
 
 
 class ImageFiles:
-    """Image files, see `Images`; follows links, opens regular files only.
+    """Image files in the order of their source, each with its row number; follows links, opens regular files only.
 
-    named: path and coarse label ("" or None where there is none); of a path that comes twice the first counts
-    canvas, channels: what images are decoded onto
+    Args:
+        source: what they can be gathered from again, from any directory
+        root: the folder that paths start from
+        named: path (with `/`) and coarse label ("" or None where unknown); of a path that comes twice the first counts
+        canvas, channels: what images are decoded onto
+        empty: in words, that the source holds no image
+        unreadable: path -> why; known before reading, not among `paths`
+        notes: what a user should know of the source
     """
 
     def __init__(
@@ -149,6 +119,8 @@ class ImageFiles:
         return Stamp(status.st_size, status.st_mtime_ns)
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
+        """Hash the content of these rows (sha256, hex); None where unreadable."""
+
         def work(place: int) -> str | None:
             try:
                 with (self._folder / self.paths[rows[place]]).open("rb") as file:
@@ -184,7 +156,7 @@ LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
 
 
 class ImageArrays:
-    """Images of a dataset, see `Images`; named by path, or part/id where paths repeat.
+    """Images of a dataset, read like `ImageFiles`; named by path, or part/id where paths repeat.
 
     channels: what they are turned into, grey or colour
     """
@@ -249,6 +221,9 @@ class ImageArrays:
     def _part(self, row: int) -> tuple[ImageSet, int]:
         count = len(self._data.train)
         return (self._data.train, row) if row < count else (self._data.test, row - count)
+
+
+Images = ImageFiles | ImageArrays
 
 
 def with_channels(images: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from PIL import Image
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
-from maskcon.data.arrays import Channels, planes
+from maskcon.data.arrays import BYTE_RANGE, Channels, images_of
 from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import (
     UndecodableError,
@@ -101,8 +100,7 @@ def from_arrays(
     )
 
 
-@dataclass(frozen=True)
-class _Labelled:
+class _Labelled(NamedTuple):
     """Images and their labels, one each."""
 
     images: Images
@@ -186,10 +184,7 @@ def _from_array(images: NDArray[Any], channels: Channels) -> NDArray[np.uint8]:
             f"images must be uint8 [N, H, W], [N, H, W, C] or [N, C, H, W], got {images.dtype} {images.shape}; "
             "values of another range are scaled to 0..255 first"
         )
-    count, height, width = planes(images.shape[1:], channels)
-    if images.ndim == 4 and channels == "last":
-        images = images.transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(images.reshape(len(images), count, height, width))
+    return images_of(images.reshape(len(images), -1), images.shape[1:], channels, BYTE_RANGE)
 
 
 def _single(item: Any, channels: Channels) -> Any:

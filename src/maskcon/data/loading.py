@@ -11,12 +11,10 @@ from typing import get_args
 
 import numpy as np
 
-from maskcon._utils.download import Progress as DownloadProgress
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.paths import data_root, resolved
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.dataset import Dataset, Variant
-from maskcon.data.folder_layout import Layout
 from maskcon.data.huggingface import PREFIX, Address, read_hub
 from maskcon.data.manifest import is_manifest
 from maskcon.data.packing import ImagePlan, Progress, find_pack, make_pack, pack
@@ -44,14 +42,19 @@ def load(
 
     A name goes before a folder of the same name in the current directory; write "./cifar10" for the folder.
     """
-    load_arrays = _array_loader(name_or_path, image_size)
-    fetching = with_known_total(progress)
-    if load_arrays is not None:
-        _check_variant(variant)
-        return load_arrays(data_root(root), variant=variant, download=download, progress=fetching)
-    layout = _layout(name_or_path, root, variant, download, fetching, progress)
-    plan = plan_photos(layout, image_size=image_size, strict=strict, looking=progress)
-    return plan.dataset(pack(plan.job, progress))
+    plan = image_plan(
+        name_or_path,
+        root=root,
+        variant=variant,
+        image_size=image_size,
+        download=download,
+        strict=strict,
+        progress=progress,
+        looking=progress,
+    )
+    if plan is not None:
+        return plan.dataset(pack(plan.job, progress))
+    return _arrays(name_or_path)(data_root(root), variant=variant, download=download, progress=progress)
 
 
 def image_plan(
@@ -69,9 +72,23 @@ def image_plan(
 
     progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
     """
-    if not takes_image_size(name_or_path):
+    if variant not in get_args(Variant):
+        raise unknown("variant", variant, get_args(Variant))
+    source = SOURCES.get(name_or_path)
+    if source is not None and source.load is not None:
+        if image_size is not None:
+            large = [other for other in SOURCES if takes_image_size(other)]
+            raise UsageError(
+                f"image_size={image_size} is for folders of images and for {', '.join(large)}; "
+                f"{name_or_path!r} has images of {source.info.image}"
+            )
         return None
-    layout = _layout(name_or_path, root, variant, download, with_known_total(progress), looking)
+    if source is not None and source.listing is not None:
+        layout = source.listing(data_root(root), variant=variant, download=download, progress=progress)
+    elif name_or_path.startswith(PREFIX):
+        layout = read_hub(name_or_path, download=download, looking=looking)
+    else:
+        layout = read_path(_own_path(name_or_path))
     return plan_photos(layout, image_size=image_size, strict=strict, looking=looking)
 
 
@@ -112,7 +129,7 @@ def prepare(
     image_size: int | None = None,
     download: bool = False,
     strict: bool = False,
-    fetching: DownloadProgress | None = None,
+    fetching: Progress | None = None,
     looking: Progress | None = None,
     decoding: Progress | None = None,
 ) -> Prepared:
@@ -121,13 +138,17 @@ def prepare(
     fetching is called in bytes while an archive is downloaded, looking in files while many headers are read, decoding
     in files while they are decoded or converted.
     """
-    load_arrays = _array_loader(name_or_path, image_size)
-    if load_arrays is not None:
-        if not SOURCES[name_or_path].converted:
-            return Prepared(None, None, 0, was_there=True)
-        return _converted(load_arrays, root, download, decoding)
-    layout = _layout(name_or_path, root, "paper", download, fetching, looking)
-    plan = plan_photos(layout, image_size=image_size, strict=strict, looking=looking)
+    plan = image_plan(
+        name_or_path,
+        root=root,
+        image_size=image_size,
+        download=download,
+        strict=strict,
+        progress=fetching,
+        looking=looking,
+    )
+    if plan is None:
+        return _prepare_arrays(name_or_path, root, download, decoding)
     found = find_pack(plan.job)
     begun = time.monotonic()
     packed = make_pack(plan.job, decoding) if found is None else found
@@ -136,66 +157,31 @@ def prepare(
     return Prepared(plan.dataset(packed), packed.folder, left_out, found is not None, seconds)
 
 
-def _converted(
-    load_arrays: Callable[..., Dataset], root: Path | None, download: bool, decoding: Progress | None
-) -> Prepared:
+def _prepare_arrays(name: str, root: Path | None, download: bool, decoding: Progress | None) -> Prepared:
+    """Convert a named dataset of arrays if it needs that."""
+    if not SOURCES[name].converted:
+        return Prepared(None, None, 0, was_there=True)
     calls = 0  # a conversion reports each file it has read
 
-    def counted(done: int, total: int | None) -> None:
+    def counted(done: int, total: int) -> None:
         nonlocal calls
         calls += 1
         if decoding is not None:
-            decoding(done, total or done)
+            decoding(done, total)
 
     begun = time.monotonic()
-    data = load_arrays(data_root(root), variant="paper", download=download, progress=counted)
+    data = _arrays(name)(data_root(root), variant="paper", download=download, progress=counted)
     seconds = time.monotonic() - begun
     images = data.train.images
     place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
     return Prepared(data, place, 0, was_there=calls == 0, seconds=seconds)
 
 
-def _array_loader(name: str, image_size: int | None) -> Callable[..., Dataset] | None:
-    """Return the loader of a named dataset of arrays; None for other sources."""
-    source = SOURCES.get(name)
-    if source is None or source.load is None:
-        return None
-    if image_size is not None:
-        large = [other for other in SOURCES if takes_image_size(other)]
-        raise UsageError(
-            f"image_size={image_size} is for folders of images and for {', '.join(large)}; "
-            f"{name!r} has images of {source.info.image}"
-        )
-    return source.load
-
-
-def _layout(
-    name_or_path: str,
-    root: Path | None,
-    variant: Variant,
-    download: bool,
-    fetching: DownloadProgress | None,
-    looking: Progress | None,
-) -> Layout:
-    _check_variant(variant)
-    source = SOURCES.get(name_or_path)
-    if source is not None and source.listing is not None:
-        return source.listing(data_root(root), variant=variant, download=download, progress=fetching)
-    if name_or_path.startswith(PREFIX):
-        return read_hub(name_or_path, download=download, looking=looking)
-    return read_path(_own_path(name_or_path))
-
-
-def _check_variant(variant: str) -> None:
-    if variant not in get_args(Variant):
-        raise unknown("variant", variant, get_args(Variant))
-
-
-def with_known_total(progress: Progress | None) -> DownloadProgress | None:
-    """Report the bytes so far as the total where a server does not give it."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(done, total or done)
+def _arrays(name: str) -> Callable[..., Dataset]:
+    """Return the loader of a named dataset of arrays."""
+    load_arrays = SOURCES[name].load
+    assert load_arrays is not None  # `image_plan` returns None for these alone
+    return load_arrays
 
 
 def is_path(name_or_path: str) -> bool:

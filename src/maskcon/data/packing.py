@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -33,7 +32,6 @@ Result = TypeVar("Result")
 
 PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 32  # files between two calls of `progress`
-BLOCKS_AHEAD = 8  # lined up for the threads, so that none of them waits for the slowest file of a block
 MAX_THREADS = 32  # what an image takes of Python's lock leaves room for about so many
 FORMAT_VERSION = 4
 PACKS = "packed"
@@ -155,38 +153,17 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
     Pillow decodes outside Python's lock.
     """
     results: list[Result] = []
-    blocks: deque[Iterator[Result]] = deque()  # handed to the threads, the oldest first
-
-    def take_oldest() -> None:
-        results.extend(blocks.popleft())
-        if progress is not None:
-            progress(len(results), count)
-
-    pool = ThreadPoolExecutor(min(MAX_THREADS, usable_cores()))
-    try:
-        with decompression_bombs_refused():
-            for start in range(0, count, BLOCK_FILES):
-                blocks.append(pool.map(work, range(start, min(start + BLOCK_FILES, count))))
-                if len(blocks) == BLOCKS_AHEAD:
-                    take_oldest()
-            while blocks:
-                take_oldest()
-    finally:
-        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, do not wait for queued files
+    with decompression_bombs_refused(), ThreadPool(min(MAX_THREADS, usable_cores())) as pool:
+        for result in pool.imap(work, range(count)):  # an error or Ctrl-C leaves without the queued files
+            results.append(result)
+            if progress is not None and (len(results) % BLOCK_FILES == 0 or len(results) == count):
+                progress(len(results), count)
     return results
 
 
 def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:
     """Return what `decode` takes for this image."""
     return root / path if contents is None else BytesIO(contents.read(path))
-
-
-def contents_key(root: Path, paths: Sequence[str], salt: str, contents: Contents | None) -> str:
-    """Hash a list of images; changes when one is added, removed or changed."""
-    if contents is None:
-        return files_key(root, paths, salt)
-    listed = "".join(f"{path}\0" for path in paths)
-    return hashlib.sha256(f"{salt}{contents.key};{listed}".encode()).hexdigest()[:20]
 
 
 def fill(
@@ -225,7 +202,12 @@ def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) ->
 
 def _pack_folder(cache: Path, job: PackJob) -> Path:
     """Name the pack; all of one folder, name and side differ after the last hyphen only."""
-    key = contents_key(job.root, job.paths, f"{FORMAT_VERSION};{job.channels};", job.contents)
+    salt = f"{FORMAT_VERSION};{job.channels};"
+    if job.contents is None:
+        key = files_key(job.root, job.paths, salt)
+    else:
+        listed = "".join(f"{path}\0" for path in job.paths)
+        key = hashlib.sha256(f"{salt}{job.contents.key};{listed}".encode()).hexdigest()[:20]
     return cache / f"{job.name}-{job.side}px-{place_key(job.root)}-{key}"
 
 

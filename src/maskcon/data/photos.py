@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
-from maskcon._utils.paths import has_folder
+from maskcon._utils.paths import has_file, has_folder
 from maskcon._utils.text import counted
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
 from maskcon.data.decoding import Shape, checked_side
-from maskcon.data.folder_layout import Found, Layout, present_paths, read_layout, show, some
+from maskcon.data.folder_layout import Found, Layout, read_layout, show, some
 from maskcon.data.headers import read_headers
 from maskcon.data.manifest import is_manifest, read_manifest
 from maskcon.data.packing import ImagePlan, Packed, PackJob, Progress, usual_cache
@@ -60,9 +60,8 @@ def plan_photos(
         shapes = [shape for shape in read if isinstance(shape, Shape)]
         failures |= {path: why for path, why in zip(paths, read, strict=True) if isinstance(why, str)}
     else:  # its images have one canvas on every machine
-        there = present_paths(layout.root, paths)
         shapes = [Shape(limit, limit, "RGB", "")]
-        failures |= {path: "no such file" for path in paths if path not in there}
+        failures |= {path: "no such file" for path in paths if not has_file(layout.root / path)}
     files = [found for found in layout.files if found.path not in failures]
     _stop_if_strict(strict, failures)
     if not layout.has_parts:
@@ -112,8 +111,13 @@ def _held_out_last(files: list[Found]) -> list[Found]:
 
 def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
     where, expected = layout.where, layout.expected
-    if layout.grouping is not None:
-        _check_both_parts(layout, kept, failures)
+    if layout.grouping is not None:  # a named dataset: both parts are needed
+        for part, is_test in (("train", False), ("test", True)):
+            if not any(found.is_test == is_test for found in kept):
+                total, named = len(layout.files), [f"{path} ({why})" for path, why in failures.items()]
+                lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
+                why = lost if named else f"all {total} listed are of the other"
+                raise DataError(f"{where} holds no readable image of the {part} part; {why}")
         return
     if not layout.files and not failures:
         loose = counted(layout.loose_images, "image")
@@ -136,21 +140,6 @@ def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, 
             f"{where} holds only one class to train on ({show(classes[0])}); "
             f"at least 2 are needed; expected {expected}"
         )
-
-
-def _check_both_parts(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -> None:
-    for part, size in (
-        ("train", sum(not found.is_test for found in kept)),
-        ("test", sum(found.is_test for found in kept)),
-    ):
-        if not size:
-            total = len(layout.files)
-            named = [f"{path} ({why})" for path, why in failures.items()]
-            lost = f"{len(named)} of {total} are missing or damaged: {some(named, limit=1)}"
-            raise DataError(
-                f"{layout.where} holds no readable image of the {part} part; "
-                f"{lost if named else f'all {total} listed are of the other'}"
-            )
 
 
 def _assemble(layout: Layout, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
@@ -231,13 +220,13 @@ def _notes(layout: Layout, kept: Sequence[Found], failures: Mapping[str, str]) -
         notes.append(
             f"{counted(len(failures), 'image')} could not be read and {were} left out: {some(named)}"
         )
-    if layout.grouping is not None:
-        return notes
     if layout.ignored_files:
         were = "was" if layout.ignored_files == 1 else "were"
         notes.append(
             f"{counted(layout.ignored_files, 'other file')} (hidden, no image, or in no class) {were} ignored"
         )
+    if layout.grouping is not None:
+        return notes
     if layout.empty_classes:
         notes.append(f"class folders without an image were ignored: {some(layout.empty_classes)}")
     train = Counter(found.coarse for found in kept if not found.is_test)

@@ -45,52 +45,35 @@ def _conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> 
     return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
-def _shortcut(in_channels: int, out_channels: int, stride: int) -> nn.Sequential | None:
-    if stride == 1 and in_channels == out_channels:
-        return None
-    return nn.Sequential(_conv(in_channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))
+class Block(nn.Module):
+    """Two 3x3 convolutions, or as a bottleneck 1x1 down, 3x3, 1x1 up; and a shortcut.
 
+    The stride sits on the first 3x3, as in the published weights.
+    """
 
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut."""
-
-    expansion = 1
-
-    def __init__(self, in_channels: int, planes: int, stride: int) -> None:
+    def __init__(self, in_channels: int, planes: int, stride: int, *, bottleneck: bool = False) -> None:
         super().__init__()
-        self.conv1 = _conv(in_channels, planes, 3, stride)
+        self.bottleneck = bottleneck
+        self.out_channels = planes * 4 if bottleneck else planes
+        self.conv1 = _conv(in_channels, planes, 1) if bottleneck else _conv(in_channels, planes, 3, stride)
         self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = _conv(planes, planes, 3)
+        self.conv2 = _conv(planes, planes, 3, stride if bottleneck else 1)
         self.bn2 = nn.BatchNorm2d(planes)
-        self.downsample = _shortcut(in_channels, planes, stride)
+        if bottleneck:
+            self.conv3 = _conv(planes, self.out_channels, 1)
+            self.bn3 = nn.BatchNorm2d(self.out_channels)
+        self.downsample: nn.Sequential | None = None
+        if stride != 1 or in_channels != self.out_channels:
+            self.downsample = nn.Sequential(
+                _conv(in_channels, self.out_channels, 1, stride), nn.BatchNorm2d(self.out_channels)
+            )
 
     def forward(self, maps: Tensor) -> Tensor:
         shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
-        inner = torch.relu_(self.bn1(self.conv1(maps)))
-        return torch.relu_(self.bn2(self.conv2(inner)).add_(shortcut))
-
-
-class Bottleneck(nn.Module):
-    """1x1 down, 3x3, 1x1 up, and a shortcut; the stride sits on the 3x3, as in the published weights."""
-
-    expansion = 4
-
-    def __init__(self, in_channels: int, planes: int, stride: int) -> None:
-        super().__init__()
-        out_channels = planes * self.expansion
-        self.conv1 = _conv(in_channels, planes, 1)
-        self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = _conv(planes, planes, 3, stride)
-        self.bn2 = nn.BatchNorm2d(planes)
-        self.conv3 = _conv(planes, out_channels, 1)
-        self.bn3 = nn.BatchNorm2d(out_channels)
-        self.downsample = _shortcut(in_channels, out_channels, stride)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        shortcut: Tensor = maps if self.downsample is None else self.downsample(maps)
-        inner = torch.relu_(self.bn1(self.conv1(maps)))
-        inner = torch.relu_(self.bn2(self.conv2(inner)))
-        return torch.relu_(self.bn3(self.conv3(inner)).add_(shortcut))
+        inner: Tensor = self.bn2(self.conv2(torch.relu_(self.bn1(self.conv1(maps)))))
+        if self.bottleneck:
+            inner = self.bn3(self.conv3(torch.relu_(inner)))
+        return torch.relu_(inner.add_(shortcut))
 
 
 class ResNet(Backbone):
@@ -136,15 +119,16 @@ class ResNet(Backbone):
         self.bn1 = nn.BatchNorm2d(width)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if stem == "imagenet" else nn.Identity()
 
-        block = Bottleneck if architecture.bottleneck else BasicBlock
         channels = width
         self.stages: list[str] = []
         for index, count in enumerate(architecture.blocks):
             planes = width * 2**index
             blocks = nn.Sequential()
             for position in range(count):
-                blocks.append(block(channels, planes, 2 if index > 0 and position == 0 else 1))
-                channels = planes * block.expansion
+                stride = 2 if index > 0 and position == 0 else 1
+                block = Block(channels, planes, stride, bottleneck=architecture.bottleneck)
+                blocks.append(block)
+                channels = block.out_channels
             self.stages.append(f"layer{index + 1}")
             self.add_module(self.stages[-1], blocks)
         self.features = channels

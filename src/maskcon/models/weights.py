@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
@@ -19,17 +20,7 @@ from maskcon.models.published import PUBLISHED, published_file
 _CONTAINERS = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "query.", "backbone.", "encoder.", "base_encoder.", "encoder_q.")
 _MOMENTUM_COPIES = ("key.", "encoder_k.", "momentum_encoder.")
-_HEADS = (
-    "fc.",
-    "classifier.",
-    "projector.",
-    "projection.",
-    "head.",
-    "axes.",
-    "predictor.",
-    "queue",
-    "queue_ptr",
-)
+_HEADS = ("fc.", "classifier.", "projector.", "projection.", "head.", "axes.", "predictor.", "queue")
 _SUFFIXES = (".safetensors", ".pth", ".pt")
 _SHOWN = 5
 
@@ -69,7 +60,11 @@ def read_state(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise UsageError(f"cannot read weights {path}: {error.strerror}") from error
     try:
-        content = _read(path)
+        content: object = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
     except Exception as error:  # the readers raise a dozen types, OSError among them, on damaged bytes
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CorruptFileError(
@@ -85,15 +80,6 @@ def read_state(path: Path) -> dict[str, Tensor]:
     if not state or not all(isinstance(name, str) for name in state):
         raise CorruptFileError(f"{path} holds no tensors by name")
     return state
-
-
-def _read(path: Path) -> object:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    content: object = torch.load(path, map_location="cpu", weights_only=True)
-    return content
 
 
 def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -> Path:

@@ -24,7 +24,6 @@ from maskcon.transforms.policies import (
     normalise,
     pair,
     policy,
-    policy_names,
     test_view,
 )
 
@@ -37,7 +36,6 @@ __all__ = [
     "normalise",
     "pair",
     "policy",
-    "policy_names",
     "settled_engine",
     "test_view",
 ]

@@ -6,10 +6,12 @@ enhancements take a random sign, rotation does not, as in the implementation com
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import ClassVar
 
 import torch
@@ -21,34 +23,15 @@ from maskcon.transforms.resample import Warp
 
 FILL = 128.0
 
-# (operation, probability, magnitude index) twice; from the appendix of the AutoAugment paper.
-CIFAR10_TABLE: tuple[tuple[tuple[str, float, int], tuple[str, float, int]], ...] = (
-    (("invert", 0.1, 7), ("contrast", 0.2, 6)),
-    (("rotate", 0.7, 2), ("translate_x", 0.3, 9)),
-    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
-    (("shear_y", 0.5, 8), ("translate_y", 0.7, 9)),
-    (("autocontrast", 0.5, 8), ("equalize", 0.9, 2)),
-    (("shear_y", 0.2, 7), ("posterize", 0.3, 7)),
-    (("color", 0.4, 3), ("brightness", 0.6, 7)),
-    (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
-    (("equalize", 0.6, 5), ("equalize", 0.5, 1)),
-    (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
-    (("color", 0.7, 7), ("translate_x", 0.5, 8)),
-    (("equalize", 0.3, 7), ("autocontrast", 0.4, 8)),
-    (("translate_y", 0.4, 3), ("sharpness", 0.2, 6)),
-    (("brightness", 0.9, 6), ("color", 0.2, 8)),
-    (("solarize", 0.5, 2), ("invert", 0.0, 3)),
-    (("equalize", 0.2, 0), ("autocontrast", 0.6, 0)),
-    (("equalize", 0.2, 8), ("equalize", 0.6, 4)),
-    (("color", 0.9, 9), ("equalize", 0.6, 6)),
-    (("autocontrast", 0.8, 4), ("solarize", 0.2, 8)),
-    (("brightness", 0.1, 3), ("color", 0.7, 0)),
-    (("solarize", 0.4, 5), ("autocontrast", 0.9, 3)),
-    (("translate_y", 0.9, 9), ("translate_y", 0.7, 9)),
-    (("autocontrast", 0.9, 2), ("solarize", 0.8, 3)),
-    (("equalize", 0.8, 8), ("invert", 0.1, 3)),
-    (("translate_y", 0.7, 9), ("autocontrast", 0.9, 1)),
-)
+
+def _read_table() -> Iterator[tuple[tuple[str, float, int], tuple[str, float, int]]]:
+    text = files("maskcon.transforms").joinpath("autoaugment.csv").read_text(encoding="utf-8")
+    for row in csv.reader(text.splitlines()[1:]):
+        yield (row[0], float(row[1]), int(row[2])), (row[3], float(row[4]), int(row[5]))
+
+
+# (operation, probability, magnitude index) twice; from the appendix of the AutoAugment paper
+CIFAR10_TABLE = tuple(_read_table())
 
 # Magnitudes at index 0 and at index 9, with even steps in between.
 MAGNITUDES: dict[str, tuple[float, float]] = {

@@ -224,11 +224,6 @@ STRENGTHS = ("weak", "strong")  # the order of a `pair`
 FAMILIES = ("cifar", "products", "cars", "photos", "embedded", "signs")
 
 
-def policy_names() -> list[str]:
-    """List the names of all policies."""
-    return list(POLICIES)
-
-
 def policy(name: str) -> Policy:
     """Return the policy of this name."""
     if name not in POLICIES:

@@ -55,43 +55,30 @@ def load_fashion_mnist(
         for name, md5 in MD5.items():
             fetch(URL + name, folder / name, md5=md5, progress=progress)
     if folder is None:
-        absent = [name for name in MD5 if _existing(root / FOLDER, name) is None]
         raise DataError(
             f"fashion-mnist was not found in {root / FOLDER}; download it with --download, "
-            f"or put {', '.join(absent)} there, or install Debian's dataset-fashion-mnist"
+            f"or put {', '.join(_absent(root / FOLDER))} there, or install Debian's dataset-fashion-mnist"
         )
     train, test = _read_part(folder, "train", 0), _read_part(folder, "t10k", OFFICIAL_TRAIN_COUNT)
     return CLASSES.dataset("fashion-mnist", "embedded", train, test)
 
 
 def find_folder(root: Path) -> Path | None:
-    """Find the first folder that holds all four files, gzipped or not."""
-    for folder in (root / FOLDER, DEBIAN_FOLDER):
-        if all(_existing(folder, name) is not None for name in MD5):
-            return folder
-    return None
+    """Find the first folder that holds all four files."""
+    return next((folder for folder in (root / FOLDER, DEBIAN_FOLDER) if not _absent(folder)), None)
 
 
 def missing(root: Path) -> tuple[str, ...]:
     """List what is not here, one line each."""
-    if find_folder(root) is not None:
-        return ()
-    folder = root / FOLDER
-    return tuple(f"{name} in {folder}" for name in MD5 if _existing(folder, name) is None)
+    return () if find_folder(root) else tuple(f"{name} in {root / FOLDER}" for name in _absent(root / FOLDER))
 
 
-def _existing(folder: Path, name: str) -> Path | None:
-    for candidate in (folder / name, folder / name.removesuffix(".gz")):
-        if has_file(candidate):
-            return candidate
-    return None
+def _absent(folder: Path) -> list[str]:
+    return [name for name in MD5 if not has_file(folder / name)]
 
 
 def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
-    image_path = _existing(folder, f"{prefix}-images-idx3-ubyte.gz")
-    label_path = _existing(folder, f"{prefix}-labels-idx1-ubyte.gz")
-    if image_path is None or label_path is None:
-        raise DataError(f"the files of fashion-mnist in {folder} disappeared while being read")
+    image_path, label_path = (folder / f"{prefix}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1"))
     images = read_idx(image_path, 3)  # [N, 28, 28]
     labels = read_idx(label_path, 1)  # [N]
     if len(images) != len(labels):
@@ -113,7 +100,7 @@ MAX_BYTES = 1 << 30  # far above the largest genuine file (47 MB); stops a decom
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """Read an IDX file of unsigned bytes, gzipped or not, of so many dimensions."""
+    """Read a gzipped IDX file of unsigned bytes, of so many dimensions."""
     data = _read_bytes(path)
     header = 4 + 4 * dimensions
     if len(data) < header:
@@ -134,14 +121,8 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            gzipped = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            if not gzipped:
-                data = file.read(MAX_BYTES + 1)
-            else:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    data = unpacked.read(MAX_BYTES + 1)
+        with gzip.open(path) as file:
+            data = file.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CorruptFileError(f"{path}: damaged gzip data ({error}); fetch the file again") from error
     except OSError as error:

@@ -6,11 +6,8 @@ which imagenet32.csv holds for each WNID; scripts/build_imagenet_groups.py write
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +18,6 @@ from maskcon._utils.download import Progress, file_digest
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.files import sync_file
 from maskcon._utils.paths import cache_root, has_file
-from maskcon.data.archive import extract
 from maskcon.data.builtin.classes import count_notes, read_grouping, read_table
 from maskcon.data.cache import cached_folder, check_space, files_key, place_key
 from maskcon.data.dataset import Dataset, ImageSet, Variant
@@ -33,40 +29,37 @@ OFFICIAL_TEST_COUNT = 50_000
 TRAIN_FILES = tuple(f"train_data_batch_{number}" for number in range(1, 11))
 TEST_FILE = "val_data"
 FOLDERS = (".", "imagenet32", "Imagenet32")  # below the root, where the files or their own folders may lie
-UNPACKED_LIMIT = 6_000_000_000  # the larger archive unpacks to 4 GB
-ARCHIVE_SPACE = 2.4  # unpacked and converted, against the zip: photographs hardly shrink
 FORMAT_VERSION = 2
 LABELS = "labels.npz"  # of a conversion: labels of both parts, and the md5 of the files they come from
 
 
 @dataclass(frozen=True)
 class _Release:
-    """One zip of the dataset: its batch files also lie in a folder of its name, or loose."""
+    """The batch files of one zip; they lie in a folder of its name, or loose."""
 
     part: str
     archive: str
     names: tuple[str, ...]
 
-    def find(self, root: Path) -> list[Path]:
-        """Find the batch files if they are complete, else the zip, else nothing."""
-        for folder in self.folders(root):
-            if all(has_file(folder / name) for name in self.names):
-                return [folder / name for name in self.names]
-        archives = (root / folder / self.archive for folder in FOLDERS)
-        return next(([archive] for archive in archives if has_file(archive)), [])
+    def find(self, root: Path) -> Path | None:
+        """Return the folder of the batch files if they are complete."""
+        return next((folder for folder in self.folders(root) if not self.absent(folder)), None)
 
     def folders(self, root: Path) -> list[Path]:
         own = self.archive.removesuffix(".zip")
         return [root / folder / inner for folder in FOLDERS for inner in (".", own)]
 
+    def absent(self, folder: Path) -> list[str]:
+        return [name for name in self.names if not has_file(folder / name)]
+
     def lacking(self, root: Path) -> str:
         """Say in one line what is absent, after `find` found nothing."""
         for folder in self.folders(root):
-            absent = [name for name in self.names if not has_file(folder / name)]
+            absent = self.absent(folder)
             if len(absent) < len(self.names):
                 return f"{', '.join(absent)} of {self.archive} (the rest lies in {folder})"
         files = self.names[0] if len(self.names) == 1 else f"{self.names[0]} to {self.names[-1]}"
-        return f"{self.archive} (or its unpacked {files})"
+        return f"{files} of {self.archive}"
 
 
 TRAIN = _Release("train", "Imagenet32_train.zip", TRAIN_FILES)
@@ -97,24 +90,29 @@ def load_imagenet32(
 ) -> Dataset:
     """Load ImageNet-1K at 32x32: 1,281,167 + 50,000 images [3, 32, 32], memory-mapped.
 
-    The first call converts the official files (unpacked, or their zips) below `root` into the cache; progress is then
-    called with the batch files done and in all. The official validation images are the test part.
+    The first call converts the official batch files, unpacked below `root`, into the cache; progress is then called
+    with the batch files done and in all. The official validation images are the test part.
     """
-    sources = {release.part: release.find(root) for release in (TRAIN, TEST)}
-    if not all(sources.values()):
+    train_folder, test_folder = TRAIN.find(root), TEST.find(root)
+    if train_folder is None or test_folder is None:
         login = "--download cannot fetch it, since image-net.org asks for a login. " if download else ""
         raise DataError(
             f"ImageNet 32x32 is not complete in {root}; missing: {'; '.join(missing(root))}. {login}"
-            f"Log in at {PAGE} (free account), download {TRAIN.archive} and {TEST.archive}, and put them there"
+            f"Log in at {PAGE} (free account), download {TRAIN.archive} and {TEST.archive}, and unzip them there"
         )
 
+    batches = {
+        "train": [train_folder / name for name in TRAIN.names],
+        "test": [test_folder / name for name in TEST.names],
+    }
+
     def locate() -> Path:
-        paths = [str(path.resolve()) for files in sources.values() for path in files]
+        paths = [str(path.resolve()) for files in batches.values() for path in files]
         key = files_key(Path(), paths, f"{FORMAT_VERSION};")
         return cache_root() / "converted" / f"imagenet32-{place_key(root)}-{key}"
 
     parts, md5 = _open(locate()) or cached_folder(
-        locate, _open, lambda folder: _convert(folder, sources, progress)
+        locate, _open, lambda folder: _convert(folder, batches, progress)
     )
     train, test = parts
     official = (OFFICIAL_TRAIN_COUNT, OFFICIAL_TEST_COUNT)
@@ -145,56 +143,29 @@ def _open(folder: Path) -> tuple[list[ImageSet], dict[str, str]] | None:
     return parts, md5
 
 
-def _convert(folder: Path, sources: Mapping[str, Sequence[Path]], progress: Progress | None) -> None:
+def _convert(folder: Path, batches: Mapping[str, Sequence[Path]], progress: Progress | None) -> None:
     """Write the pixels and labels of both parts; holds one batch in memory at a time."""
-    space = sum(
-        path.stat().st_size * (ARCHIVE_SPACE if path.suffix == ".zip" else 1)
-        for files in sources.values()
-        for path in files
-    )
-    check_space(folder, space, "converting")
+    every = [path for paths in batches.values() for path in paths]
+    check_space(folder, sum(path.stat().st_size for path in every), "converting")
     md5: dict[str, str] = {}
     labels: dict[str, NDArray[np.int16]] = {}
-    for release in (TRAIN, TEST):
+    for part, paths in batches.items():
         found = []
-        with (
-            _batch_files(release, sources[release.part], folder) as batches,
-            (folder / f"{release.part}.images").open("wb") as out,
-        ):
-            for path in batches:
+        with (folder / f"{part}.images").open("wb") as out:
+            for path in paths:
                 pixels, read = read_batch(path, labels=range(1, len(FILE_LABELS) + 1))
                 out.write(np.ascontiguousarray(pixels).reshape(-1).data)
                 found.append(read["labels"].astype("<i2"))
                 del pixels  # before the next batch is read
                 md5[path.name] = file_digest(path, "md5")
                 if progress is not None:
-                    progress(len(md5), len(TRAIN.names) + len(TEST.names))
+                    progress(len(md5), len(every))
             sync_file(out)
-        labels[release.part] = np.concatenate(found)
+        labels[part] = np.concatenate(found)
     _check_md5(md5)
     with (folder / LABELS).open("wb") as out:
         np.savez(out, allow_pickle=False, md5=np.array(json.dumps(md5)), **labels)
         sync_file(out)
-
-
-@contextlib.contextmanager
-def _batch_files(release: _Release, found: Sequence[Path], scratch: Path) -> Iterator[list[Path]]:
-    """Open the batch files; those of a zip are unpacked inside the block only."""
-    if found[0].suffix != ".zip":
-        yield list(found)
-        return
-    unpacked = extract(found[0], scratch / f"{release.part}-unpacked", max_bytes=UNPACKED_LIMIT)
-    try:
-        inside = {path.name: path for path in unpacked.rglob("*") if path.is_file()}
-        lacking = [name for name in release.names if name not in inside]
-        if lacking:
-            raise CorruptFileError(f"it holds no {', '.join(lacking)}; download it again")
-        yield [inside[name] for name in release.names]
-    except CorruptFileError as error:  # names a file of ours that is about to go: name the user's instead
-        reason = str(error).replace(f"{unpacked}{os.sep}", "")
-        raise CorruptFileError(f"{found[0]}: {reason}") from error
-    finally:
-        shutil.rmtree(unpacked, ignore_errors=True)
 
 
 def _known_release(md5: Mapping[str, str]) -> dict[str, str] | None:

@@ -13,7 +13,6 @@ from typing import Any, get_args
 from maskcon._utils.errors import MaskconError, unknown
 from maskcon._utils.paths import data_root
 from maskcon.data.builtin import cars196, cifar, fashion_mnist, imagenet32, sop
-from maskcon.data.builtin.sop_lists import COARSE_NAMES
 from maskcon.data.dataset import Dataset, Grouping, Variant
 from maskcon.data.folder_layout import Layout
 
@@ -120,7 +119,7 @@ def _sop(split: sop.SplitName) -> Source:
     return Source(
         _described(f"sop-{split}", (WantedFile(sop.RELEASE.archive, (sop.RELEASE.md5,)),)),
         missing=sop.missing,
-        coarse_names=COARSE_NAMES,
+        coarse_names=sop.COARSE_NAMES,
         grouping=partial(_products, split),
         listing=partial(sop.sop_listing, split),
     )

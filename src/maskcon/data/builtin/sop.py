@@ -4,34 +4,37 @@ Read from Stanford_Online_Products/ in the data folder (Ebay_info.txt and the tw
 toaster_final/), from the data folder itself if these lie there, or from Stanford_Online_Products.zip, which is
 unpacked once.
 
-The splits are made by rule (see `sop_lists`). If the authors' lists lie in sop_split1/ or sop_split2/, in the set's
-folder, in the data folder or in coarse_labels/ there, they are checked against Ebay_info.txt and used instead.
+The splits are made by rule (see `split1`, `split2`). If the authors' lists lie in sop_split1/ or sop_split2/, in the
+set's folder, in the data folder or in coarse_labels/ there, they are checked against Ebay_info.txt and used instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from maskcon._utils.download import Progress
-from maskcon._utils.errors import DataError
-from maskcon._utils.paths import has_folder
-from maskcon.data.builtin.release import Release
-from maskcon.data.builtin.sop_lists import (
-    COARSE_NAMES,
-    ProductImage,
-    Split,
-    by_product,
-    read_info,
-    read_split,
-    split1,
-    split2,
-)
+from maskcon._utils.errors import CorruptFileError, DataError
+from maskcon._utils.paths import has_file, has_folder
+from maskcon.data.builtin.release import Release, plain_path
 from maskcon.data.dataset import Grouping, Variant
 from maskcon.data.folder_layout import Found, Layout
 
 SplitName = Literal["split1", "split2"]
+
+COARSE_NAMES = (
+    *("bicycle", "cabinet", "chair", "coffee_maker", "fan", "kettle"),
+    *("lamp", "mug", "sofa", "stapler", "table", "toaster"),
+)
+HEADER = ["image_id", "class_id", "super_class_id", "path"]
+MAX_BYTES = 64 << 20  # Ebay_info.txt has 5 MB
+SPLIT1_FEWEST = 8  # images of a product
+SPLIT2_IMAGES = 12
+SPLIT2_TEST_IMAGES = 2
+SPLIT2_SEED = 0
 
 FOLDER = "Stanford_Online_Products"
 ARCHIVE = f"{FOLDER}.zip"
@@ -47,6 +50,7 @@ RELEASE = Release(
     max_bytes=6 << 30,  # the archive has hardly any compression
     max_members=400_000,  # 120,053 images, and as many files again that some systems add
 )
+missing = RELEASE.missing
 
 PAPER_COUNTS = {"split1": (25_368, 25_278), "split2": (14_980, 2_996)}
 RULES = {
@@ -110,11 +114,6 @@ def sop_listing(
     )
 
 
-def missing(root: Path) -> tuple[str, ...]:
-    """List what is not here, one line each."""
-    return RELEASE.missing(root)
-
-
 def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> dict[int, int]:
     """Count the images of each product of the whole set, by class_id."""
     folder = RELEASE.get(root, download=download, progress=progress)
@@ -139,3 +138,153 @@ def _product_names(products: Mapping[int, Sequence[ProductImage]]) -> dict[int, 
         names[product] = f"{name}#{product}" if name in taken else name
         taken.add(name)
     return names
+
+
+class ProductImage(NamedTuple):
+    """One row of Ebay_info.txt; product is its class_id, coarse its super_class_id - 1."""
+
+    image_id: int
+    product: int
+    coarse: int
+    path: str
+
+
+class Split(NamedTuple):
+    """Images to train and to test on, each sorted by product and image_id."""
+
+    train: tuple[ProductImage, ...]
+    test: tuple[ProductImage, ...]
+
+
+def read_info(path: Path) -> list[ProductImage]:
+    """Read and check Ebay_info.txt, the list of the whole dataset."""
+    lines = _read_text(path).splitlines()
+    if not lines or lines[0].split() != HEADER:
+        raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
+    images = [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
+    coarse_of: dict[int, int] = {}
+    for image in images:
+        if coarse_of.setdefault(image.product, image.coarse) != image.coarse:
+            raise CorruptFileError(f"{path}: class_id {image.product} has two super_class_id")
+    for what in ("image_id", "path"):
+        count = len({getattr(image, what) for image in images})
+        if count != len(images):
+            raise CorruptFileError(f"{path}: {len(images)} rows have only {count} different values of {what}")
+    return images
+
+
+def by_product(images: Iterable[ProductImage]) -> dict[int, list[ProductImage]]:
+    """Group images by product: products sorted by class_id, images by image_id."""
+    products: dict[int, list[ProductImage]] = {}
+    for image in sorted(images, key=lambda image: (image.product, image.image_id)):
+        products.setdefault(image.product, []).append(image)
+    return products
+
+
+def split1(images: Iterable[ProductImage]) -> Split:
+    """Split products of 8 or more images by class_id: first half trains, rest tests.
+
+    This is the order of the authors' lists (their last bicycle to train on comes right before their first one to
+    test on), so that the whole set gives their parts: 2,517 and 2,518 products, 25,368 and 25,278 images. No product
+    is in both parts.
+    """
+    chosen = [rows for rows in by_product(images).values() if len(rows) >= SPLIT1_FEWEST]
+    half = len(chosen) // 2
+    return Split(_flat(chosen[:half]), _flat(chosen[half:]))
+
+
+def split2(images: Iterable[ProductImage], seed: int = SPLIT2_SEED) -> Split:
+    """Split products of exactly 12 images: 2 images of each test, 10 train.
+
+    The authors drew the two at random. Here they are those with the smallest sha256 of "<seed>;<path>", which
+    depends on nothing else: no file order, no library version.
+    """
+    train, test = [], []
+    for rows in by_product(images).values():
+        if len(rows) == SPLIT2_IMAGES:
+            drawn = sorted(rows, key=lambda row: hashlib.sha256(f"{seed};{row.path}".encode()).digest())
+            held = {row.image_id for row in drawn[:SPLIT2_TEST_IMAGES]}
+            train.append([row for row in rows if row.image_id not in held])
+            test.append([row for row in rows if row.image_id in held])
+    return Split(_flat(train), _flat(test))
+
+
+def read_split(folder: Path, images: Iterable[ProductImage], *, shared_products: bool) -> Split:
+    """Read the split that the authors' lists in `folder` give: train_path.json and test_path.json.
+
+    Labels follow from Ebay_info.txt, so that the lists of labels beside them are not needed.
+    """
+    known = {image.path: image for image in images}
+    parts = []
+    for path in (folder / "train_path.json", folder / "test_path.json"):
+        if not has_file(path):
+            raise DataError(f"{folder} lacks {path.name}; add it, or remove the folder to split by rule")
+        names = _read_list(path)
+        for row, name in enumerate(names):
+            if name not in known:
+                raise CorruptFileError(f"{path}: row {row}: {name[:80]!r} is not in Ebay_info.txt")
+        parts.append([known[name] for name in names])
+    _check_apart(folder, parts, shared_products)
+    train, test = (_flat(by_product(rows).values()) for rows in parts)
+    return Split(train, test)
+
+
+def _check_apart(folder: Path, parts: Sequence[Sequence[ProductImage]], shared_products: bool) -> None:
+    every = [image.path for rows in parts for image in rows]
+    if len(set(every)) != len(every):
+        raise CorruptFileError(f"{folder}: an image is listed twice")
+    train, test = ({image.product for image in rows} for rows in parts)
+    if shared_products and train != test:
+        raise CorruptFileError(f"{folder}: {len(train ^ test)} products are not in both parts, as in split 2")
+    if not shared_products and train & test:
+        raise CorruptFileError(
+            f"{folder}: {len(train & test)} products are in both parts, none should be in split 1"
+        )
+
+
+def _flat(products: Iterable[Sequence[ProductImage]]) -> tuple[ProductImage, ...]:
+    return tuple(image for rows in products for image in rows)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise CorruptFileError(f"{path}: more than {MAX_BYTES} bytes; not a list of Stanford Online Products")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path}: not text ({error})") from error
+
+
+def _read_row(path: Path, number: int, line: str) -> ProductImage:
+    values = line.split()
+    where = f"{path}: line {number}"
+    if len(values) != len(HEADER) or not all(value.isascii() and value.isdecimal() for value in values[:3]):
+        raise CorruptFileError(f"{where} should hold three whole numbers and a path, got {line[:80]!r}")
+    if max(len(value) for value in values[:3]) > 12:
+        raise CorruptFileError(f"{where}: a number of more than 12 digits")
+    image_id, product, category = (int(value) for value in values[:3])
+    if not 1 <= category <= len(COARSE_NAMES):
+        raise CorruptFileError(
+            f"{where}: super_class_id should lie in 1..{len(COARSE_NAMES)}, got {category}"
+        )
+    folder = f"{COARSE_NAMES[category - 1]}_final"
+    if not plain_path(values[3], 2) or not values[3].startswith(f"{folder}/"):
+        raise CorruptFileError(
+            f"{where}: an image of category {category} lies in {folder}/, got {values[3][:80]!r}"
+        )
+    return ProductImage(image_id, product, category - 1, values[3])
+
+
+def _read_list(path: Path) -> list[str]:
+    try:
+        values = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path}: not JSON ({error})") from error
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise CorruptFileError(f"{path}: should be a list of paths")
+    return values
