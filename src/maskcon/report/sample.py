@@ -16,7 +16,6 @@ from maskcon.report.gallery import Images, PageRetrieval
 from maskcon.report.maps import PageMap, map_2d
 from maskcon.report.neighbourhood import (
     Neighbourhood,
-    classes_table,
     measures_table,
     neighbourhood,
     suspect_labels,
@@ -89,12 +88,7 @@ def statistics_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> dict[str
     """Make the tables of the embeddings, by file name."""
     if len(sample.images) < 2:
         return {}
-    coarse = np.asarray(sample.coarse)
-    tables = {"neighbours": measures_table(near, coarse, sample.fine)}
-    for number, (label, found) in enumerate(near.items()):
-        name = f"classes_{file_part(label, number)}"
-        tables[name] = classes_table(label, found, coarse, sample.coarse_names)
-    return tables
+    return {"neighbours": measures_table(near, np.asarray(sample.coarse), sample.fine)}
 
 
 def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[PageRetrieval]:
