@@ -10,7 +10,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-import maskcon.paper.runs
+import maskcon.training.comparison
 from maskcon._utils.errors import MaskconError
 from maskcon.cli import app
 from maskcon.cli.options import sharing
@@ -43,7 +43,7 @@ def here(tmp_path, monkeypatch):
             job.look()
             watch(jobs)
 
-    monkeypatch.setattr(maskcon.paper.runs, "run_jobs", in_this_process)
+    monkeypatch.setattr(maskcon.training.comparison, "run_jobs", in_this_process)
     return started
 
 

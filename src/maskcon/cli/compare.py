@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon.cli import options
-from maskcon.cli.progress import Bars
+from maskcon.cli.progress import Meter, show_runs
 
 if TYPE_CHECKING:
     from maskcon.cli.terminal import Terminal
@@ -179,8 +180,8 @@ def run_and_report(
     planned = [Job(label, folder, arguments) for label, folder, arguments in plans]
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; choose another --out")
-    with Bars(planned) as bars:
-        run_jobs(planned, at_once=at_once, threads=threads, watch=bars.show)
+    with Meter("training", "runs") as meter:
+        run_jobs(planned, at_once=at_once, threads=threads, watch=partial(show_runs, meter))
     from rich.console import Console
 
     from maskcon.report.summary import write_summary

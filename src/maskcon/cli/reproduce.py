@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.text import counted, duration
 from maskcon.cli import options
-from maskcon.cli.progress import Bars, Meter
+from maskcon.cli.progress import Meter, show_runs
 
 if TYPE_CHECKING:
     from maskcon.config.settings import Machine
@@ -184,7 +185,8 @@ def train_missing(
         The machine that the runs were trained on; None for a dry run.
     """
     from maskcon.cli.terminal import Terminal
-    from maskcon.paper.runs import carry_out, expected_seconds, unfinished
+    from maskcon.paper.runs import expected_seconds, unfinished
+    from maskcon.training import comparison
     from maskcon.training.run_folder import make_writable
 
     at_once, threads = options.sharing(jobs, str(place["device"]), len({run.folder for run in runs}))
@@ -206,7 +208,13 @@ def train_missing(
     if waiting:
         make_writable(waiting[0].folder.parent)
         started = time.monotonic()
-        carry_out(waiting, machine, at_once=at_once, watch=Bars)
+        with Meter("training", "runs") as meter:
+            comparison.run_jobs(
+                [run.job(machine) for run in waiting],
+                at_once=at_once,
+                threads=threads,
+                watch=partial(show_runs, meter),
+            )
         _say(f"took {duration(time.monotonic() - started)}")
     return machine
 

@@ -9,7 +9,6 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +28,7 @@ from maskcon.paper.plans import Ground, Trial, paper_trial
 from maskcon.report.figures import save
 from maskcon.report.tables import METHOD_NAMES
 from maskcon.training.callbacks import Callback
-from maskcon.training.comparison import Job, run_jobs
+from maskcon.training.comparison import Job
 from maskcon.training.run_folder import is_finished, read_result
 from maskcon.training.runner import refuse_other_data
 from maskcon.training.setup import load_dataset, settle
@@ -134,28 +133,6 @@ def expected_seconds(
     """Estimate the time to train the waiting runs from that of finished ones; None where there are none."""
     spent = [float(run.result().get("seconds") or 0) for run in finished]
     return fmean(spent) * math.ceil(len(waiting) / at_once) if any(spent) else None
-
-
-def carry_out(
-    runs: Sequence[PlannedRun],
-    machine: Machine,
-    *,
-    at_once: int,
-    watch: Callable[[Sequence[Job]], AbstractContextManager[Any]],
-) -> None:
-    """Train every run, `at_once` at a time with `machine.threads` each; call again to resume.
-
-    Args:
-        runs: those to train, as `unfinished` gives them.
-        machine: where the data are and what to compute on.
-        at_once: processes side by side.
-        watch: given the jobs, a context whose `show(jobs)` is called as they progress.
-    """
-    if not runs:
-        return
-    jobs = [run.job(machine) for run in runs]
-    with watch(jobs) as watcher:
-        run_jobs(jobs, at_once=min(at_once, len(jobs)), threads=machine.threads, watch=watcher.show)
 
 
 def start_of(config: RunConfig) -> str:
