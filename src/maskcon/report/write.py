@@ -13,8 +13,8 @@ from pathlib import Path
 
 from maskcon.report.figures import learning_curves, loss_curves, save
 from maskcon.report.formats import Table
-from maskcon.report.gallery import PageRetrieval, retrieval_grid, retrieval_html
-from maskcon.report.maps import map_html, map_json
+from maskcon.report.gallery import retrieval_grid
+from maskcon.report.maps import map_of
 from maskcon.report.page import (
     PageFigure,
     Section,
@@ -27,7 +27,15 @@ from maskcon.report.page import (
 )
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import RunRecord, curve_names, settings_tables
-from maskcon.report.sample import Sample, file_part, map_of, neighbours_of, retrievals_of, statistics_of
+from maskcon.report.sample import (
+    PageRetrieval,
+    Sample,
+    file_part,
+    neighbours_of,
+    retrieval_html,
+    retrievals_of,
+    statistics_of,
+)
 from maskcon.report.tables import Group, Result, group_results, methods_table, recall_cell, scored_images
 
 FOOTER = "Written by maskcon. The figures and tables of this page are in files beside it."
@@ -71,16 +79,15 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     sample = inputs.sample
     if sample is not None and len(sample.images) and sample.embeddings:
         near = neighbours_of(sample)
-        page_map, maps = map_of(sample, near, inputs.seed)
+        map_html, data, maps = map_of(sample, near, inputs.seed)
         grids = retrievals_of(sample, near)
         statistics = statistics_of(sample, near)
         numbers = [f'<div class="measures">{table.html()}</div>' for table in statistics.values()]
         sections += [
-            Section("map", "Map of the images", map_html(page_map)),
+            Section("map", "Map of the images", map_html),
             Section("retrieval", "Retrieved neighbours", "\n".join(map(retrieval_html, grids))),
             Section("statistics", "The embedding in numbers", "\n".join(numbers)),
         ]
-        data = map_json(page_map)
         figures |= maps
         tables |= statistics
     settings = settings_tables(inputs.runs)
@@ -93,7 +100,7 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     for name, item in figures.items():
         save(item.figure, target / "figures" / name)
     for number, grid in enumerate(grids):
-        drawn = retrieval_grid(grid.images, grid.queries, grid.neighbours, grid.marks)
+        drawn = retrieval_grid(grid.sample.images, grid.queries, grid.neighbours, grid.marks)
         path = target / "figures" / f"retrieval_{file_part(grid.title, number)}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn.save(path, optimize=True)
