@@ -22,9 +22,8 @@ def test_a_run_costs_its_start_its_keys_its_steps_its_scorings_and_its_end():
     assert run_seconds(PACE, classify, 1000) == pytest.approx(3 + 4 * 1000 * 0.004 + 2 + 1)
 
 
-def test_scorings_between_count_and_a_stopped_run_counts_for_what_is_left():
+def test_scorings_between_count():
     often = config("supce", epochs=10, eval_every_epochs=3)  # after 3, 6, 9 and at the end
     assert run_seconds(PACE, often, 1000) == pytest.approx(3 + 40 + 4 * 2 + 1)
-    assert run_seconds(PACE, often, 1000, done=0.5) == pytest.approx(3 + 20 + 2.5 * 2 + 1)
     before = config("supce", epochs=10, eval_every_epochs=3, protocol="reference")  # ahead of the first, too
     assert run_seconds(PACE, before, 1000) == pytest.approx(3 + 40 + 5 * 2 + 1)
