@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from maskcon.cli import app
-from maskcon.report.inspection import is_loud
 from maskcon.training.run_folder import CHOICES, CONFIG
 from tests.cli.commands import ONE_THREAD, start
 from tests.cli.in_process import refused
@@ -114,12 +113,6 @@ def test_a_place_that_cannot_be_written_is_refused_before_pictures_are_read(
     monkeypatch.setattr("maskcon.data.photos.read_headers", None)
     text = refused(*command, "photos", "--out", out)
     assert "choose another --out" in text
-
-
-def test_only_lines_that_matter_are_loud():
-    assert is_loud("WARNING: the same file")
-    assert is_loud("  [TRAIN AND TEST] a.jpg (cat, test)")
-    assert not is_loud("  [1].jpg: not an image of a known format")
 
 
 def test_dry_run_shows_each_choice_and_what_was_given(photos):

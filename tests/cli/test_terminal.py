@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from io import StringIO
 
 import pytest
@@ -44,6 +45,16 @@ def test_embedding_is_seen_before_its_first_part_is_done(screen: StringIO) -> No
     seen.on_extract(384, 2_000, 120.0)
     seen.on_end()
     assert "views/s" in screen.getvalue()
+
+
+def test_training_shows_its_images_and_its_last_known_loss(screen: StringIO) -> None:
+    seen = terminal(screen, real=True)
+    seen.on_step(1, 10, 1, 2.5, 0.1)
+    seen.on_step(2, 10, 1, math.nan, 0.2)  # not logged
+    seen.on_end()
+    assert "2 of 10 images" in screen.getvalue()
+    assert "loss 2.500" in screen.getvalue()
+    assert "nan" not in screen.getvalue()
 
 
 def test_without_a_terminal_embedding_prints_a_line_per_tenth_and_no_bar(

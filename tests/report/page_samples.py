@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from maskcon.report.run_settings import RunRecord
 from maskcon.report.sample import Sample
 from maskcon.report.write import ReportInputs
 
@@ -33,17 +34,24 @@ class Reader(html.parser.HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def journal(method: str, seed: int) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = [
-        {
-            "kind": "start",
-            "folder": f"runs/{seed}",
-            "settings": {"method": method, "seed": seed, "bank_size": 64, "note": EVIL},
-        }
-    ]
+def journal() -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = [{"kind": "start", "folder": "runs/0"}]
     events += [{"kind": "step", "step": s, "epoch": 0, "loss": 3.0 - s / 10} for s in range(1, 9)]
     events += [{"kind": "evaluation", "step": 4 * e, "epoch": e, "recall": {"1": 0.1 * e}} for e in range(3)]
     return [*events, {"kind": "warning", "message": EVIL}, {"kind": "end"}]
+
+
+def record(method: str, seed: int, recall: float = 0.5, label: str = "", **settings: Any) -> RunRecord:
+    given = {"method": method, "seed": seed, "bank_size": 64, "note": EVIL, **settings}
+    result = {
+        "method": method,
+        "recall": {"1": recall},
+        "raw_pixels": {"1": 0.1},
+        "seed": seed,
+        "source": "x",
+    }
+    result |= {"epochs": 2, "coarse_weight": given.get("coarse_weight", 0.0), "settings": given}
+    return RunRecord(label or f"{method}{seed}", result, journal())
 
 
 def sample(n: int = 30, *, fine: bool = True, label: str = EVIL, several: bool = True) -> Sample:
@@ -66,25 +74,14 @@ def sample(n: int = 30, *, fine: bool = True, label: str = EVIL, several: bool =
 
 
 def inputs(**changes: Any) -> ReportInputs:
-    results = [
-        {
-            "method": method,
-            "recall": {"1": r},
-            "raw_pixels": {"1": 0.1},
-            "seed": seed,
-            "source": "x",
-            "epochs": 2,
-        }
-        for method, r in (("selfcon", 0.3), ("maskcon", 0.5), ("supfine", 0.8))
-        for seed in (0, 1)
-    ]
-    journals = {f"{m}-{seed}": journal(m, seed) for m in ("selfcon", "maskcon") for seed in (0, 1)}
+    methods = (("selfcon", 0.3), ("maskcon", 0.5), ("supfine", 0.8))
+    runs = [record(method, seed, recall) for method, recall in methods for seed in (0, 1)]
     # Short enough to stand whole in a figure, whose SVG repeats it in a comment.
-    journals["--><script>x()//\udcff"] = [{"kind": "evaluation", "step": 1, "epoch": 1, "recall": {"1": 0.2}}]
+    evil = "--><script>x()//\udcff"
+    runs += [record("mine", 0, 0.2, evil), record("mine", 0, 0.2, "mine", bank_size=8)]
     given: dict[str, Any] = {
         "title": EVIL,
-        "results": results,
-        "journals": journals,
+        "runs": runs,
         "sample": sample(),
         "about": [("Images", EVIL), ("Coarse classes", ", ".join(STRANGE))],
         "rerun": [(EVIL, f"maskcon train '{EVIL}'")],

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import subprocess
 import sys
 import warnings
@@ -11,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from maskcon._utils.errors import UsageError
@@ -25,7 +22,7 @@ from maskcon.report.figures import (
     svg_text,
 )
 from maskcon.report.gallery import GAP_PIXELS, HEAD_PIXELS, NEUTRAL, retrieval_grid, sprite_sheet
-from maskcon.report.style import RIGHT, WRONG, _apart, class_look, escape, series_looks
+from maskcon.report.style import RIGHT, WRONG, class_look, escape
 
 CURVES = {
     "MaskCon": [[(0, 0.1), (10, 0.4), (20, 0.5)], [(0, 0.1), (10, 0.5), (20, None)]],
@@ -109,7 +106,7 @@ def test_mean_line_and_band_follow_the_seeds() -> None:
 def test_only_whole_epochs_and_steps_are_marked(last: int, draw: Any) -> None:
     curve = [(number, 0.2) for number in range(1, last + 1)]
     figure = draw({"x": [curve] if draw is learning_curves else curve})
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     low, high = figure.axes[0].get_xlim()
     marked = [tick for tick in figure.axes[0].get_xticks() if low <= tick <= high]
     assert marked
@@ -143,24 +140,14 @@ def test_the_name_of_the_axis_fits_beside_its_numbers(values: tuple[float, float
     for draw in (learning_curves, loss_curves):
         curve = [(1, values[0]), (2, values[1])]
         figure = draw({"x": [curve] if draw is learning_curves else curve})
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         assert figure.axes[0].yaxis.label.get_window_extent().x0 >= 0
 
 
 def test_names_fit_into_the_figure() -> None:
     figure = learning_curves({"M" * 40: [[(0, 0.1), (1, 0.2)]], "ceiling of all": [[(0, 0.1), (1, 0.9)]]})
-    figure.canvas.draw()
-    renderer = figure.canvas.get_renderer()
-    edges = [text.get_window_extent(renderer).x1 for text in figure.axes[0].texts]
-    assert max(edges) <= figure.bbox.x1
-
-
-def test_curves_never_share_their_look_and_methods_keep_theirs() -> None:
-    methods = ["SelfCon", "NNCLR", "ASCL", "SupCE", "SupCon", "Grafit", "CoIns", "MaskCon", "SupFINE"]
-    looks = series_looks(["mine", *methods, "yours"])
-    assert len(set(looks.values())) == len(looks) == 11
-    assert looks["MaskCon"] == series_looks(["MaskCon"])["MaskCon"]
-    assert len({look[0] for look in series_looks([f"run {i}" for i in range(8)]).values()}) == 8
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_legend().get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_classes_differ_in_shape_as_well_as_in_colour() -> None:
@@ -170,20 +157,10 @@ def test_classes_differ_in_shape_as_well_as_in_colour() -> None:
 
 
 def test_names_cannot_start_a_formula_or_hide() -> None:
-    assert escape("$x_1$") == r"\$x_1\$"
     assert not escape("_hidden").startswith("_")
     assert len(escape("x" * 100)) == 24
     save_bytes = png_bytes(learning_curves({r"$\undefined{": [[(0, 0.1), (1, 0.2)]]}))
     assert save_bytes.startswith(b"\x89PNG")
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1), max_size=12))
-def test_labels_at_line_ends_never_overlap_and_keep_their_order(values: list[float]) -> None:
-    places = _apart(sorted(values), 0.05)
-    assert len(places) == len(values)
-    assert all(second - first > 0.05 - 1e-9 for first, second in itertools.pairwise(places))
-    assert np.mean(places or [0]) == pytest.approx(np.mean(values or [0]))
 
 
 def some_images(n: int = 12, channels: int = 3, height: int = 8, width: int = 8) -> np.ndarray:

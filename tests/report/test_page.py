@@ -19,11 +19,11 @@ from maskcon.report.formats import Table
 from maskcon.report.maps import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
 from maskcon.report.page import Section, write_page
 from maskcon.report.published import published_recall
-from maskcon.report.run_settings import curve_names, settings_tables
+from maskcon.report.run_settings import RunRecord, curve_names, settings_tables
 from maskcon.report.sample import Sample
 from maskcon.report.style import RIGHT, WRONG
 from maskcon.report.write import write_report
-from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, journal, sample
+from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, record, sample
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,10 @@ def test_figures_and_tables_stand_beside_the_page(report: Path) -> None:
     assert sum(name.startswith("retrieval_") for name in names) == 2
     with (report.parent / "tables" / "recall.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    assert [row[0] for row in rows] == ["Method", "Raw pixels", "SelfCon", "MaskCon", "SupFINE"]
+    mine = ["mine (bank_size=8)", "mine (bank_size=64)"]
+    assert [row[0] for row in rows] == ["Method", "Raw pixels", "SelfCon", "MaskCon", *mine, "SupFINE"]
     stems = {path.stem for path in (report.parent / "tables").iterdir()}
-    assert {"recall", "neighbours"} < stems
-    assert len(stems) == 4  # and the classes of each encoder
+    assert stems == {"recall", "neighbours"}
     assert {path.suffix for path in (report.parent / "tables").iterdir()} == {".txt", ".md", ".tex", ".csv"}
 
 
@@ -120,15 +120,15 @@ def test_the_same_inputs_give_the_same_page(report: Path, tmp_path: Path) -> Non
 
 def test_the_summary_names_the_best_and_the_floor(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    assert "MaskCon is the best of 2 methods trained without fine labels: for 50.00\u00a0%" in text
+    assert "MaskCon is the best of 4 methods trained without fine labels: for 50.00\u00a0%" in text
     assert "raw pixels for 10.00\u00a0%" in text
     assert "of the test images the nearest other image is of the same fine class" in text
 
 
 def test_the_summary_says_by_which_labels_and_on_which_images(tmp_path: Path) -> None:
     told = {"scored_by": "coarse", "evaluated_on": "validation"}
-    results = [{"method": "maskcon", "recall": {"1": 0.5}, **told}]
-    text = write_report(inputs(results=results, sample=sample(fine=False)), tmp_path).read_text("utf-8")
+    run = RunRecord("run", {"method": "maskcon", "recall": {"1": 0.5}, **told}, record("maskcon", 0).journal)
+    text = write_report(inputs(runs=[run], sample=sample(fine=False)), tmp_path).read_text("utf-8")
     assert "of the validation images the nearest other image is of the same coarse class" in text
     assert "Recall@1 on the validation images by epoch." in text
     assert "nearest by cosine among the other 29 images." in text
@@ -136,15 +136,16 @@ def test_the_summary_says_by_which_labels_and_on_which_images(tmp_path: Path) ->
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_tiny_samples_and_missing_fine_labels_have_a_page(n: int, tmp_path: Path) -> None:
-    given = inputs(sample=sample(n, fine=False) if n else None, journals={}, results=[])
+    given = inputs(sample=sample(n, fine=False) if n else None, runs=[])
     page = write_report(given, tmp_path).read_text(encoding="utf-8")
     assert ('id="map-canvas"' in page) == (n > 0)
     assert "Fine label" not in page
 
 
 def test_without_fine_labels_the_page_says_what_recall_cannot(tmp_path: Path) -> None:
-    results = [{"method": "maskcon", "recall": {"1": 0.5}, "scored_by": "coarse"}]
-    text = write_report(inputs(results=results, sample=sample(fine=False)), tmp_path).read_text("utf-8")
+    told = {"method": "maskcon", "recall": {"1": 0.5}, "scored_by": "coarse"}
+    run = RunRecord("run", told, record("maskcon", 0).journal)
+    text = write_report(inputs(runs=[run], sample=sample(fine=False)), tmp_path).read_text("utf-8")
     assert (
         "No fine labels are known for these images, so a hit is a neighbour of the same coarse class." in text
     )
@@ -163,10 +164,9 @@ def test_with_fine_labels_it_does_not(report: Path) -> None:
 
 
 def test_a_frozen_run_stands_beside_its_backbone(tmp_path: Path) -> None:
-    results = [
-        {"method": "maskcon", "recall": {"1": 0.5}, "raw_pixels": {"1": 0.2}, "frozen_backbone": {"1": 0.4}}
-    ]
-    text = write_report(inputs(results=results), tmp_path).read_text("utf-8")
+    told = {"raw_pixels": {"1": 0.2}, "frozen_backbone": {"1": 0.4}}
+    run = RunRecord("run", {"method": "maskcon", "recall": {"1": 0.5}, **told})
+    text = write_report(inputs(runs=[run]), tmp_path).read_text("utf-8")
     assert "by raw pixels for 20.00\u00a0%, by the frozen backbone alone for 40.00\u00a0%." in text
     with (tmp_path / "tables" / "recall.csv").open(newline="") as file:
         rows = list(csv.reader(file))
@@ -244,7 +244,6 @@ def test_files_of_an_earlier_page_do_not_pass_for_those_of_this_one(tmp_path: Pa
     names = {path.name for part in ("figures", "tables") for path in (tmp_path / part).iterdir()}
     assert not any("other" in name for name in names)
     assert "map_of_the_town.png" in names  # somebody else's
-    assert sum(name.startswith("classes_0_") for name in names) == 4
 
 
 def test_the_page_leaves_other_files_alone(tmp_path: Path) -> None:
@@ -269,26 +268,25 @@ def test_a_name_that_is_not_unicode_does_not_stop_the_page(tmp_path: Path) -> No
 
 
 def test_runs_that_differ_in_their_seed_alone_become_one_line() -> None:
-    journals = {"a": journal("maskcon", 0), "b": journal("maskcon", 1), "c": journal("selfcon", 0), "d": []}
-    assert curve_names(journals) == {"a": "MaskCon", "b": "MaskCon", "c": "SelfCon", "d": "d"}
-    journals["b"][0]["settings"]["bank_size"] = 128
-    assert curve_names(journals) == {"a": "a", "b": "b", "c": "SelfCon", "d": "d"}
-    journals["e"] = journal("maskcon", 2)
-    assert curve_names(journals)["e"] == "a"
+    runs = [record("maskcon", 0), record("maskcon", 1), record("selfcon", 0)]
+    names = {"maskcon0": "MaskCon", "maskcon1": "MaskCon", "selfcon0": "SelfCon"}
+    assert curve_names(runs) == names
+    other = record("maskcon", 0, label="other", bank_size=128)
+    assert curve_names([*runs, other]) == {
+        "maskcon0": "maskcon0",
+        "maskcon1": "maskcon0",
+        "selfcon0": "SelfCon",
+        "other": "other",
+    }
 
 
 def test_a_curve_names_the_cross_entropy_beside_its_method() -> None:
-    both = {
-        name: [{"kind": "start", "settings": {"method": "maskcon", "coarse_weight": weight}}]
-        for name, weight in (("alone", 0.0), ("beside", 0.5))
-    }
-    assert curve_names(both) == {"alone": "MaskCon", "beside": "MaskCon + CE"}
+    runs = [record("maskcon", 0, label=str(weight), coarse_weight=weight) for weight in (0.0, 0.5)]
+    assert curve_names(runs) == {"0.0": "MaskCon", "0.5": "MaskCon + CE"}
 
 
 def test_settings_are_split_into_shared_and_different() -> None:
-    apart, shared = settings_tables(
-        {f"{m}{s}": journal(m, s) for m in ("maskcon", "selfcon") for s in (0, 1)}
-    )
+    apart, shared = settings_tables([record(m, s) for m in ("maskcon", "selfcon") for s in (0, 1)])
     assert list(apart.columns) == ["Run", "method", "seed"]
     assert apart.rows == [
         ["maskcon0, maskcon1", "maskcon", "0, 1"],
@@ -299,17 +297,15 @@ def test_settings_are_split_into_shared_and_different() -> None:
 
 
 def test_settings_that_differ_are_shown_as_they_are_typed() -> None:
-    journals = {"a": journal("maskcon", 0), "b": journal("maskcon", 1)}
-    journals["a"][0]["settings"] |= {"freeze": True, "weights": None}
-    journals["b"][0]["settings"] |= {"freeze": False, "weights": "imagenet"}
-    apart, _ = settings_tables(journals)
+    first = record("maskcon", 0, freeze=True, weights=None)
+    apart, _ = settings_tables([first, record("maskcon", 1, freeze=False, weights="imagenet")])
     assert list(apart.columns) == ["Run", "seed", "freeze", "weights"]
-    assert apart.rows == [["a", "0", "yes", "none"], ["b", "1", "no", "imagenet"]]
+    assert apart.rows == [["maskcon0", "0", "yes", "none"], ["maskcon1", "1", "no", "imagenet"]]
 
 
 def test_settings_tell_where_they_come_from() -> None:
-    reasons = {"maskcon0": {"bank_size": "paper, appendix A", "seed": "given"}}
-    (table,) = settings_tables({"maskcon0": journal("maskcon", 0)}, reasons)
+    reasons = {"bank_size": "paper, appendix A", "seed": "given"}
+    (table,) = settings_tables([dataclasses.replace(record("maskcon", 0), reasons=reasons)])
     assert list(table.columns) == ["Setting", "Value", "Comes from"]
     assert ["bank_size", "64", "paper, appendix A"] in table.rows
     assert ["note", EVIL, ""] in table.rows

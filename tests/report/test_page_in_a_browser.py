@@ -14,7 +14,7 @@ import pytest
 
 from maskcon.report.sample import Sample
 from maskcon.report.write import write_report
-from tests.report.page_samples import inputs, journal, sample
+from tests.report.page_samples import inputs, record, sample
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LARGEST_BYTES, LONGEST_SECONDS = 20_000_000, 2.0  # for 5,000 images
@@ -265,7 +265,7 @@ def five_thousand() -> Sample:
 
 
 def test_five_thousand_images_fit_and_open_quickly(visit: Open, tmp_path: Path) -> None:
-    report = write_report(inputs(sample=five_thousand(), journals={"a": journal("maskcon", 0)}), tmp_path)
+    report = write_report(inputs(sample=five_thousand(), runs=[record("maskcon", 0)]), tmp_path)
     assert report.stat().st_size < LARGEST_BYTES
     page = visit(write_report(inputs(sample=None), tmp_path / "small"))
     session = page.context.new_cdp_session(page)

@@ -34,9 +34,11 @@ def finished(
 ) -> Run:
     run = finished_run(folder, data, source=source, seed=seed, frozen=frozen)
     (folder / CONFIG).write_text(run.config.changed(**changes).to_yaml(), encoding="utf-8")
+    told = {**run.result, **{key: value for key, value in changes.items() if key in run.result}}
+    (folder / RESULT).write_bytes(json_bytes(told))
     run = Run.open(folder)
     with Journal(run.folder / JOURNAL) as journal:
-        journal.write("start", step=0, settings=run.config.model_dump())
+        journal.write("start", step=0)
         for step in range(1, 4):
             journal.write("step", step=step, epoch=0, loss=2.0 - step / 4)
         journal.write("evaluation", step=3, epoch=1, recall=run.result["recall"])

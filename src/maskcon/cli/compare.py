@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.files import write_atomically
 from maskcon.cli import options
-from maskcon.cli.progress import Bars
+from maskcon.cli.progress import Meter, show_runs
 
 if TYPE_CHECKING:
     from maskcon.cli.terminal import Terminal
@@ -52,9 +54,9 @@ def compare(
     from maskcon.cli.terminal import Terminal
     from maskcon.config.presets import DEFAULT_PRESET
     from maskcon.methods.registry import all_methods, method_named
-    from maskcon.training.automatic import is_known
-    from maskcon.training.run_folder import short_name
-    from maskcon.training.setup import plan_images
+    from maskcon.training.automatic import facts_bytes, is_known
+    from maskcon.training.run_folder import check_place, make_writable, short_name
+    from maskcon.training.setup import load_dataset, plan_images, settle
 
     start = preset or DEFAULT_PRESET
     every = methods == "all"
@@ -73,12 +75,23 @@ def compare(
             plan = plan_images(source, place, terminal.on_load)
             facts = _facts(plan or source, overrides, place, target, terminal)
         configs = _configs(source, names, start, overrides, facts, terminal)
-        names = _possible(source, plan, configs, place, terminal, leave_out=every)
+        data = load_dataset(source, configs[0], place, terminal, plan)
+        names = []
+        for config in configs:
+            try:
+                settle(config, data)
+                names.append(config.method)
+            except DataError as error:  # no fine labels here, for a method that trains on them
+                if not every or method_named(config.method).labels != "fine":
+                    raise
+                terminal.on_message(f"left out: {error}")
     finally:
         terminal.on_end()  # also where reading was broken off
     chosen_by: list[str] = []
     if facts is not None:
-        _keep(facts, target, source)
+        check_place(target, source)
+        make_writable(target)
+        write_atomically(target / FACTS, facts_bytes(facts))
         chosen_by = ["--facts", str(target / FACTS)]
     pairs = [f"{key}={'none' if value is None else value}" for key, value in overrides.items()]
     common = [source, *(a for pair in pairs for a in ("--set", pair))]
@@ -123,16 +136,6 @@ def _facts(
     return find_out(source, overrides, machine, message=terminal.on_message)
 
 
-def _keep(facts: Facts, target: Path, source: str) -> None:
-    from maskcon._utils.files import write_atomically
-    from maskcon.training.automatic import facts_bytes
-    from maskcon.training.run_folder import check_place, make_writable
-
-    check_place(target, source)
-    make_writable(target)
-    write_atomically(target / FACTS, facts_bytes(facts))
-
-
 def _configs(
     source: str,
     names: Sequence[str],
@@ -160,33 +163,6 @@ def _configs(
     return configs
 
 
-def _possible(
-    source: str,
-    plan: ImagePlan | None,
-    configs: Sequence[RunConfig],
-    machine: Machine,
-    terminal: Terminal,
-    *,
-    leave_out: bool,
-) -> list[str]:
-    """Refuse bad values and data before anything starts, or leave out the methods that the data do not allow."""
-    from maskcon.methods.registry import method_named
-    from maskcon.training.setup import load_dataset, settle
-
-    data = load_dataset(source, configs[0], machine, terminal, plan)
-    possible = []
-    for config in configs:
-        try:
-            settle(config, data)
-        except DataError as error:
-            if not leave_out or method_named(config.method).labels != "fine":
-                raise
-            terminal.on_message(f"left out: {error}")
-        else:
-            possible.append(config.method)
-    return possible
-
-
 def run_and_report(
     plans: Sequence[tuple[str, Path, Sequence[str]]],
     target: Path,
@@ -204,8 +180,8 @@ def run_and_report(
     planned = [Job(label, folder, arguments) for label, folder, arguments in plans]
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; choose another --out")
-    with Bars(planned) as bars:
-        run_jobs(planned, at_once=at_once, threads=threads, watch=bars.show)
+    with Meter("training", "runs") as meter:
+        run_jobs(planned, at_once=at_once, threads=threads, watch=partial(show_runs, meter))
     from rich.console import Console
 
     from maskcon.report.summary import write_summary

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -82,6 +79,8 @@ def show(
 
     Example: `maskcon datasets show imagenet32 --json`
     """
+    from rich.console import Console
+
     from maskcon.data import describe
 
     json_before, root_before = context.obj or (False, None)
@@ -94,21 +93,9 @@ def show(
     if as_json or json_before:
         typer.echo(json.dumps(_as_json(found)))
         return
-    for line in _lines(found):
-        typer.echo(_wrapped(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
-
-
-def _wrapped(line: str, width: int) -> str:
-    """The line broken between words, with what follows below the text that it belongs to; paths stay whole.
-
-    >>> print(_wrapped("licence      none stated; cite the paper", 30))
-    licence      none stated; cite
-                 the paper
-    """
-    indent = " " * (LABEL_WIDTH + 1)
-    return textwrap.fill(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    console = Console(highlight=False)
+    for line in _lines(found):  # broken between words in a terminal, whole in a file
+        console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
 
 def _as_json(found: Description) -> dict[str, Any]:

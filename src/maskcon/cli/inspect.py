@@ -38,7 +38,7 @@ def inspect(
     """
     from maskcon._utils.files import write_atomically
     from maskcon.cli.progress import Meter
-    from maskcon.report.inspection import inspect_source, is_loud, lines, page
+    from maskcon.report.inspection import WARNING, inspect_source, lines, page
     from maskcon.training.run_folder import check_place, make_writable, short_name
 
     place = options.machine(data_root=data_root, device=device, download=download)
@@ -64,7 +64,7 @@ def inspect(
         typer.echo(json.dumps(found.as_json(), ensure_ascii=False))
     else:
         for line in lines(found):
-            typer.secho(line, fg=typer.colors.RED if is_loud(line) else None)
+            typer.secho(line, fg=typer.colors.RED if line.startswith(WARNING) else None)
     if writes:
         content = page(found, read).encode()
         make_writable(folder)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from maskcon.training.comparison import Job
@@ -21,7 +21,7 @@ class Meter:
 
     def __init__(self, what: str, unit: str, divisor: float = 1.0, console: Console | None = None) -> None:
         self.what, self.unit, self.divisor = what, unit, divisor
-        self._first: tuple[float, int] | None = None  # time, and what was done by then
+        self._first: tuple[float, float] | None = None  # time, and what was done by then
         self._tenth = 0
         self._console = console or Console(stderr=True, highlight=False)
         self._bar = Progress(
@@ -35,19 +35,20 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def show(self, done: int, total: int | None) -> None:
-        """Show progress; total is None while it is not known."""
+    def show(self, done: float, total: float | None, more: str = "") -> None:
+        """Show progress; total is None while it is not known; more: words after the numbers."""
         now = time.monotonic()
         if self._first is None:
             self._first = now, done
             self._task = self._bar.add_task("", total=total)
             self._bar.start()
         seconds, news = now - self._first[0], (done - self._first[1]) / self.divisor
-        rate = f", {news / seconds:,.0f} {self.unit}/s" if news > 0 and seconds > 0 else ""
+        rate = news / seconds if seconds > 0 else 0.0
         of = "" if total is None else f" of {total / self.divisor:,.0f}"
-        text = f"{done / self.divisor:,.0f}{of} {self.unit}{rate}"
+        text = f"{int(done / self.divisor):,}{of} {self.unit}"
+        text += (f", {rate:,.0f} {self.unit}/s" if rate >= 1 else "") + more
         self._bar.update(self._task, completed=done, total=total, description=text)
-        tenth = 0 if total is None else 10 * done // max(total, 1)
+        tenth = 0 if total is None else int(10 * done // max(total, 1))
         if not self._console.is_terminal and tenth > self._tenth and seconds >= LINES_AFTER:
             self._tenth = tenth
             self._console.print(f"{self.what}: {text}", markup=False, soft_wrap=True)
@@ -58,32 +59,7 @@ class Meter:
         self._bar.stop()
 
 
-class Bars:
-    """Progress of several runs together."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = jobs
-        self.console = Console(stderr=True, highlight=False)
-        self._tenth = -1
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-            TextColumn("left"), console=self.console, disable=not self.console.is_terminal,
-        )  # fmt: skip
-        self._task = self._bar.add_task("starting", total=float(len(jobs)))
-
-    def __enter__(self) -> Bars:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, jobs: Sequence[Job]) -> None:
-        done = sum(job.share for job in jobs)
-        active = [job.label for job in jobs if job.process is not None and job.process.poll() is None]
-        text = f"{sum(job.finished for job in jobs)} of {len(jobs)} runs done; now {', '.join(active) or '-'}"
-        self._bar.update(self._task, completed=done, description=text)
-        tenth = int(10 * done / len(jobs))
-        if not self.console.is_terminal and tenth > self._tenth:
-            self._tenth = tenth
-            self.console.print(f"{10 * tenth} %: {text}")
+def show_runs(meter: Meter, jobs: Sequence[Job]) -> None:
+    """Show the progress of several runs together."""
+    active = [job.label for job in jobs if job.process is not None and job.process.poll() is None]
+    meter.show(sum(job.share for job in jobs), len(jobs), f"; now {', '.join(active) or '-'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.text import counted, duration
 from maskcon.cli import options
-from maskcon.cli.progress import Bars, Meter
+from maskcon.cli.progress import Meter, show_runs
 
 if TYPE_CHECKING:
     from maskcon.config.settings import Machine
@@ -127,7 +128,7 @@ def figure(
 
     Example: `maskcon reproduce figure heatmap --scale cpu`
     """
-    from maskcon.paper.figures import check_seeds, drawing_seconds, figure_named, trials_of
+    from maskcon.paper.figures import check_seeds, figure_named, trials_of
     from maskcon.paper.plans import ground_for
 
     wanted = figure_named(name)
@@ -144,13 +145,11 @@ def figure(
     from maskcon.paper.runs import runs_for
 
     runs = runs_for(trials_of(wanted, seeds), ground, out=out)
-    drawing = duration(drawing_seconds(wanted, ground))
     machine = train_missing(
         list(runs.values()),
         [ground],
         jobs,
         dry_run=dry_run,
-        afterwards=f", then {drawing} to draw",
         data_root=data_root,
         device=device,
         download=download,
@@ -159,7 +158,7 @@ def figure(
         return
     from maskcon.paper.runs import Setup
 
-    _say(f"drawing {wanted.title}, about {drawing} ...")
+    _say(f"drawing {wanted.title} ...")
     started = time.monotonic()
     setup = Setup(wanted, ground, runs, seeds, out / ground.folder.parent / "figures", machine)
     _tell(*wanted.draw(setup), started, as_json=as_json)
@@ -171,25 +170,23 @@ def train_missing(
     jobs: int | None,
     *,
     dry_run: bool,
-    afterwards: str = "",
     **place: str | bool | None,
 ) -> Machine | None:
-    """State how long the missing runs will take, then train them.
+    """Train the missing runs; the time they take is estimated from finished ones.
 
     Args:
         runs: all runs of a table or figure.
         grounds: the data they run on; the warning of each stand-in is printed.
         jobs: runs at once, None for the default.
         dry_run: train nothing, list the missing runs.
-        afterwards: text about what follows the training, such as ", then 24s to draw".
         place: `data_root`, `device` and `download`.
 
     Returns:
         The machine that the runs were trained on; None for a dry run.
     """
     from maskcon.cli.terminal import Terminal
-    from maskcon.paper.runs import carry_out, unfinished
-    from maskcon.paper.timing import expected_seconds, measure
+    from maskcon.paper.runs import expected_seconds, unfinished
+    from maskcon.training import comparison
     from maskcon.training.run_folder import make_writable
 
     at_once, threads = options.sharing(jobs, str(place["device"]), len({run.folder for run in runs}))
@@ -197,27 +194,29 @@ def train_missing(
     for ground in grounds:
         if ground.warning:
             typer.secho(ground.warning, err=True, bold=True, fg="red")
-    waiting, images = unfinished(runs, machine, Terminal())
-    _say(f"{counted(len(images), 'run')}, {len(images) - len(waiting)} of them finished already")
+    waiting, finished = unfinished(runs, machine, Terminal())
+    _say(f"{counted(len(waiting) + len(finished), 'run')}, {len(finished)} of them finished already")
     if waiting:
-        if not dry_run:
-            make_writable(waiting[0].folder.parent)  # or be refused now, not after the measurement
         at_once = min(at_once, len(waiting))
-        _say(f"measuring this machine with {counted(at_once, 'process', 'processes')} ...")
-        first = {run.ground.source: run for run in reversed(waiting)}  # one per dataset
-        paces = {source: measure(run, machine, at_once=at_once) for source, run in first.items()}
-        expected = expected_seconds(waiting, images, paces, at_once=at_once)
-        _say(
-            f"expected: {duration(expected)} for {counted(len(waiting), 'run')}, {at_once} at a time{afterwards}"
-        )
-        if not dry_run:
-            started = time.monotonic()
-            carry_out(waiting, machine, at_once=at_once, watch=Bars)
-            _say(f"took {duration(time.monotonic() - started)}; {duration(expected)} expected")
+        expected = expected_seconds(waiting, finished, at_once=at_once)
+        about = "known once a run is finished" if expected is None else f"about {duration(expected)}"
+        _say(f"expected: {about}, for {counted(len(waiting), 'run')}, {at_once} at a time")
     if dry_run:
         for run in waiting:
             typer.echo(run.label)
-    return None if dry_run else machine
+        return None
+    if waiting:
+        make_writable(waiting[0].folder.parent)
+        started = time.monotonic()
+        with Meter("training", "runs") as meter:
+            comparison.run_jobs(
+                [run.job(machine) for run in waiting],
+                at_once=at_once,
+                threads=threads,
+                watch=partial(show_runs, meter),
+            )
+        _say(f"took {duration(time.monotonic() - started)}")
+    return machine
 
 
 def _draw_without_runs(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from maskcon._utils.text import counted
@@ -25,12 +24,9 @@ class Terminal(Callback):
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
-        self._bar: Progress | None = None
-        self._task = TaskID(0)
         self._meter: Meter | None = None
-        self._start = 0
-        self._images = 0
-        self._first_seconds: float | None = None
+        self._batch = 1
+        self._loss = ""
 
     def on_choice(self, line: str) -> None:
         self._say(f"chosen  {line}")
@@ -44,37 +40,21 @@ class Terminal(Callback):
     def on_extract(self, done: int, total: int, views_per_second: float) -> None:  # noqa: ARG002
         self._count("embedding once", "views", done, total)
 
-    def _count(self, what: str, unit: str, done: int, total: int) -> None:
+    def _count(self, what: str, unit: str, done: int, total: int, more: str = "") -> None:
         if self._meter is None:
             self._meter = Meter(what, unit, console=self.console)
-        self._meter.show(done, total)
+        self._meter.show(done, total, more)
         if done >= total:
             self._meter = None
 
-    def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
+    def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
+        self._batch = config.batch_size
         self._say(begin_line(config, data))
-        self._start, self._images, self._first_seconds = done, 0, None
-        if self.console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                TextColumn("{task.fields[speed]}"), TimeRemainingColumn(), TextColumn("left"),
-                console=self.console,
-            )  # fmt: skip
-            self._task = self._bar.add_task("training", total=total, completed=done, speed="")
-            self._bar.start()
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:  # noqa: ARG002
-        if self._first_seconds is None:
-            self._first_seconds = seconds  # the first step warms caches up; speed is counted after it
-        else:
-            self._images += images
-        if self._bar is None:
-            return
-        elapsed = seconds - self._first_seconds
-        speed = f"{self._images / elapsed:,.0f} images/s" if elapsed > 0 else ""
-        self._bar.update(self._task, completed=done, speed=speed)
         if math.isfinite(loss):
-            self._bar.update(self._task, description=f"loss {loss:.3f}")
+            self._loss = f", loss {loss:.3f}"
+        self._count("training", "images", done * self._batch, total * self._batch, self._loss)
 
     def on_evaluation(self, values: Mapping[str, Any]) -> None:
         shares = "  ".join(f"R@{k} {100 * share:.2f}" for k, share in values["recall"].items())
@@ -88,10 +68,9 @@ class Terminal(Callback):
         self.console.print(text, style=style, markup=False, soft_wrap=True)
 
     def on_end(self) -> None:
-        for bar in (self._bar, self._meter):  # a running bar keeps the cursor hidden
-            if bar is not None:
-                bar.stop()
-        self._bar = self._meter = None
+        if self._meter is not None:
+            self._meter.stop()  # a running bar keeps the cursor hidden
+        self._meter = None
 
 
 def print_result(result: Mapping[str, Any], folder: Path) -> None:

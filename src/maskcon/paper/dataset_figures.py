@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,14 +20,13 @@ from maskcon.paper.runs import Drawn, as_csv, write_figure
 from maskcon.report.style import (
     COLOURS,
     COLUMN_INCHES,
-    INK,
     PALE,
     SMALL_POINTS,
     SMALLEST_POINTS,
-    Plate,
     as_pixels,
-    style_axes,
-    wrapped,
+    figure_style,
+    hide_axes,
+    new_figure,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ LOOKS = {  # label -> colour, hatch
 EXAMPLE_SIDE = 160  # pixels of an image on the sheet of cars
 SHEET_INCHES = 11.0  # a page on its side
 TILES_ACROSS = 14
-CAPTION_LETTERS, CAPTION_LINES, CAPTION_POINTS = 21, 3, 4.2  # of the fine class; the coarse one stands below
+NAME_LETTERS, NAME_POINTS = 21, 4.2
 
 
 def kind_of(images: int) -> str:
@@ -82,27 +82,24 @@ def draw_sop(root: Path, stem: Path, *, download: bool, progress: Progress | Non
     return write_figure(size_histogram(products, caption=caption), stem, "csv", numbers), text
 
 
+@figure_style()
 def size_histogram(products: Mapping[int, int], *, caption: str = "") -> Figure:
     """Draw the number of products by how many images they have; `products`: images -> products."""
-    plate = Plate(width=COLUMN_INCHES, height=2.5, caption=caption)
-    axes = plate.axes(left=0.55, top=0.3, width=COLUMN_INCHES - 0.65, height=1.75, bare=False)
-    style_axes(axes, "", "images of a product", "products")
+    figure = new_figure(COLUMN_INCHES, 2.5, caption)
+    axes = figure.add_subplot(
+        title="Stanford Online Products", xlabel="images of a product", ylabel="products"
+    )
     axes.grid(False, axis="x")
     for kind, (colour, hatch) in LOOKS.items():
         sizes = [size for size in sorted(products) if kind_of(size) == kind]
         counts = [products[size] for size in sizes]
         look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
         bars = axes.bar(sizes, counts, width=0.8, label=kind, **look)
-        axes.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=SMALLEST_POINTS - 1, color=INK)
+        axes.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=SMALLEST_POINTS - 1)
     axes.set_xticks(range(min(products), max(products) + 1))
     axes.tick_params(labelsize=SMALL_POINTS)
-    axes.set_ylim(0, max(products.values()) * 1.32)
-    spacing = {"columnspacing": 1.0, "handletextpad": 0.4}
-    axes.legend(
-        fontsize=SMALLEST_POINTS, loc="upper right", ncols=3, frameon=False, labelcolor=INK, **spacing
-    )
-    plate.write(0.06, 0.13, "Stanford Online Products", size=SMALL_POINTS + 1, weight="bold")
-    return plate.figure
+    figure.legend(fontsize=SMALLEST_POINTS, loc="outside upper right", ncols=3)
+    return figure
 
 
 def draw_cars(root: Path, stem: Path, *, download: bool, progress: Progress | None) -> Drawn:  # noqa: ARG001
@@ -135,6 +132,7 @@ def example_images(listing: Layout, side: int = EXAMPLE_SIDE) -> dict[int, NDArr
     return found
 
 
+@figure_style()
 def example_sheet(
     images: Mapping[int, NDArray[np.uint8]],
     names: Sequence[str],
@@ -148,26 +146,17 @@ def example_sheet(
     Classes come by coarse class; one without an image is an empty frame that says so.
     """
     ordered = sorted(range(len(names)), key=lambda fine: (coarse_of[fine], fine))
-    side = (SHEET_INCHES - 0.1) / TILES_ACROSS
-    step = side * 0.8 + 0.077 * (CAPTION_LINES + 1.4)  # images of cars lie on their side
     rows = -(-len(ordered) // TILES_ACROSS)
-    plate = Plate(width=SHEET_INCHES, height=0.08 + rows * step, caption=caption)
-    for place, fine in enumerate(ordered):
-        row, column = divmod(place, TILES_ACROSS)
-        left, top = 0.05 + column * side, 0.08 + row * step
+    figure = new_figure(SHEET_INCHES, rows * SHEET_INCHES / TILES_ACROSS, caption)
+    for place, fine in enumerate(ordered, start=1):
+        axes = figure.add_subplot(rows, TILES_ACROSS, place)
+        hide_axes(axes)
         coarse = coarse_of[fine]
-        axes = plate.axes(left=left + 0.03, top=top, width=side - 0.06, height=side * 0.8 - 0.03)
-        axes.set_gid(f"class-{fine}")
-        axes.set_facecolor("black" if fine in images else "#f4f4f4")
         if fine in images:
-            axes.imshow(as_pixels(images[fine]), aspect="equal", interpolation="antialiased")
+            axes.imshow(as_pixels(images[fine]), interpolation="antialiased")
         else:
-            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": CAPTION_POINTS, "color": PALE}
-            axes.text(0.5, 0.5, "no image", transform=axes.transAxes, **look)
-        for spine in axes.spines.values():
-            spine.set(visible=True, color=COLOURS[coarse % len(COLOURS)], linewidth=1.6)
-        words = wrapped(names[fine], CAPTION_LETTERS, CAPTION_LINES)
-        for line, text in enumerate((*words, f"/ {coarse_names[coarse]}")):
-            middle = top + side * 0.8 + 0.03 + 0.075 * line
-            plate.write(left + side / 2, middle, text, size=CAPTION_POINTS, ha="center")
-    return plate.figure
+            axes.text(0.5, 0.5, "no image", ha="center", va="center", size=NAME_POINTS, color=PALE)
+        axes.spines[:].set(visible=True, color=COLOURS[coarse % len(COLOURS)], linewidth=1.6)
+        words = f"{textwrap.fill(names[fine], NAME_LETTERS)}\n/ {coarse_names[coarse]}"
+        axes.set_xlabel(words, size=NAME_POINTS, labelpad=1.5)
+    return figure

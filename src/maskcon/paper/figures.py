@@ -7,9 +7,8 @@ from pathlib import Path
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import DataError, UsageError, unknown
 from maskcon.data.builtin import cars196, sop
-from maskcon.data.builtin.registry import SOURCES
 from maskcon.paper import dataset_figures, heatmap, relations, retrieval, tsne
-from maskcon.paper.plans import Ground, Trial, paper_trial, with_seeds
+from maskcon.paper.plans import Trial, paper_trial, with_seeds
 from maskcon.paper.runs import Drawn, PaperFigure
 
 FIGURES: dict[str, PaperFigure] = {
@@ -51,9 +50,6 @@ WITHOUT_RUNS = {
     "coarse-cars": (cars196, dataset_figures.draw_cars),
 }
 
-PLAIN_SECONDS = 4.0  # to read runs and draw
-TSNE_SECONDS_PER_POINT = 0.0047  # on two cores
-
 
 def figure_named(name: str) -> PaperFigure | None:
     """Return the figure of this name, None for one that needs no run.
@@ -83,14 +79,6 @@ def trials_of(figure: PaperFigure, seeds: int = 1) -> tuple[Trial, ...]:
     """
     wanted = (*figure.trials, *(paper_trial(figure.source, method) for method in figure.methods))
     return tuple(dict.fromkeys(one.canonical() for trial in wanted for one in with_seeds(trial, seeds)))
-
-
-def drawing_seconds(figure: PaperFigure, ground: Ground) -> float:
-    """Estimate how long drawing takes once all runs are finished: t-SNE by its points, others a moment."""
-    if figure.name != "tsne":
-        return PLAIN_SECONDS
-    points = ground.settings.get("test_limit") or SOURCES[ground.source].info.counts[1]
-    return PLAIN_SECONDS + TSNE_SECONDS_PER_POINT * points * len(figure.methods)
 
 
 def draw_without_runs(

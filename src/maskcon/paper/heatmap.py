@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.paper.plans import Trial, with_seeds
-from maskcon.paper.runs import Drawn, Setup, as_csv, shown_tau
+from maskcon.paper.runs import Drawn, Setup, as_csv
 from maskcon.report.published import appendix_rows
-from maskcon.report.style import COLUMN_INCHES, INK, PALE, SMALL_POINTS, SMALLEST_POINTS, Plate
+from maskcon.report.style import COLUMN_INCHES, INK, PALE, SMALL_POINTS, WRONG, figure_style, new_figure
 from maskcon.report.tables import MISSING
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FloatArray = NDArray[np.floating[Any]]
@@ -29,7 +28,6 @@ TAU_AXIS = (0.0, 0.01, 0.05, 0.1, 0.5, math.inf)
 TRIALS = tuple(Trial("maskcon", w, tau) for w in W_AXIS for tau in TAU_AXIS)
 
 CELL_INCHES = 0.36
-LEFT_INCHES, TOP_INCHES, BOTTOM_INCHES = 0.42, 0.26, 0.46
 DARK_BELOW = 0.55  # of the range of colours: light letters up to here
 COLOURS = "cividis"  # made for all kinds of colour vision, and even in grey
 
@@ -49,69 +47,37 @@ class Grid:
         return int(row), int(column)
 
 
+@figure_style()
 def settings_heatmap(
     grids: Sequence[Grid], ws: Sequence[float], taus: Sequence[float], *, caption: str = ""
 ) -> Figure:
-    """Draw the grids side by side, the best cell framed. w = 0 does not depend on tau: its row is one cell."""
-    wide = (COLUMN_INCHES - LEFT_INCHES - 0.08) / len(taus)
-    high = CELL_INCHES * len(ws)
-    plate = Plate(width=COLUMN_INCHES * len(grids), height=TOP_INCHES + high + BOTTOM_INCHES, caption=caption)
-    for number, grid in enumerate(grids):
-        left = number * COLUMN_INCHES + LEFT_INCHES
-        axes = plate.axes(left=left, top=TOP_INCHES, width=wide * len(taus), height=high)
-        _cells(axes, grid, ws)
-        plate.write(left, TOP_INCHES / 2, grid.title, size=SMALL_POINTS + 1, weight="bold")
-        for column, tau in enumerate(taus):
-            middle = left + wide * (column + 0.5)
-            plate.write(middle, TOP_INCHES + high + 0.1, shown_tau(tau), ha="center")
-            if tau == math.inf:
-                plate.write(middle, TOP_INCHES + high + 0.22, "Grafit", size=SMALLEST_POINTS, ha="center")
-        for row, w in enumerate(ws):
-            plate.write(left - 0.06, TOP_INCHES + high - CELL_INCHES * (row + 0.5), f"{w:g}", ha="right")
-        plate.write(
-            left + wide * len(taus) / 2, TOP_INCHES + high + 0.3, "τ", size=SMALL_POINTS + 1.5, ha="center"
-        )
-        plate.write(left - 0.34, TOP_INCHES + high / 2, "w", size=SMALL_POINTS + 1.5, ha="center")
-    return plate.figure
-
-
-def _cells(axes: Axes, grid: Grid, ws: Sequence[float]) -> None:
-    """Draw the coloured cells with their numbers; rows from below, the smallest w first."""
-    from matplotlib import colormaps
+    """Draw the grids side by side, the smallest w below, the best cell framed. w = 0 does not depend on tau."""
     from matplotlib.patches import Rectangle
 
-    low, high = float(np.nanmin(grid.percent)), float(np.nanmax(grid.percent))
-    rows, columns = grid.percent.shape
-    best = grid.best
-    for row in range(rows):
-        alone = ws[row] == 0
-        for column in range(1 if alone else columns):
-            value = float(grid.percent[row, column])
-            share = 1.0 if high == low else (value - low) / (high - low)
-            width = columns if alone else 1
+    figure = new_figure(COLUMN_INCHES * len(grids), CELL_INCHES * len(ws) + 0.8, caption)
+    for grid, axes in zip(grids, np.ravel(figure.subplots(1, len(grids))), strict=True):
+        shown = axes.imshow(grid.percent, cmap=COLOURS, origin="lower", aspect="auto")
+        axes.grid(False)
+        axes.set(title=grid.title, xlabel="τ", ylabel="w")
+        axes.set_xticks(range(len(taus)), ["∞\nGrafit" if tau == math.inf else f"{tau:g}" for tau in taus])
+        axes.set_yticks(range(len(ws)), [f"{'SelfCon  ' if w == 0 else ''}{w:g}" for w in ws])
+        axes.tick_params(labelsize=SMALL_POINTS)
+        for (row, column), value in np.ndenumerate(grid.percent):
             known = not math.isnan(value)
-            face = colormaps[COLOURS](0.08 + 0.92 * share) if known else "#f4f4f4"
-            axes.add_patch(
-                Rectangle((column, row), width, 1, facecolor=face, edgecolor="white", linewidth=1.2)
-            )
-            light = known and share < DARK_BELOW
-            colour = PALE if not known else "white" if light else INK
             text = f"{value:.1f}" if known else MISSING
             if known and grid.spread is not None:
-                text += f"{' ' if alone else chr(10)}± {float(grid.spread[row, column]):.1f}"
-            text += "  (SelfCon: the same for every τ)" if alone else ""
+                text += f"\n± {float(grid.spread[row, column]):.1f}"
+            light = known and shown.norm(value) < DARK_BELOW
+            colour = PALE if not known else "white" if light else INK
+            weight = "bold" if (row, column) == grid.best else "normal"
             axes.text(
-                column + width / 2, row + 0.5, text, ha="center", va="center", color=colour,
-                fontsize=SMALL_POINTS, linespacing=1.0, weight="bold" if (row, column) == best else "normal",
-            )  # fmt: skip
-    width = columns if ws[best[0]] == 0 else 1
-    axes.add_patch(
-        Rectangle(
-            (best[1] + 0.03, best[0] + 0.03), width - 0.06, 0.94, fill=False, edgecolor="#d55e00", linewidth=2
+                column, row, text, ha="center", va="center", color=colour, size=SMALL_POINTS, weight=weight
+            )
+        row, column = grid.best
+        axes.add_patch(
+            Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, fill=False, edgecolor=WRONG, linewidth=2)
         )
-    )
-    axes.set_xlim(0, columns)
-    axes.set_ylim(0, rows)
+    return figure
 
 
 def draw(setup: Setup) -> Drawn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,23 +25,27 @@ from maskcon.report.style import (
     PAGE_INCHES,
     PALE,
     SMALL_POINTS,
-    SMALLEST_POINTS,
-    Plate,
     as_pixels,
+    figure_style,
+    new_figure,
     shorten,
 )
 from maskcon.training.checkpoint import load_latest
 from maskcon.training.run_folder import CHECKPOINTS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
 
 COARSE_CLASSES, FINE_OF_EACH, IMAGES_OF_EACH = 2, 3, 3
 METHODS = ("selfcon", "nnclr", "ascl", "supcon", "grafit", "maskcon")
 BATCH_SEED = 0
+GAMMA = 0.5  # the root of a weight is shown: Grafit's are small, and must not look like none
+# One hue from white to nearly black: seen by all, and in print without colour.
+COLOURS = ("#ffffff", "#9ecae1", "#2878b5", "#08306b")
+TICKS = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0)
 
 
 def draw(setup: Setup) -> Drawn:
@@ -64,7 +68,8 @@ def draw(setup: Setup) -> Drawn:
     coarse, fine = coarse[rows], fine[rows]
     truth = optimal_relation(fine, fine, index=index, bank_index=index)
     tau = settings["maskcon"][1]  # which ASCL takes too
-    shown, distances = [], {}
+    panels = {"Fine labels (truth)": as_square(truth)}
+    weights, distances = {}, {}
     for name in METHODS:
         method = method_named(name)
         w, own_tau = settings.get(name, (None, tau))
@@ -80,10 +85,11 @@ def draw(setup: Setup) -> Drawn:
         )
         assert method.relation is not None  # all of METHODS contrast
         relation = method.relation(inputs)
-        distances[method.title] = float(relation_distance(relation, truth).mean())
+        distances[method.title] = d_z = float(relation_distance(relation, truth).mean())
+        weights[method.title] = square = as_square(relation)
         values = [f"w = {w:g}"] if method.uses_w and w is not None else []
         values += [f"τ = {own_tau:g}"] if method.uses_tau and own_tau is not None else []
-        shown.append(Relation(method.title, as_square(relation), ", ".join(values), distances[method.title]))
+        panels[f"{method.title}\n{', '.join([*values, f'd_z = {d_z:.2f}'])}"] = square
     position = {int(number): row for row, number in enumerate(train.index.tolist())}
     images = train.images[[position[int(number)] for number in index.tolist()]]
     batch = Batch(np.asarray(images), coarse.numpy(), fine.numpy(), data.fine_names)
@@ -91,14 +97,13 @@ def draw(setup: Setup) -> Drawn:
         f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: the positive "
         "weights of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
     )
-    large = Relation("Fine labels (truth)", as_square(truth))
-    figure = relation_panels(large, shown, batch, caption=setup.caption(run, words))
+    figure = relation_panels(panels, batch, caption=setup.caption(run, words))
     numbers = {
         "samples": index.tolist(),
         "coarse": coarse.tolist(),
         "fine": fine.tolist(),
         "d_z": distances,
-        "weights": {one.title: np.round(one.weights.astype(float), 6).tolist() for one in shown},
+        "weights": {title: np.round(of.astype(float), 6).tolist() for title, of in weights.items()},
     }
     paths = setup.write(figure, "json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     told = ", ".join(f"{title} {d_z:.2f}" for title, d_z in distances.items())
@@ -156,29 +161,6 @@ def small_batch(
     return np.array(rows, dtype=np.int64)
 
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.integer[Any]]
-
-NAMES_INCHES = 0.72  # of the fine classes, at the left of the large panel
-LARGE_INCHES, SMALL_INCHES = 2.2, 1.02
-COLUMNS = 3  # of small panels
-TITLE_INCHES = 0.34
-GAMMA = 0.5  # the root of a weight is shown: Grafit's are small, and must not look like none
-# One hue from white to nearly black: seen by all, and in print without colour.
-COLOURS = ("#ffffff", "#9ecae1", "#2878b5", "#08306b")
-TICKS = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0)
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A method's relations within a batch: weights [B, B], in row i those of image i, its own key at column i."""
-
-    title: str
-    weights: FloatArray
-    settings: str = ""  # such as "w = 0.5"
-    d_z: float | None = None  # its mean distance from the truth
-
-
 @dataclass(frozen=True)
 class Batch:
     """The images [B, C, H, W] uint8 with their labels [B] and the names of the fine classes."""
@@ -203,87 +185,47 @@ def over_own_key(weights: FloatArray) -> FloatArray:
     return weights / np.diagonal(weights)[:, None]
 
 
-def relation_panels(
-    truth: Relation, methods: Sequence[Relation], batch: Batch, *, caption: str = ""
-) -> Figure:
-    """Draw the truth large, with images along its sides, and each method small beside it, in the same order.
+@figure_style()
+def relation_panels(panels: Mapping[str, FloatArray], batch: Batch, *, caption: str = "") -> Figure:
+    """Draw the weights [B, B] of each panel by its title, with the images along its sides; the first panel large.
 
-    Images are sorted by coarse, then fine label; dark lines part coarse classes, pale ones fine classes. Shown is the
-    weight over that of the own key.
+    In row i stand the weights of image i over that of its own key, which is in column i. Images are sorted by coarse,
+    then fine label; dark lines part coarse classes, pale ones fine classes.
     """
-    count = len(batch.images)
-    rows = -(-len(methods) // COLUMNS)
-    block = SMALL_INCHES + TITLE_INCHES + SMALL_INCHES / count
-    cell = LARGE_INCHES / count
-    height = max(TITLE_INCHES + cell + LARGE_INCHES, rows * block) + 0.42
-    plate = Plate(width=PAGE_INCHES, height=height, caption=caption)
-    left = NAMES_INCHES + cell
-    shown = _panel(plate, truth, batch, left, TITLE_INCHES + cell, LARGE_INCHES)
-    _names(plate, batch, NAMES_INCHES - 0.04, TITLE_INCHES + cell, cell)
-    first = left + LARGE_INCHES + 0.2
-    step = (PAGE_INCHES - first - 0.06) / COLUMNS
-    for number, method in enumerate(methods):
-        row, column = divmod(number, COLUMNS)
-        inner = SMALL_INCHES / count
-        beside = first + column * step + inner
-        _panel(plate, method, batch, beside, row * block + TITLE_INCHES + inner, SMALL_INCHES)
-    _scale(plate, shown, left, height - 0.3)
-    return plate.figure
-
-
-def _panel(plate: Plate, relation: Relation, batch: Batch, left: float, top: float, side: float) -> AxesImage:
-    """Draw one square of weights with a strip of images on its left and above."""
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     order = batch.order
-    cell = side / len(order)
-    axes = plate.axes(left=left, top=top, width=side, height=side)
-    weights = over_own_key(relation.weights)[np.ix_(order, order)]
-    norm = PowerNorm(GAMMA, vmin=0, vmax=1)
-    colours = LinearSegmentedColormap.from_list("weights", COLOURS)
-    shown = axes.imshow(weights, cmap=colours, norm=norm, interpolation="nearest", aspect="auto")
-    axes.set_gid(f"relation-{relation.title}")
-    _boundaries(axes, batch.coarse[order], batch.fine[order])
+    coarse, fine = batch.coarse[order], batch.fine[order]
     images = [as_pixels(batch.images[row]) for row in order.tolist()]
-    beside = plate.axes(left=left - cell, top=top, width=cell * 0.94, height=side)
-    above = plate.axes(left=left, top=top - cell, width=side, height=cell * 0.94)
-    beside.imshow(np.concatenate(images, axis=0), aspect="auto", interpolation="antialiased")
-    above.imshow(np.concatenate(images, axis=1), aspect="auto", interpolation="antialiased")
-    large = side == LARGE_INCHES
-    plate.write(
-        left, top - cell - (0.11 if large else 0.21), relation.title, size=SMALL_POINTS + large, weight="bold"
-    )
-    below = [relation.settings] if relation.settings else []
-    below += [] if relation.d_z is None else [f"d_z = {relation.d_z:.2f}"]
-    if below:
-        plate.write(left, top - cell - 0.08, "; ".join(below), size=SMALLEST_POINTS - 0.5)
-    return shown
-
-
-def _boundaries(axes: Axes, coarse: IntArray, fine: IntArray) -> None:
-    for place in range(1, len(fine)):
-        if fine[place] == fine[place - 1] and coarse[place] == coarse[place - 1]:
-            continue
-        outer = coarse[place] != coarse[place - 1]
-        for line in (axes.axhline, axes.axvline):
-            line(place - 0.5, color=INK if outer else PALE, linewidth=0.9 if outer else 0.4)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=INK, linewidth=0.9)
-
-
-def _names(plate: Plate, batch: Batch, right: float, top: float, cell: float) -> None:
-    """Write the name of each fine class beside the middle of its rows."""
-    fine = batch.fine[batch.order]
-    for label in dict.fromkeys(fine.tolist()):
-        places = np.flatnonzero(fine == label)
-        middle = top + cell * (float(places.mean()) + 0.5)
-        plate.write(right, middle, shorten(batch.fine_names[label], 13), size=SMALLEST_POINTS, ha="right")
-
-
-def _scale(plate: Plate, shown: AxesImage, left: float, top: float) -> None:
-    """Draw the colour scale below the large panel."""
-    axes = plate.axes(left=left, top=top, width=LARGE_INCHES, height=0.09)
-    plate.figure.colorbar(shown, cax=axes, orientation="horizontal", ticks=TICKS, format="{x:g}")
-    axes.tick_params(labelsize=SMALLEST_POINTS, colors=INK, length=0, pad=2)
-    right = left + LARGE_INCHES + 0.12
-    plate.write(right, top + 0.05, "weight, over that of the own key", size=SMALLEST_POINTS)
+    last = len(order) - 0.5
+    columns = -(-(len(panels) - 1) // 2)
+    figure = new_figure(PAGE_INCHES, 3.4, caption)
+    grid = figure.add_gridspec(2, 2 + columns)
+    places = [grid[:, :2], *(grid[row, 2 + column] for row in range(2) for column in range(columns))]
+    for (title, weights), place in zip(panels.items(), places, strict=False):
+        axes = figure.add_subplot(place)
+        axes.grid(False)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(title, size=SMALL_POINTS)
+        shown = axes.imshow(
+            over_own_key(weights)[np.ix_(order, order)],
+            cmap=LinearSegmentedColormap.from_list("weights", COLOURS),
+            norm=PowerNorm(GAMMA, vmin=0, vmax=1),
+            interpolation="nearest",
+        )
+        axes.imshow(np.concatenate(images, axis=0), extent=(-1.5, -0.5, last, -0.5))
+        axes.imshow(np.concatenate(images, axis=1), extent=(-0.5, last, -0.5, -1.5))
+        axes.set(xlim=(-1.5, last), ylim=(last, -1.5))
+        for at in range(1, len(fine)):
+            outer = coarse[at] != coarse[at - 1]
+            if outer or fine[at] != fine[at - 1]:
+                for line in (axes.axhline, axes.axvline):
+                    line(at - 0.5, color=INK if outer else PALE, linewidth=0.9 if outer else 0.4)
+        if place == places[0]:
+            middles = {kind: float(np.flatnonzero(fine == kind).mean()) for kind in fine.tolist()}
+            names = [shorten(batch.fine_names[kind], 13) for kind in middles]
+            axes.set_yticks(list(middles.values()), names, size=SMALL_POINTS)
+            scale = figure.colorbar(shown, ax=axes, location="bottom", ticks=TICKS, format="{x:g}")
+            scale.set_label("weight, over that of the own key", size=SMALL_POINTS)
+            scale.ax.tick_params(labelsize=SMALL_POINTS)
+    return figure

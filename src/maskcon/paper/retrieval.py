@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,23 +14,23 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import DataError
 from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.gallery import thumbnail, tile
-from maskcon.report.style import PAGE_INCHES, SMALL_POINTS, SMALLEST_POINTS, Plate, wrapped
+from maskcon.report.style import (
+    PAGE_INCHES,
+    SMALL_POINTS,
+    SMALLEST_POINTS,
+    figure_style,
+    hide_axes,
+    new_figure,
+)
 from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from PIL import Image
 
 QUERIES = 3
 NEIGHBOURS = 10
 QUERY_SEED = 0
-
-METHOD_INCHES = 0.62
-QUERY_INCHES = 1.05
-GAP = 0.06  # between tiles, as a share of a tile
-QUERY_PIXELS, NEIGHBOUR_PIXELS = 288, 144  # at 300 dpi
-BLOCK_GAP_INCHES = 0.16
+QUERY_PIXELS, NEIGHBOUR_PIXELS, GAP_PIXELS = 288, 144, 10  # at 300 dpi
 
 
 @dataclass(frozen=True)
@@ -41,54 +42,31 @@ class Query:
     found: Mapping[str, tuple[Sequence[NDArray[np.uint8]], Sequence[bool]]]
 
 
+@figure_style()
 def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
     """Draw one block per query: the query on the left, then one row per method, in the first query's order.
 
     Neighbours are framed as right or wrong by `tile`; the number of correct ones is on the right.
     """
     methods = list(queries[0].found)
-    columns = len(queries[0].found[methods[0]][0])
-    left = QUERY_INCHES + METHOD_INCHES + 0.12
-    side = (PAGE_INCHES - left - 0.36) / columns
-    block = side * len(methods)
-    head = 0.18
-    plate = Plate(
-        width=PAGE_INCHES,
-        height=head + len(queries) * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES),
-        caption=caption,
-    )
-    for rank in range(columns):
-        plate.write(left + side * (rank + 0.5), head / 2, str(rank + 1), size=SMALLEST_POINTS, ha="center")
-    plate.write(PAGE_INCHES - 0.06, head / 2, "right", size=SMALLEST_POINTS, ha="right")
+    figure = new_figure(PAGE_INCHES, 0.5 * len(methods) * len(queries) + 0.3, caption)
+    grid = figure.add_gridspec(len(queries) * len(methods), 2, width_ratios=(1, 6))
     for number, query in enumerate(queries):
-        top = head + number * (max(block, QUERY_INCHES + 0.3) + BLOCK_GAP_INCHES)
-        shown = plate.axes(left=0.06, top=top + 0.03, width=QUERY_INCHES - 0.12, height=QUERY_INCHES - 0.12)
-        _show(shown, thumbnail(query.image, QUERY_PIXELS), 0)
-        shown.set_xlim(0, 1)
-        shown.set_ylim(1, 0)
-        for line, words in enumerate(wrapped(query.name, 21, 3)):
-            plate.write(0.06, top + QUERY_INCHES + 0.02 + 0.12 * line, words, size=SMALLEST_POINTS)
-        for row, method in enumerate(methods):
+        first = number * len(methods)
+        asked = figure.add_subplot(grid[first : first + len(methods), 0])
+        hide_axes(asked)
+        asked.imshow(thumbnail(query.image, QUERY_PIXELS))
+        asked.set_xlabel(textwrap.fill(query.name, 21), size=SMALLEST_POINTS)
+        for row, method in enumerate(methods, start=first):
             images, right = query.found[method]
-            middle = top + side * (row + 0.5)
-            plate.write(
-                QUERY_INCHES + METHOD_INCHES, middle, method, size=SMALL_POINTS, ha="right", weight="bold"
-            )
-            axes = plate.axes(left=left, top=top + side * row, width=side * columns, height=side)
-            axes.set_gid(f"found-{number}-{method}")
-            for place, (image, is_right) in enumerate(zip(images, right, strict=True)):
-                _show(axes, tile(image, bool(is_right), NEIGHBOUR_PIXELS), place)
-            axes.set_xlim(0, columns)
-            axes.set_ylim(1, 0)
-            plate.write(PAGE_INCHES - 0.06, middle, f"{sum(map(bool, right))}", ha="right")
-    return plate.figure
-
-
-def _show(axes: Axes, drawn: Image.Image, place: int) -> None:
-    """Draw a square image as number `place` of a row of squares of side 1."""
-    edge = GAP / 2
-    extent = (place + edge, place + 1 - edge, 1 - edge, edge)
-    axes.imshow(np.asarray(drawn), extent=extent, aspect="auto", interpolation="antialiased")
+            strip = [np.asarray(tile(*pair, NEIGHBOUR_PIXELS)) for pair in zip(images, right, strict=True)]
+            spaced = [np.pad(one, ((0, 0), (0, GAP_PIXELS), (0, 0)), constant_values=255) for one in strip]
+            axes = figure.add_subplot(grid[row, 1])
+            hide_axes(axes)
+            axes.imshow(np.concatenate(spaced, axis=1), interpolation="antialiased")
+            axes.set_ylabel(method, rotation=0, ha="right", va="center", size=SMALL_POINTS, weight="bold")
+            axes.set_title(f"{sum(right)} of {len(right)}", loc="right", x=1.07, y=0.3, size=SMALLEST_POINTS)
+    return figure
 
 
 def draw(setup: Setup) -> Drawn:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,13 @@ from maskcon._utils.errors import DataError
 from maskcon._utils.files import write_atomically
 from maskcon.api import Run, data_of
 from maskcon.config.resolution import resolve
-from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
+from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.paper.plans import Ground, Trial, paper_trial
 from maskcon.report.figures import save
 from maskcon.report.tables import METHOD_NAMES
 from maskcon.training.callbacks import Callback
-from maskcon.training.comparison import Job, run_jobs
+from maskcon.training.comparison import Job
 from maskcon.training.run_folder import is_finished, read_result
 from maskcon.training.runner import refuse_other_data
 from maskcon.training.setup import load_dataset, settle
@@ -100,60 +101,38 @@ def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Tria
 
 def unfinished(
     runs: Iterable[PlannedRun], machine: Machine, announce: Callback | None = None
-) -> tuple[list[PlannedRun], dict[Path, int]]:
-    """List the runs still to be trained, once each, and how many images each trains on.
+) -> tuple[list[PlannedRun], list[PlannedRun]]:
+    """Split the runs into those still to be trained and the finished ones, once each.
 
     Reads each dataset once, so that missing or damaged data are reported before anything starts, and a large dataset
     is converted by one process only. A folder that holds a run with other settings, or on other data, is refused.
     """
     data: dict[str, Dataset] = {}
-    waiting: dict[Path, PlannedRun] = {}
-    images: dict[Path, int] = {}
+    waiting: list[PlannedRun] = []
+    finished: list[PlannedRun] = []
     fingerprints: dict[tuple[Any, ...], str] = {}
-    for run in runs:
-        if run.folder in images:
+    for run in {run.folder: run for run in runs}.values():
+        source, config = run.ground.source, run.config
+        if source not in data:
+            whole = config.changed(train_limit=None, test_limit=None, evaluate_on="test")
+            data[source] = load_dataset(source, whole, machine, announce or Callback())
+        if not is_finished(run.folder, settle(config, data[source])):
+            waiting.append(run)
             continue
-        if run.ground.source not in data:
-            whole = run.config.changed(train_limit=None, test_limit=None, evaluate_on="test")
-            data[run.ground.source] = load_dataset(run.ground.source, whole, machine, announce or Callback())
-        here = data[run.ground.source]
-        images[run.folder] = _training_images(run.config, len(here.train))
-        if not is_finished(run.folder, settle(run.config, here)):
-            waiting[run.folder] = run
-            continue
-        config = run.config
-        cut = (run.ground.source, config.train_limit, config.test_limit, config.evaluate_on)
+        cut = (source, config.train_limit, config.test_limit, config.evaluate_on)
         if cut not in fingerprints:  # a finished run must be of these same images
-            fingerprints[cut] = load_dataset(here, config, machine, Callback()).fingerprint()
+            fingerprints[cut] = load_dataset(data[source], config, machine, Callback()).fingerprint()
         refuse_other_data(run.folder, run.result().get("data"), fingerprints[cut])
-    return list(waiting.values()), images
+        finished.append(run)
+    return waiting, finished
 
 
-def carry_out(
-    runs: Sequence[PlannedRun],
-    machine: Machine,
-    *,
-    at_once: int,
-    watch: Callable[[Sequence[Job]], AbstractContextManager[Any]],
-) -> None:
-    """Train every run, `at_once` at a time with `machine.threads` each; call again to resume.
-
-    Args:
-        runs: those to train, as `unfinished` gives them.
-        machine: where the data are and what to compute on.
-        at_once: processes side by side.
-        watch: given the jobs, a context whose `show(jobs)` is called as they progress.
-    """
-    if not runs:
-        return
-    jobs = [run.job(machine) for run in runs]
-    with watch(jobs) as watcher:
-        run_jobs(jobs, at_once=min(at_once, len(jobs)), threads=machine.threads, watch=watcher.show)
-
-
-def _training_images(config: RunConfig, whole: int) -> int:
-    kept = round(whole * (1 - VALIDATION_FRACTION)) if config.evaluate_on == "validation" else whole
-    return min(kept, config.train_limit or kept)
+def expected_seconds(
+    waiting: Sequence[PlannedRun], finished: Sequence[PlannedRun], *, at_once: int
+) -> float | None:
+    """Estimate the time to train the waiting runs from that of finished ones; None where there are none."""
+    spent = [float(run.result().get("seconds") or 0) for run in finished]
+    return fmean(spent) * math.ceil(len(waiting) / at_once) if any(spent) else None
 
 
 def start_of(config: RunConfig) -> str:
@@ -261,7 +240,3 @@ def as_csv(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows([header, *rows])
     return stream.getvalue()
-
-
-def shown_tau(tau: float) -> str:
-    return "∞" if tau == float("inf") else f"{tau:g}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,20 +11,24 @@ from numpy.typing import NDArray
 
 from maskcon.paper.runs import Drawn, Setup, as_csv
 from maskcon.report.maps import map_2d
-from maskcon.report.style import COLOURS, INK, MARKERS, PAGE_INCHES, PALE, SMALL_POINTS, Plate, shorten
+from maskcon.report.style import (
+    COLOURS,
+    MARKERS,
+    PAGE_INCHES,
+    SMALL_POINTS,
+    figure_style,
+    new_figure,
+    shorten,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 IntArray = NDArray[np.integer[Any]]
 
 COLUMNS = 3
-GAP_INCHES, TITLE_INCHES = 0.08, 0.2
-LEGEND_INCHES = 0.145  # a line of it
-LEGEND_COLUMNS = 5
+LEGEND_COLUMNS = 4
 MOST_IN_LEGEND = 40
-FINE_COLOURS = (*COLOURS, "#1a1a1a", "#5e3c99")  # two more dark ones
 
 
 @dataclass(frozen=True)
@@ -40,24 +43,22 @@ class Classes:
     def looks(self) -> dict[int, tuple[str, str]]:
         """Return colour and marker of each fine class: a colour each, a marker per coarse class.
 
-        Colours repeat after ten classes, then with the next marker.
+        Colours repeat after eight classes, then with the next marker.
 
         >>> two = Classes(np.array([0, 1, 1]), np.array([5, 2, 3]), "ab", "abcdef")
         >>> {fine: marker for fine, (_, marker) in two.looks().items()}
         {5: 'o', 2: 's', 3: 's'}
         """
         pairs = sorted(set(zip(self.coarse.tolist(), self.fine.tolist(), strict=True)))
-        kinds = {coarse: place for place, coarse in enumerate(dict.fromkeys(coarse for coarse, _ in pairs))}
-        count = len(FINE_COLOURS)
+        kinds = sorted({coarse for coarse, _ in pairs})
+        count = len(COLOURS)
         return {
-            fine: (
-                FINE_COLOURS[place % count],
-                MARKERS[(kinds[coarse] + place // count) % len(MARKERS)],
-            )
+            fine: (COLOURS[place % count], MARKERS[(kinds.index(coarse) + place // count) % len(MARKERS)])
             for place, (coarse, fine) in enumerate(pairs)
         }
 
 
+@figure_style()
 def map_panels(
     maps: Mapping[str, NDArray[Any]],
     classes: Classes,
@@ -65,90 +66,38 @@ def map_panels(
     notes: Mapping[str, str] | None = None,
     caption: str = "",
 ) -> Figure:
-    """Draw one panel per map [N, 2], in the order given; `notes` stand right of a panel's title.
-
-    Points are drawn in shuffled order, so that no class covers the others.
-    """
-    side = (PAGE_INCHES - (COLUMNS + 1) * GAP_INCHES) / COLUMNS
+    """Draw one panel per map [N, 2], in the order given; `notes` stand right of a panel's title."""
     rows = -(-len(maps) // COLUMNS)
-    step = side + TITLE_INCHES + GAP_INCHES
     looks = classes.looks()
+    in_legend = len(looks) <= MOST_IN_LEGEND
+    lines = -(-len(looks) // LEGEND_COLUMNS) if in_legend else 0
+    figure = new_figure(PAGE_INCHES, rows * PAGE_INCHES / COLUMNS + 0.16 * lines + 0.2, caption)
+    panels = np.ravel(figure.subplots(rows, COLUMNS, squeeze=False))
+    for axes in panels[len(maps) :]:
+        axes.remove()
     coarse_of = dict(zip(classes.fine.tolist(), classes.coarse.tolist(), strict=True))
-    groups: dict[int, list[int]] = {}
-    for fine in looks:
-        groups.setdefault(coarse_of[fine], []).append(fine)
-    lines = _legend_lines(groups, len(looks))
-    plate = Plate(width=PAGE_INCHES, height=rows * step + lines * LEGEND_INCHES + 0.1, caption=caption)
-    for number, (name, points) in enumerate(maps.items()):
-        row, column = divmod(number, COLUMNS)
-        left = GAP_INCHES + column * (side + GAP_INCHES)
-        axes = plate.axes(left=left, top=row * step + TITLE_INCHES, width=side, height=side)
-        axes.set_gid(f"map-{name}")
-        _points(axes, points, classes.fine, looks)
-        plate.write(left, row * step + TITLE_INCHES / 2, name, size=SMALL_POINTS + 1, weight="bold")
-        if notes and name in notes:
-            plate.write(left + side, row * step + TITLE_INCHES / 2, notes[name], ha="right")
-    if lines:
-        _legend(plate, groups, looks, classes, rows * step + 0.06)
-    return plate.figure
-
-
-def _points(axes: Axes, points: NDArray[Any], fine: IntArray, looks: Mapping[int, tuple[str, str]]) -> None:
-    """Draw all points of a panel; one call per marker, colours vary within it."""
-    size = float(np.clip(9000 / max(1, len(points)), 1.6, 14))
-    shuffled = np.random.default_rng(0).permutation(len(points))
-    # Matplotlib draws one marker a call. Small calls in turn keep the shuffle across markers.
-    for part in np.array_split(shuffled, min(40, max(1, len(shuffled)))):
-        markers = np.array([looks[label][1] for label in fine[part].tolist()])
-        for marker in sorted(set(markers.tolist())):
-            rows = part[markers == marker]
-            colours = [looks[label][0] for label in fine[rows].tolist()]
-            x, y = points[rows].T
-            axes.scatter(x, y, s=size, c=colours, marker=marker, linewidths=0, rasterized=True)
-    low, high = points.min(axis=0), points.max(axis=0)
-    half = float((high - low).max()) * 0.52 or 1.0
-    middle = (low + high) / 2
-    axes.set_xlim(middle[0] - half, middle[0] + half)
-    axes.set_ylim(middle[1] - half, middle[1] + half)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=PALE, linewidth=0.6)
-
-
-def _legend_lines(groups: Mapping[int, Sequence[int]], classes: int) -> int:
-    """Count the lines of the legend: each coarse class starts a new one. 0 where classes are too many."""
-    if classes > MOST_IN_LEGEND:
-        return 0
-    return sum(math.ceil(len(fines) / LEGEND_COLUMNS) for fines in groups.values())
-
-
-def _legend(
-    plate: Plate,
-    groups: Mapping[int, Sequence[int]],
-    looks: Mapping[int, tuple[str, str]],
-    classes: Classes,
-    top: float,
-) -> None:
-    name_inches = 1.15  # of the coarse class, at the left
-    step = (PAGE_INCHES - name_inches - 2 * GAP_INCHES) / LEGEND_COLUMNS
-    line = 0
-    for coarse, fines in groups.items():
-        plate.write(
-            GAP_INCHES,
-            top + LEGEND_INCHES * (line + 0.5),
-            shorten(classes.coarse_names[coarse], 19),
-            weight="bold",
-        )
-        for number, fine in enumerate(fines):
-            row, column = divmod(number, LEGEND_COLUMNS)
-            left = GAP_INCHES + name_inches + column * step
-            middle = top + LEGEND_INCHES * (line + row + 0.5)
-            colour, marker = looks[fine]
-            swatch = plate.axes(left=left, top=middle - 0.05, width=0.1, height=0.1)
-            swatch.plot(
-                [0], [0], marker=marker, color=colour, markersize=4.5, markeredgewidth=0, clip_on=False
+    for (name, points), axes in zip(maps.items(), panels, strict=False):
+        axes.set_title(name, size=SMALL_POINTS + 1, weight="bold")
+        axes.set_title((notes or {}).get(name, ""), size=SMALL_POINTS, loc="right")
+        axes.set(xticks=[], yticks=[], aspect="equal")
+        axes.set_adjustable("datalim")
+        size = float(np.clip(9000 / max(1, len(points)), 1.6, 14))
+        for fine, (colour, marker) in looks.items():
+            x, y = points[classes.fine == fine].T
+            label = shorten(f"{classes.fine_names[fine]} / {classes.coarse_names[coarse_of[fine]]}", 30)
+            axes.scatter(
+                x, y, s=size, c=colour, marker=marker, linewidths=0, alpha=0.8, rasterized=True, label=label
             )
-            plate.write(left + 0.14, middle, shorten(classes.fine_names[fine], 19), color=INK)
-        line += math.ceil(len(fines) / LEGEND_COLUMNS)
+    if in_legend:
+        handles = panels[0].collections
+        figure.legend(
+            handles=handles,
+            loc="outside upper center",
+            ncols=LEGEND_COLUMNS,
+            fontsize=SMALL_POINTS,
+            markerscale=2,
+        )
+    return figure
 
 
 def draw(setup: Setup) -> Drawn:

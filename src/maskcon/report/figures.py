@@ -19,19 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.report.style import (
-    FONT_POINTS,
-    INK,
+    HEIGHT_INCHES,
     PALE,
     WIDTH_INCHES,
     class_look,
     escape,
-    font_families,
-    label_ends,
-    new_axes,
-    no_glyph_warnings,
-    series_looks,
-    show_empty,
-    use_whole_numbers,
+    figure_style,
+    hide_axes,
+    new_figure,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +41,7 @@ MOST_POINTS_IN_LINE = 600
 PRINT_DPI = 200
 
 
+@figure_style()
 def learning_curves(
     curves: Mapping[str, Sequence[Curve]],
     floor: float | None = None,
@@ -59,55 +55,67 @@ def learning_curves(
     Several seeds give the mean and a band of ± one sample standard deviation. `floor` (raw pixels), `backbone` (a
     frozen one alone) and `ceiling` (fine labels) are horizontal lines.
     """
-    figure, axes = new_axes(title, "epoch", "recall@1, %")
-    ends: list[tuple[float, str, str]] = []
-    looks = series_looks(curves)
-    for name, seeds in curves.items():
+    figure, axes = _new_axes(title, "epoch", "recall@1, %")
+    for number, (name, seeds) in enumerate(curves.items()):
         epochs, means, spreads = _over_seeds(seeds)
         if not epochs:
             continue
-        colour, marker = looks[name]
+        colour, marker = class_look(number)
         means, spreads = 100 * means, 100 * spreads
         axes.fill_between(epochs, means - spreads, means + spreads, color=colour, alpha=0.18, linewidth=0)
-        look: dict[str, Any] = {"color": colour, "marker": marker, "ls": "--" if name == "SupFINE" else "-"}
-        axes.plot(epochs, means, markevery=max(1, len(epochs) // 8), markersize=4, linewidth=1.6, **look)
-        ends.append((float(means[-1]), name, colour))
-    for value, name in ((floor, "raw pixels"), (backbone, "backbone alone"), (ceiling, "fine labels")):
+        every = max(1, len(epochs) // 8)
+        axes.plot(
+            epochs, means, color=colour, marker=marker, markevery=every, markersize=4, label=escape(name)
+        )
+    orientation = (
+        (floor, "raw pixels", ":"),
+        (backbone, "backbone alone", "-."),
+        (ceiling, "fine labels", "--"),
+    )
+    for value, name, dashes in orientation:
         if value is not None:
-            axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=(0, (2, 2)))
-            ends.append((100 * value, name, PALE))
-    _finish_curves(axes, ends, "no evaluation yet")
+            axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=dashes, label=name)
+    _finish_curves(axes, "no evaluation yet")
     return figure
 
 
+@figure_style()
 def loss_curves(curves: Mapping[str, Curve], *, title: str = "") -> Figure:
     """Draw the loss by step, one line per label; long runs are averaged in equal intervals. NaN leaves a gap."""
-    figure, axes = new_axes(title, "step", "loss")
-    ends: list[tuple[float, str, str]] = []
-    looks = series_looks(curves)
-    for name, curve in curves.items():
+    figure, axes = _new_axes(title, "step", "loss")
+    for number, (name, curve) in enumerate(curves.items()):
         steps, values = _thinned(curve)
-        known = values[np.isfinite(values)]
-        if not known.size:
-            continue
-        colour, _ = looks[name]
-        axes.plot(
-            steps, values, color=colour, linewidth=1.2, marker="o" if known.size == 1 else "", markersize=4
-        )
-        ends.append((float(known[-1]), name, colour))
-    _finish_curves(axes, ends, "no step yet")
+        known = np.isfinite(values).sum()
+        if known:
+            colour, marker = class_look(number)
+            axes.plot(steps, values, color=colour, marker=marker if known == 1 else "", label=escape(name))
+    _finish_curves(axes, "no step yet")
     return figure
 
 
-def _finish_curves(axes: Axes, ends: Sequence[tuple[float, str, str]], empty: str) -> None:
-    """Label whole epochs or steps and the curves' ends; `empty` is shown where there is no curve."""
-    if not ends:
-        show_empty(axes, empty)
-    axes.margins(x=0.02)
-    use_whole_numbers(axes)
-    label_ends(axes, ends)
+def _new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
+    figure = new_figure(WIDTH_INCHES, HEIGHT_INCHES)
+    return figure, figure.add_subplot(title=escape(title), xlabel=x_name, ylabel=y_name)
 
 
+def _finish_curves(axes: Axes, empty: str) -> None:
+    """Mark whole epochs or steps only, and name the curves, the highest end first; `empty`: shown without any."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
+    if not axes.lines:
+        axes.text(0.5, 0.5, empty, transform=axes.transAxes, ha="center", va="center", color=PALE)
+        return
+
+    def end(line: Any) -> float:
+        heights = np.asarray(line.get_ydata(), dtype=np.float64)
+        return float(heights[np.isfinite(heights)][-1])
+
+    handles = sorted(axes.lines, key=end, reverse=True)
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+@figure_style()
 def embedding_map(
     points: NDArray[Any],
     labels: Sequence[int] | NDArray[Any],
@@ -122,31 +130,25 @@ def embedding_map(
     kinds = np.asarray(labels, dtype=np.int64)
     if len(names) > MOST_CLASSES_IN_COLOUR and coarse is not None and coarse_names is not None:
         kinds, names = np.asarray(coarse, dtype=np.int64), coarse_names
-    figure, axes = new_axes(title, "", "")
+    figure, axes = _new_axes(title, "", "")
     figure.set_size_inches(WIDTH_INCHES, WIDTH_INCHES * 0.75)
-    axes.set_axis_off()  # the axes of a map have no unit
+    hide_axes(axes)  # the axes of a map have no unit
     size = float(np.clip(3000 / max(1, len(positions)), 5, 36))
     found = np.unique(kinds).tolist()
-    shown_names = [escape(str(names[kind])) if 0 <= kind < len(names) else f"class {kind}" for kind in found]
-    for kind, name in zip(found, shown_names, strict=True):
+    for kind in found:
         colour, marker = class_look(kind)
+        name = escape(str(names[kind])) if 0 <= kind < len(names) else f"class {kind}"
         x, y = positions[kinds == kind].T
         axes.scatter(x, y, s=size, c=colour, marker=marker, linewidths=0, alpha=0.85, label=name)
     if not found:
-        show_empty(axes, "no points")
+        axes.text(0.5, 0.5, "no points", transform=axes.transAxes, ha="center", va="center", color=PALE)
         return figure
     axes.set_aspect("equal", adjustable="datalim")
     if len(found) <= 2 * MOST_CLASSES_IN_COLOUR:
         columns = 1 + (len(found) - 1) // MOST_CLASSES_IN_COLOUR
+        scale = math.sqrt(30 / size)
         axes.legend(
-            loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-            prop={"size": FONT_POINTS - 1, "family": font_families()},
-            frameon=False,
-            ncols=columns,
-            labelcolor=INK,
-            handletextpad=0.1,
-            markerscale=math.sqrt(30 / size),
+            loc="center left", bbox_to_anchor=(1.0, 0.5), ncols=columns, markerscale=scale, handletextpad=0.1
         )
     return figure
 
@@ -161,23 +163,20 @@ def save(figure: Figure, path_stem: str | os.PathLike[str]) -> list[Path]:
     return [png, svg]
 
 
+@figure_style()
 def png_bytes(figure: Figure) -> bytes:
     """Encode a figure on white as PNG."""
     stream = io.BytesIO()
-    with no_glyph_warnings():
-        figure.savefig(stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None})
+    figure.savefig(stream, format="png", dpi=PRINT_DPI, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
 
 
+@figure_style()
 def svg_text(figure: Figure) -> str:
     """Encode a figure as SVG without background. Text becomes paths, so every machine shows the same."""
-    import matplotlib
-
     stream = io.StringIO()
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    # The salt makes the identifiers inside the file repeatable; the settings return to what they were.
-    with matplotlib.rc_context({"svg.hashsalt": "maskcon", "svg.fonttype": "path"}), no_glyph_warnings():
-        figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
+    figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
     return stream.getvalue()
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +24,6 @@ FRAME_PIXELS = 4
 BADGE_PIXELS = 22
 GAP_PIXELS = 6
 HEAD_PIXELS = 22
-HTML_TILE_PIXELS = 96
-EXACT_SIDE = 32  # images this small are kept without loss, and enlarged by the browser
 NEUTRAL = "#808080"  # seen on white and on black
 
 
@@ -140,65 +136,6 @@ def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
         factor = side // largest
         return width * factor, height * factor
     return max(1, round(width * side / largest)), max(1, round(height * side / largest))
-
-
-@dataclass(frozen=True)
-class PageRetrieval:
-    """Queries [Q] with their neighbours [Q, k], all rows of `images`, best first.
-
-    title and note describe the neighbours; names and ids are the class and the name of every image.
-    marks [Q, k]: 1 for the query's class (a tick), -1 for another (a cross), 0 for none.
-    """
-
-    title: str
-    note: str
-    images: Images
-    queries: NDArray[Any]
-    neighbours: NDArray[Any]
-    cosines: NDArray[Any]
-    names: Sequence[str]
-    ids: Sequence[str]
-    marks: NDArray[Any]
-
-
-def retrieval_html(grid: PageRetrieval) -> str:
-    """Render a heading, a note, and one list per query."""
-    shown = {*np.asarray(grid.queries).tolist(), *np.asarray(grid.neighbours).reshape(-1).tolist()}
-    small = max(max(grid.images[row].shape[1:]) for row in shown) <= EXACT_SIDE
-    rows = "\n".join(_row_html(grid, number, small) for number in range(len(grid.queries)))
-    crisp = " crisp" if small else ""
-    return (
-        f"<h3>{html.escape(grid.title)}</h3>\n<p>{html.escape(grid.note)}</p>\n"
-        f'<div class="grids{crisp}">\n{rows}\n</div>'
-    )
-
-
-def _row_html(grid: PageRetrieval, number: int, small: bool) -> str:
-    query = int(grid.queries[number])
-    tiles = [_tile_html(grid, query, "query", "query", 0, small)]
-    for rank, found in enumerate(np.asarray(grid.neighbours[number]).tolist(), start=1):
-        cosine = f"{float(grid.cosines[number][rank - 1]):.2f}"
-        mark = int(grid.marks[number][rank - 1])
-        tiles.append(_tile_html(grid, int(found), f"number {rank}, cosine {cosine}", cosine, mark, small))
-    label = html.escape(f"Nearest to {grid.ids[query]}, {grid.names[query]}")
-    return f'<ol class="tiles" aria-label="{label}">{"".join(tiles)}</ol>'
-
-
-def _tile_html(grid: PageRetrieval, row: int, description: str, shown: str, mark: int, small: bool) -> str:
-    drawn = fitted(grid.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
-    name, called = str(grid.names[row]), str(grid.ids[row])
-    kind, sign, said = {
-        1: (" same", "✓", ", same class"),
-        -1: (" other", "✗", ", another class"),
-        0: ("", "", ""),
-    }[mark]
-    badge = f'<b aria-hidden="true">{sign}</b>' if sign else ""
-    alt = html.escape(f"{description}: {name}{said}")
-    return (
-        f'<li class="tile{kind}" title="{html.escape(f"{name}: {called}")}"><span>'
-        f'<img src="{image_uri(drawn, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'
-        f'<small aria-hidden="true">{html.escape(name)}</small><small aria-hidden="true">{shown}</small></li>'
-    )
 
 
 def image_uri(image: Image.Image, *, exact: bool, quality: int = 82) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import html
-import importlib.resources
 import json
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon.report.figures import embedding_map
 from maskcon.report.gallery import Images, fitted_size, image_uri, sprite_sheet
 from maskcon.report.neighbourhood import Neighbourhood
+from maskcon.report.page import PageFigure, package_text
+from maskcon.report.sample import Sample, file_part
 from maskcon.report.style import class_look
 from maskcon.retrieval.nearest import unit_rows
 
@@ -75,56 +76,47 @@ THUMBNAIL_CHARACTERS = 10_000_000  # all sheets together; beyond, their quality 
 QUALITIES = (82, 65, 45, 25)
 
 
-@dataclass(frozen=True)
-class PageMap:
-    """Layouts by name, each [N, 2], of the same N images; labels by name with their class names.
-
-    The first labelling colours the map at first: `{"Fine label": (fine, fine_names), "Coarse label": ...}`.
-    `near` holds the neighbours by layout, shown for a selected point.
-    """
-
-    layouts: Mapping[str, NDArray[Any]]
-    images: Images
-    labels: Mapping[str, tuple[Sequence[int] | NDArray[Any], Sequence[str]]]
-    ids: Sequence[Any] = field(default=())  # names of the images; their rows if not given
-    near: Mapping[str, Neighbourhood] = field(default_factory=dict)
-
-
-def package_text(name: str) -> str:
-    """Read a file of this package, such as `page.css`."""
-    return importlib.resources.files("maskcon.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def map_html(map_data: PageMap) -> str:
-    """Render the section without points: the script draws them."""
-    layouts = "".join(f"<option>{html.escape(name)}</option>" for name in map_data.layouts)
-    colourings = "".join(f"<option>{html.escape(name)}</option>" for name in map_data.labels)
-    return string.Template(package_text("map.html")).substitute(
-        layouts=layouts,
-        colourings=colourings,
-        count=f"{len(map_data.images):,}",
-        # no choice where there is one layout
-        several=" hidden" if len(map_data.layouts) == 1 else "",
-    )
-
-
-def map_json(map_data: PageMap) -> str:
-    """Render the data of the map as an element that a browser does not run."""
-    count = len(map_data.images)
-    ids = [str(name) for name in map_data.ids] or [f"image {row}" for row in range(count)]
-    tile = tile_for(map_data.images)
+def map_of(
+    sample: Sample, near: Mapping[str, Neighbourhood], seed: int
+) -> tuple[str, str, dict[str, PageFigure]]:
+    """Lay out the map of the page: its HTML, the data for its script, and the same as figures by file name."""
+    layouts = {label: map_2d(embeddings, seed) for label, embeddings in sample.embeddings.items()}
+    labels = {"Coarse label": (sample.coarse, sample.coarse_names)}
+    if sample.fine is not None and sample.fine_names is not None:
+        labels = {
+            "Fine label": (sample.fine, sample.fine_names),
+            **labels,
+        }  # the first colours the map at first
+    figures = {}
+    for number, (label, points) in enumerate(layouts.items()):
+        figure = embedding_map(
+            points,
+            *next(iter(labels.values())),
+            coarse=sample.coarse,
+            coarse_names=sample.coarse_names,
+            title=label,
+        )
+        figures[f"map_{file_part(label, number)}"] = PageFigure(figure, f"Map of the embeddings of {label}.")
+    tile = tile_for(sample.images)
     content = {
-        "layouts": [_layout(name, points, map_data) for name, points in map_data.layouts.items()],
-        "colourings": [_colouring(title, *given) for title, given in map_data.labels.items()],
-        "ids": ids,
-        "sheets": thumbnail_sheets(map_data.images, tile),
+        "layouts": [_layout(name, points, near.get(name)) for name, points in layouts.items()],
+        "colourings": [_colouring(title, *given) for title, given in labels.items()],
+        "ids": sample.shown_ids,
+        "sheets": thumbnail_sheets(sample.images, tile),
         "perSheet": IMAGES_PER_SHEET,
-        "shapes": _shapes(map_data.images, tile),
+        "shapes": _shapes(sample.images, tile),
         "tile": tile,
     }
+    section = string.Template(package_text("map.html")).substitute(
+        layouts="".join(f"<option>{html.escape(name)}</option>" for name in layouts),
+        colourings="".join(f"<option>{html.escape(name)}</option>" for name in labels),
+        count=f"{len(sample.images):,}",
+        # no choice where there is one layout
+        several=" hidden" if len(layouts) == 1 else "",
+    )
     # Inside a script element, only `<` could end it or open a comment.
     text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="map-data">{text}</script>'
+    return section, f'<script type="application/json" id="map-data">{text}</script>', figures
 
 
 def tile_for(images: Images) -> int:
@@ -159,9 +151,8 @@ def _shapes(images: Images, tile: int) -> list[tuple[int, int]] | None:
     return None if all(shape == (tile, tile) for shape in shapes) else shapes
 
 
-def _layout(name: str, points: NDArray[Any], map_data: PageMap) -> dict[str, Any]:
+def _layout(name: str, points: NDArray[Any], near: Neighbourhood | None) -> dict[str, Any]:
     layout: dict[str, Any] = {"name": name, "points": np.round(_unit_square(points), 4).tolist()}
-    near = map_data.near.get(name)
     if near is not None and near.positions.size:
         layout["near"] = near.positions.tolist()
         layout["cosines"] = np.round(1000 * near.cosines).astype(int).tolist()  # in thousandths

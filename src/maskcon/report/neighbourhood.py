@@ -5,7 +5,7 @@ shared(near.positions, coarse)  # how often neighbours carry the image's own lab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,28 +69,6 @@ def chance(labels: NDArray[Any]) -> float:
     return float((counts * (counts - 1)).sum() / pairs) if pairs else 0.0
 
 
-def confused_with(
-    positions: NDArray[np.int64], labels: NDArray[Any], classes: int
-) -> list[tuple[int, float, int | None, float]]:
-    """List, per class with images: class, share of neighbours in it, most frequent other class, its share.
-
-    >>> confused_with(np.array([[1], [2], [1]]), np.array([0, 0, 1]), 2)
-    [(0, 0.5, 1, 0.5), (1, 0.0, 0, 1.0)]
-    """
-    counts = np.zeros((classes, classes))
-    k = positions.shape[1]
-    np.add.at(counts, (np.repeat(labels, k), labels[positions].reshape(-1)), 1.0)
-    found: list[tuple[int, float, int | None, float]] = []
-    for kind in np.unique(labels).tolist():
-        total = max(1.0, counts[kind].sum())
-        others = counts[kind].copy()
-        others[kind] = 0
-        other = int(others.argmax()) if others.any() else None
-        other_share = 0.0 if other is None else float(others[other] / total)
-        found.append((kind, float(counts[kind, kind] / total), other, other_share))
-    return found
-
-
 def suspect_labels(near: Neighbourhood, labels: NDArray[Any], most: int) -> NDArray[np.int64]:
     """Find up to `most` images whose neighbours mostly carry one other label, the clearest first.
 
@@ -132,18 +110,6 @@ def measures_table(
     add("Cosine to the nearest, median", lambda found: _median(found.cosines[:, :1]))
     notes = ["Effective rank: how many directions the embedding uses. Near 1 it has collapsed."]
     return Table(["Measure", *near], rows, f"Over {len(coarse):,} images", notes)
-
-
-def classes_table(label: str, near: Neighbourhood, coarse: NDArray[Any], names: Sequence[str]) -> Table:
-    """Tabulate, per coarse class, how many neighbours are in it, and which other class they are in otherwise."""
-    counts = np.bincount(coarse, minlength=len(names))
-    rows = []
-    for kind, own, other, other_share in confused_with(near.positions, coarse, len(names)):
-        taken_for = MISSING if other is None else f"{names[other]} ({percent(other_share)})"
-        rows.append([str(names[kind]), f"{counts[kind]:,}", percent(own), taken_for])
-    most = near.positions.shape[1]
-    columns = ["Coarse class", "Images", f"{most} nearest in it", "Otherwise mostly in"]
-    return Table(columns, rows, f"{label}: where the {most} nearest of each coarse class are")
 
 
 def percent(share: float) -> str:

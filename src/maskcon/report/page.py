@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import importlib.resources
 import os
 import re
 import string
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING
 from maskcon._utils.files import write_atomically
 from maskcon.report.figures import svg_text
 from maskcon.report.formats import Table
-from maskcon.report.maps import package_text
 from maskcon.report.style import INK
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ def page_html(
         footer=html.escape(footer),
         data=data,
     )
+
+
+def package_text(name: str) -> str:
+    """Read a file of this package, such as `page.css`."""
+    return importlib.resources.files("maskcon.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def paragraphs(sentences: Sequence[str]) -> str:

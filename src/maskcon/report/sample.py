@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.figures import embedding_map
 from maskcon.report.formats import Table
-from maskcon.report.gallery import Images, PageRetrieval
-from maskcon.report.maps import PageMap, map_2d
+from maskcon.report.gallery import Images, fitted, image_uri
 from maskcon.report.neighbourhood import (
     Neighbourhood,
-    classes_table,
     measures_table,
     neighbourhood,
     suspect_labels,
 )
-from maskcon.report.page import PageFigure
 
+HTML_TILE_PIXELS = 96
+EXACT_SIDE = 32  # images this small are kept without loss, and enlarged by the browser
 SUSPECTS = 8  # images shown whose neighbours carry another label
 
 
@@ -44,6 +44,11 @@ class Sample:
     ids: Sequence[str] = ()
     note: str = ""
 
+    @cached_property
+    def shown_ids(self) -> list[str]:
+        """Name every image, by its row where it has no other name."""
+        return [str(name) for name in self.ids] or [f"image {row}" for row in range(len(self.images))]
+
     @property
     def finest(self) -> tuple[str, NDArray[Any], Sequence[str]]:
         """Return the finest labels known: the kind of label, the labels [N], and their names."""
@@ -62,39 +67,34 @@ def neighbours_of(sample: Sample) -> dict[str, Neighbourhood]:
     return {label: neighbourhood(embeddings) for label, embeddings in sample.embeddings.items()}
 
 
-def map_of(
-    sample: Sample, near: Mapping[str, Neighbourhood], seed: int
-) -> tuple[PageMap, dict[str, PageFigure]]:
-    """Make the map of the page, and the same as figures by file name."""
-    layouts = {label: map_2d(embeddings, seed) for label, embeddings in sample.embeddings.items()}
-    labels: dict[str, tuple[NDArray[Any], Sequence[str]]] = {
-        "Coarse label": (sample.coarse, sample.coarse_names)
-    }
-    if sample.fine is not None and sample.fine_names is not None:
-        labels = {"Fine label": (sample.fine, sample.fine_names), **labels}
-    kinds, names = next(iter(labels.values()))
-    figures = {
-        f"map_{file_part(label, number)}": PageFigure(
-            embedding_map(
-                points, kinds, names, coarse=sample.coarse, coarse_names=sample.coarse_names, title=label
-            ),
-            f"Map of the embeddings of {label}.",
-        )
-        for number, (label, points) in enumerate(layouts.items())
-    }
-    return PageMap(layouts, sample.images, labels, sample.ids, near), figures
-
-
 def statistics_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> dict[str, Table]:
     """Make the tables of the embeddings, by file name."""
     if len(sample.images) < 2:
         return {}
-    coarse = np.asarray(sample.coarse)
-    tables = {"neighbours": measures_table(near, coarse, sample.fine)}
-    for number, (label, found) in enumerate(near.items()):
-        name = f"classes_{file_part(label, number)}"
-        tables[name] = classes_table(label, found, coarse, sample.coarse_names)
-    return tables
+    return {"neighbours": measures_table(near, np.asarray(sample.coarse), sample.fine)}
+
+
+@dataclass(frozen=True)
+class PageRetrieval:
+    """Queries [Q] of a sample with their neighbours [Q, k]; title and note describe them.
+
+    names: the class of every image
+    marks [Q, k]: 1 for the query's class (a tick), -1 for another (a cross), 0 for none
+    """
+
+    title: str
+    note: str
+    sample: Sample
+    near: Neighbourhood
+    queries: NDArray[np.int64]
+    names: Sequence[str]
+    marks: NDArray[Any]
+
+    @property
+    def neighbours(self) -> NDArray[np.int64]:
+        """Return the rows [Q, k] of the nearest images, best first."""
+        found: NDArray[np.int64] = self.near.positions[self.queries]
+        return found
 
 
 def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[PageRetrieval]:
@@ -108,52 +108,77 @@ def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[Pag
         if sample.fine is not None
         else "A cross and a dashed frame mark another coarse class."
     )
+    queries = np.asarray(sample.queries, dtype=np.int64)
     found = []
     for label, around in near.items():
-        queries = np.asarray(sample.queries, dtype=np.int64)
-        grid = _grid(sample, around, queries, labels, names, both_ways=sample.fine is not None)
-        same = labels[grid.neighbours] == labels[grid.queries][:, None]
+        same = _same(around, queries, labels)
         note = (
-            f"{len(grid.queries)} queries on the left, each with its {grid.neighbours.shape[1]} nearest by "
+            f"{len(queries)} queries on the left, each with its {same.shape[1]} nearest by "
             f"cosine among the other {others:,} images. {int(same.sum())} of {same.size} are of the query's {kind}. "
         )
-        found.append(replace(grid, title=label, note=note + signs))
+        marks = np.where(same, 0 if sample.fine is None else 1, -1)
+        shown_names = [str(names[one]) for one in labels.tolist()]
+        found.append(PageRetrieval(label, note + signs, sample, around, queries, shown_names, marks))
     if len(near) == 1:
         (around,) = near.values()
         coarse = np.asarray(sample.coarse)
         rows = suspect_labels(around, coarse, SUSPECTS)
         if len(rows):
-            grid = _grid(sample, around, rows, coarse, sample.coarse_names, both_ways=False)
             note = (
                 "Most of the nearest images carry one other coarse label: the label may be wrong, or the two classes "
                 "may look alike. A cross marks another coarse class."
             )
-            found.append(replace(grid, title="Suspect coarse labels", note=note))
+            marks = np.where(_same(around, rows, coarse), 0, -1)
+            shown_names = [str(sample.coarse_names[one]) for one in coarse.tolist()]
+            found.append(
+                PageRetrieval("Suspect coarse labels", note, sample, around, rows, shown_names, marks)
+            )
     return found
 
 
-def _grid(
-    sample: Sample,
-    around: Neighbourhood,
-    queries: NDArray[np.int64],
-    labels: NDArray[Any],
-    names: Sequence[str],
-    *,
-    both_ways: bool,
-) -> PageRetrieval:
-    """Collect neighbours, marked where their label differs from the query's; both_ways: also where it is the same."""
-    neighbours = around.positions[queries]
-    same = labels[neighbours] == labels[queries][:, None]
-    return PageRetrieval(
-        title="",
-        note="",
-        images=sample.images,
-        queries=queries,
-        neighbours=neighbours,
-        cosines=around.cosines[queries],
-        names=[str(names[label]) for label in labels.tolist()],
-        ids=list(sample.ids) or [f"image {row}" for row in range(len(sample.images))],
-        marks=np.where(same, 1 if both_ways else 0, -1),
+def _same(around: Neighbourhood, queries: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each neighbour [Q, k] has its query's label."""
+    same: NDArray[np.bool_] = labels[around.positions[queries]] == labels[queries][:, None]
+    return same
+
+
+def retrieval_html(grid: PageRetrieval) -> str:
+    """Render a heading, a note, and one list per query."""
+    shown = {*grid.queries.tolist(), *grid.neighbours.reshape(-1).tolist()}
+    small = max(max(grid.sample.images[row].shape[1:]) for row in shown) <= EXACT_SIDE
+    rows = "\n".join(_row_html(grid, number, small) for number in range(len(grid.queries)))
+    crisp = " crisp" if small else ""
+    return (
+        f"<h3>{html.escape(grid.title)}</h3>\n<p>{html.escape(grid.note)}</p>\n"
+        f'<div class="grids{crisp}">\n{rows}\n</div>'
+    )
+
+
+def _row_html(grid: PageRetrieval, number: int, small: bool) -> str:
+    query = int(grid.queries[number])
+    tiles = [_tile_html(grid, query, "query", "query", 0, small)]
+    for rank, found in enumerate(grid.neighbours[number].tolist(), start=1):
+        cosine = f"{float(grid.near.cosines[query][rank - 1]):.2f}"
+        mark = int(grid.marks[number][rank - 1])
+        tiles.append(_tile_html(grid, int(found), f"number {rank}, cosine {cosine}", cosine, mark, small))
+    label = html.escape(f"Nearest to {grid.sample.shown_ids[query]}, {grid.names[query]}")
+    return f'<ol class="tiles" aria-label="{label}">{"".join(tiles)}</ol>'
+
+
+def _tile_html(grid: PageRetrieval, row: int, description: str, shown: str, mark: int, small: bool) -> str:
+    drawn = fitted(grid.sample.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
+    name, called = str(grid.names[row]), str(grid.sample.shown_ids[row])
+    kind, sign, said = {
+        1: (" same", "✓", ", same class"),
+        -1: (" other", "✗", ", another class"),
+        0: ("", "", ""),
+    }[mark]
+    badge = f'<b aria-hidden="true">{sign}</b>' if sign else ""
+    alt = html.escape(f"{description}: {name}{said}")
+    return (
+        f'<li class="tile{kind}" title="{html.escape(f"{name}: {called}")}"><span>'
+        f'<img src="{image_uri(drawn, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'
+        f'<small aria-hidden="true">{html.escape(name)}</small><small aria-hidden="true">{shown}</small></li>'
     )
 
 

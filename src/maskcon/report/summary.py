@@ -17,7 +17,7 @@ from maskcon.api import Run
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, ImageSet, absolute
 from maskcon.report.provenance import Provenance, about, provenance, train_command
-from maskcon.report.run_settings import curve_names
+from maskcon.report.run_settings import RunRecord, curve_names
 from maskcon.report.sample import Sample
 from maskcon.report.tables import shown_name
 from maskcon.report.write import ReportInputs, write_report
@@ -82,8 +82,8 @@ def write_summary(
     first = next(iter(runs.values()))
     usable_device(machine.device)  # before anything slow
     check_place(target, None if data else first.source)
-    journals = {label: read_journal(run.folder / JOURNAL) for label, run in runs.items()}
-    kinds = curve_names(journals)
+    results = {label: {**run.result, "settings": run.config.model_dump()} for label, run in runs.items()}
+    kinds = curve_names([RunRecord(label, result) for label, result in results.items()])
     shown: dict[str, Run] = {}
     for label, run in runs.items():
         shown.setdefault(kinds[label], run)
@@ -108,11 +108,12 @@ def write_summary(
     source = short_name(first.config.source)
     inputs = ReportInputs(
         title=title or f"{source}: {', '.join(dict.fromkeys(_title(run) for run in runs.values()))}",
-        results=[{**run.result, "settings": run.config.model_dump()} for run in runs.values()],
-        journals=journals,
+        runs=[
+            RunRecord(label, results[label], read_journal(run.folder / JOURNAL), origins[label].reasons)
+            for label, run in runs.items()
+        ],
         sample=_sample(seen, notes, images, machine.device, message, embedding),
         about=about([run for run in runs.values() if run.result["data"] in known], found),
-        reasons={label: origin.reasons for label, origin in origins.items()},
         rerun=rerun,
     )
     try:

@@ -77,6 +77,10 @@ class Group:
         name = shown_name(self.method, dict(self.own).get("coarse_weight") or 0.0)
         return f"{name}, fine labels" if self.fine_labels and self.method != "supfine" else name
 
+    def recall(self, k: int) -> list[float | None]:
+        """Return recall@k of each run; None where it is unknown."""
+        return [_recall(result["recall"], k) for result in self.results]
+
     def label(self, others: Sequence[Group]) -> str:
         """Return the method's name, with the settings that differ where it appears with several."""
         alike = [dict(other.own) for other in others if other.name == self.name]
@@ -193,7 +197,7 @@ def _block_rows(
         muted = group.fine_labels
         cells = [
             recall_cell(
-                _group_recall(group, k),
+                group.recall(k),
                 muted=muted,
                 bold=several and not muted and math.isfinite(best[k]) and _shown_mean(group, k) == best[k],
             )
@@ -237,12 +241,8 @@ def recall_cell(values: Sequence[float | None], *, muted: bool, bold: bool = Fal
 
 def _shown_mean(group: Group, k: int) -> float:
     """Return the mean as printed: methods that print the same number are both bold."""
-    mean = recall_cell(_group_recall(group, k), muted=False).value
+    mean = recall_cell(group.recall(k), muted=False).value
     return -math.inf if mean is None else float(f"{mean:.2f}")
-
-
-def _group_recall(group: Group, k: int) -> list[float | None]:
-    return [_recall(result["recall"], k) for result in group.results]
 
 
 def _recall(recall: Mapping[Any, Any], k: int) -> float | None:

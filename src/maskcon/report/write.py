@@ -1,22 +1,20 @@
 """Write a report from plain data: page, tables and figures, for one run or for several compared.
 
-write_report(ReportInputs(title="Run", results=[result], journals={"maskcon": read_journal(path)}), "runs/first")
+write_report(ReportInputs(title="Run", runs=[RunRecord("maskcon", result, read_journal(path))]), "runs/first")
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from maskcon.report.figures import learning_curves, loss_curves, save
 from maskcon.report.formats import Table
-from maskcon.report.gallery import PageRetrieval, retrieval_grid, retrieval_html
-from maskcon.report.maps import map_html, map_json
+from maskcon.report.gallery import retrieval_grid
+from maskcon.report.maps import map_of
 from maskcon.report.page import (
     PageFigure,
     Section,
@@ -28,31 +26,40 @@ from maskcon.report.page import (
     write_page,
 )
 from maskcon.report.published import published_recall
-from maskcon.report.run_settings import Events, curve_names, settings_tables
-from maskcon.report.sample import Sample, file_part, map_of, neighbours_of, retrievals_of, statistics_of
-from maskcon.report.tables import Group, group_results, mean_and_spread, methods_table, scored_images
+from maskcon.report.run_settings import RunRecord, curve_names, settings_tables
+from maskcon.report.sample import (
+    PageRetrieval,
+    Sample,
+    file_part,
+    neighbours_of,
+    retrieval_html,
+    retrievals_of,
+    statistics_of,
+)
+from maskcon.report.tables import Group, Result, group_results, methods_table, recall_cell, scored_images
 
 FOOTER = "Written by maskcon. The figures and tables of this page are in files beside it."
 # Files that carry the number of an encoder, see `sample.file_part`.
-NUMBERED = re.compile(r"(map|retrieval|classes)_\d+(_.*)?\.(png|svg|txt|md|tex|csv)")
+NUMBERED = re.compile(r"(map|retrieval)_\d+(_.*)?\.(png|svg)")
 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """Content of a report: results of finished runs, journals by run label, and a sample of images.
+    """Content of a report: finished runs and a sample of images.
 
-    about: names and texts on data and training; reasons: by run label, where each setting comes from;
-    rerun: texts with their commands.
+    about: names and texts on data and training; rerun: texts with their commands.
     """
 
     title: str
-    results: Sequence[Mapping[str, Any]]
-    journals: Mapping[str, Events] = field(default_factory=dict)
+    runs: Sequence[RunRecord]
     sample: Sample | None = None
     about: Sequence[tuple[str, str]] = ()
-    reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rerun: Sequence[tuple[str, str]] = ()
     seed: int = 0
+
+    @property
+    def results(self) -> list[Result]:
+        return [run.result for run in self.runs]
 
 
 def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
@@ -72,20 +79,18 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     sample = inputs.sample
     if sample is not None and len(sample.images) and sample.embeddings:
         near = neighbours_of(sample)
-        page_map, maps = map_of(sample, near, inputs.seed)
+        map_html, data, maps = map_of(sample, near, inputs.seed)
         grids = retrievals_of(sample, near)
         statistics = statistics_of(sample, near)
-        numbers = [f'<div class="measures">{table.html()}</div>' for table in list(statistics.values())[:1]]
-        numbers += map(table_html, list(statistics.values())[1:])
+        numbers = [f'<div class="measures">{table.html()}</div>' for table in statistics.values()]
         sections += [
-            Section("map", "Map of the images", map_html(page_map)),
+            Section("map", "Map of the images", map_html),
             Section("retrieval", "Retrieved neighbours", "\n".join(map(retrieval_html, grids))),
             Section("statistics", "The embedding in numbers", "\n".join(numbers)),
         ]
-        data = map_json(page_map)
         figures |= maps
         tables |= statistics
-    settings = settings_tables(inputs.journals, inputs.reasons)
+    settings = settings_tables(inputs.runs)
     commands = [command_html(*pair) for pair in inputs.rerun]
     sections += [
         Section("settings", "Settings", "\n".join(map(table_html, settings))),
@@ -95,7 +100,7 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     for name, item in figures.items():
         save(item.figure, target / "figures" / name)
     for number, grid in enumerate(grids):
-        drawn = retrieval_grid(grid.images, grid.queries, grid.neighbours, grid.marks)
+        drawn = retrieval_grid(grid.sample.images, grid.queries, grid.neighbours, grid.marks)
         path = target / "figures" / f"retrieval_{file_part(grid.title, number)}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn.save(path, optimize=True)
@@ -108,18 +113,18 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
 
 def _remove_former(target: Path) -> None:
     """Remove the files per encoder of an earlier page, which may show other runs."""
-    for path in (*(target / "figures").glob("*"), *(target / "tables").glob("*")):
+    for path in (target / "figures").glob("*"):
         if NUMBERED.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
-def _results_table(results: Sequence[Mapping[str, Any]]) -> Table:
+def _results_table(results: Sequence[Result]) -> Table:
     sources = {str(result.get("source")) for result in results}
     published = published_recall(sources.pop()) if len(sources) == 1 else None
     return methods_table(results, published=published)
 
 
-def _result_notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
+def _result_notes(results: Sequence[Result]) -> list[str]:
     """Explain what recall means where no fine labels are known."""
     if not any(result.get("scored_by") == "coarse" for result in results):
         return []
@@ -174,10 +179,7 @@ def _summary(inputs: ReportInputs) -> list[str]:
             facts.append(words.format(", ".join(values)))
     sentences.append("; ".join(facts) + ".")
     warnings = {
-        str(e.get("message", ""))
-        for events in inputs.journals.values()
-        for e in events
-        if e.get("kind") == "warning"
+        str(e.get("message", "")) for run in inputs.runs for e in run.journal if e.get("kind") == "warning"
     }
     if inputs.sample is not None and inputs.sample.note:
         sentences.append(inputs.sample.note)
@@ -189,18 +191,17 @@ def _percent(fraction: float) -> str:
 
 
 def _first_recall(group: Group) -> float | None:
-    known = [result["recall"].get("1") for result in group.results]
-    values = [float(value) for value in known if value is not None and math.isfinite(value)]
-    return mean_and_spread(values)[0] if values else None
+    mean = recall_cell(group.recall(1), muted=False).value
+    return None if mean is None else mean / 100
 
 
-def _agreed(results: Sequence[Mapping[str, Any]], key: str) -> float | None:
+def _agreed(results: Sequence[Result], key: str) -> float | None:
     """Return recall@1 of `raw_pixels` or `frozen_backbone`, if the results agree on one."""
     values = {float(r[key]["1"]) for r in results if r.get(key) and r[key].get("1") is not None}
     return values.pop() if len(values) == 1 else None
 
 
-def _ceiling(results: Sequence[Mapping[str, Any]], drawn: Sequence[str]) -> float | None:
+def _ceiling(results: Sequence[Result], drawn: Sequence[str]) -> float | None:
     """Return SupFINE's final recall@1, unless its own curve shows it already."""
     groups = [group for group in group_results(results) if group.method == "supfine"]
     return _first_recall(groups[0]) if len(groups) == 1 and "SupFINE" not in drawn else None
@@ -209,22 +210,22 @@ def _ceiling(results: Sequence[Mapping[str, Any]], drawn: Sequence[str]) -> floa
 def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
     recalls: dict[str, list[list[tuple[float, float | None]]]] = {}
     losses: dict[str, list[tuple[float, float | None]]] = {}
-    names = curve_names(inputs.journals)
-    for label, events in inputs.journals.items():
+    names = curve_names(inputs.runs)
+    for run in inputs.runs:
         curve = [
             (float(e.get("epoch") or 0), (e.get("recall") or {}).get("1"))
-            for e in events
+            for e in run.journal
             if e.get("kind") == "evaluation"
         ]
         if curve:
-            recalls.setdefault(names[label], []).append(curve)
+            recalls.setdefault(names[run.label], []).append(curve)
         steps = [
             (float(e["step"]), e.get("loss"))
-            for e in events
+            for e in run.journal
             if e.get("kind") == "step" and e.get("step") is not None
         ]
         if steps:
-            losses.setdefault(names[label], steps)  # one seed is shown: averages hide jumps
+            losses.setdefault(names[run.label], steps)  # one seed is shown: averages hide jumps
     figures: dict[str, PageFigure] = {}
     if recalls:
         drawn = list(recalls)

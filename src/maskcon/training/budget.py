@@ -106,8 +106,8 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
     return choice
 
 
-def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -> float:
-    """Expected seconds of one run over `images` training images of which the share `done` is trained already.
+def run_seconds(pace: Pace, config: RunConfig, images: int) -> float:
+    """Expected seconds of one run over `images` training images.
 
     >>> pace = Pace(start=4, key=0.0, contrast=0.001, classify=0.0005, evaluation=1, end=1)
     >>> from maskcon.config.resolution import resolve
@@ -117,13 +117,12 @@ def run_seconds(pace: Pace, config: RunConfig, images: int, done: float = 0.0) -
     """
     contrasts = method_named(config.method).contrasts
     each = pace.contrast if contrasts else pace.classify
-    primed = min(config.bank_size, images) if contrasts and done == 0 else 0
-    training = (1 - done) * config.epochs * images * each
+    primed = min(config.bank_size, images) if contrasts else 0
+    training = config.epochs * images * each
     every = config.eval_every_epochs
     first = config.eval_when == "before"  # a scoring ahead of the first epoch
     between = (config.epochs - 1) // every + first if every else 0
-    scorings = 1 + (1 - done) * between
-    return pace.start + primed * pace.key + training + scorings * pace.evaluation + pace.end
+    return pace.start + primed * pace.key + training + (1 + between) * pace.evaluation + pace.end
 
 
 def measure_pace(assembly: Assembly) -> Pace:

@@ -107,12 +107,6 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, notes
 
 
-def newest_step(root: Path) -> int:
-    """Steps done at the newest checkpoint, 0 without one. Whether it is whole shows when it is loaded."""
-    numbers = [match.group(1) for path in _steps(root) if (match := _NAME.fullmatch(path.name))]
-    return int(numbers[-1]) if numbers else 0
-
-
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read one checkpoint; anything that does not match its checksum is refused before it is parsed."""
     try:

@@ -26,7 +26,6 @@ class Job:
     label: str
     folder: Path
     arguments: Sequence[str]  # of `maskcon train`, without --out
-    program: Sequence[str] = ("-m", "maskcon")  # the command line, or a script that ends in it
     share: float = 0.0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     log: IO[bytes] | None = field(default=None, repr=False)
@@ -48,7 +47,7 @@ class Job:
             raise UsageError(
                 f"cannot write to {self.folder.parent}: {error.strerror}; choose another --out"
             ) from None
-        command = [sys.executable, *self.program, "train", *self.arguments, "--out", str(self.folder)]
+        command = [sys.executable, "-m", "maskcon", "train", *self.arguments, "--out", str(self.folder)]
         command += ["--stop-with-parent"]  # which is told by the end of its standard input
         environment = dict(os.environ)
         if threads is not None:

@@ -15,16 +15,16 @@ from maskcon.config.settings import Machine
 from maskcon.data import Dataset, image_plan, load
 from maskcon.data.packing import Progress
 from maskcon.report.inspection.findings import ClassCount, Inspection, Twins, findings
-from maskcon.report.inspection.page import is_loud, lines, page
+from maskcon.report.inspection.page import WARNING, lines, page
 from maskcon.report.inspection.scan import Read, read_arrays, read_plan
 
 __all__ = [
+    "WARNING",
     "ClassCount",
     "Inspection",
     "Read",
     "Twins",
     "inspect_source",
-    "is_loud",
     "lines",
     "page",
 ]

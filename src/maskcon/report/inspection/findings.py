@@ -32,32 +32,21 @@ class ClassCount:
 
 @dataclass(frozen=True)
 class Twins:
-    """A group of duplicates: identical files, or near-duplicates.
-
-    across_parts: in train and test, which makes scores too high
-    across_labels: under different coarse labels, of which at most one is right
-    """
+    """A group of duplicates, identical or near: row, name, coarse label and part ("train", "test") of each image."""
 
     rows: tuple[int, ...]
     names: tuple[str, ...]
     labels: tuple[str, ...]
-    is_test: tuple[bool, ...]
-
-    @property
-    def described(self) -> list[str]:
-        """Name each image with its label and part."""
-        parts = ["test" if test else "train" for test in self.is_test]
-        return [
-            f"{name} ({label}, {part})"
-            for name, label, part in zip(self.names, self.labels, parts, strict=True)
-        ]
+    parts: tuple[str, ...]
 
     @property
     def across_parts(self) -> bool:
-        return len(set(self.is_test)) > 1
+        """Whether it is in train and test, which makes scores too high."""
+        return len(set(self.parts)) > 1
 
     @property
     def across_labels(self) -> bool:
+        """Whether it has different coarse labels, of which at most one is right."""
         return len(set(self.labels)) > 1
 
 
@@ -102,22 +91,66 @@ class Inspection:
     @property
     def warnings(self) -> tuple[str, ...]:
         """List what the user should fix, the worst first."""
-        return tuple(_warnings(self))
+        warnings = []
+        if self.train < FEWEST_TRAIN or self.test < FEWEST_TEST:
+            warnings.append(
+                f"too few to train: at least {FEWEST_TRAIN} images to train on and {FEWEST_TEST} to test on are "
+                "needed, and hundreds to learn from"
+            )
+        for what, groups in (("the same file", self.twins), ("nearly the same image", self.near_twins)):
+            conflicts = [group for group in groups if group.across_labels]
+            if conflicts:
+                count = sum(len(group.rows) for group in conflicts)
+                first = conflicts[0]
+                shown = f"{first.names[0]} ({first.labels[0]})"
+                other = next(place for place, label in enumerate(first.labels) if label != first.labels[0])
+                warnings.append(
+                    f"{what} under DIFFERENT coarse labels: {count} images in {counted(len(conflicts), 'group')}, "
+                    f"such as {shown} and {first.names[other]} ({first.labels[other]}); keep the right one"
+                )
+            leaks = [group for group in groups if group.across_parts]
+            if leaks:
+                count = sum(group.parts.count("test") for group in leaks)
+                warnings.append(
+                    f"{what} in train AND test: {counted(count, 'test image')} with a duplicate in train, so scores "
+                    "would be too high; remove one of each"
+                )
+            inside = sum(
+                len(group.rows) - 1 for group in groups if not (group.across_labels or group.across_parts)
+            )
+            if inside:
+                warnings.append(
+                    f"{what} more than once in one class and part: {counted(inside, 'image')} too many"
+                )
+        if self.too_many_near:
+            warnings.append("so many images look alike that not all pairs were compared")
+        if self.failures:
+            path, why = next(iter(self.failures.items()))
+            warnings.append(
+                f"{counted(len(self.failures), 'file')} cannot be read and would be left out, such as {path} ({why})"
+            )
+        small = [count for count in self.coarse if count.train < FEW_IMAGES]
+        if small:
+            named = ", ".join(f"{count.name} ({count.train})" for count in small[:5])
+            more = f" and {len(small) - 5} more" if len(small) > 5 else ""
+            warnings.append(f"coarse classes with fewer than {FEW_IMAGES} images to train on: {named}{more}")
+        if self.imbalance >= UNEVEN:
+            warnings.append(
+                f"the largest coarse class has {self.imbalance:.0f} times the images of the smallest; "
+                "the small ones have little influence"
+            )
+        if self.plain:
+            warnings.append(
+                f"almost one colour: {counted(len(self.plain), 'image')}, such as {self.plain[0]}"
+            )
+        return tuple(warnings)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values, for `--json`."""
-        values = asdict(self)
-        values["imbalance"] = round(self.imbalance, 3)
-        values["warnings"] = list(self.warnings)
+        values = asdict(self) | {"imbalance": round(self.imbalance, 3), "warnings": list(self.warnings)}
         for key in ("twins", "near_twins"):
             values[key] = [
-                {
-                    "names": list(group.names),
-                    "labels": list(group.labels),
-                    "parts": ["test" if test else "train" for test in group.is_test],
-                    "across_parts": group.across_parts,
-                    "across_labels": group.across_labels,
-                }
+                asdict(group) | {"across_parts": group.across_parts, "across_labels": group.across_labels}
                 for group in getattr(self, key)
             ]
         return values
@@ -178,19 +211,19 @@ def _near(read: Read, exact: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int,
 
 def _described(read: Read, groups: Sequence[tuple[int, ...]]) -> tuple[Twins, ...]:
     """Describe the groups, the worst first: across labels, then across parts, then large ones."""
-    names, coarse, is_test = read.names, read.coarse, read.is_test
+    names, coarse = read.names, read.coarse
     described = [
         Twins(
             rows=rows,
             names=tuple(names[row] for row in rows),
             labels=tuple(read.labels.coarse_names[coarse[row]] for row in rows),
-            is_test=tuple(bool(is_test[row]) for row in rows),
+            parts=tuple("train" if row < len(read.labels.train) else "test" for row in rows),
         )
         for rows in groups
     ]
     return tuple(
         sorted(
-            described, key=lambda group: (not group.across_labels, not group.across_parts, -len(group.rows))
+            described, key=lambda twins: (not twins.across_labels, not twins.across_parts, -len(twins.rows))
         )
     )
 
@@ -221,57 +254,3 @@ def _sizes(lengths: Sequence[int]) -> Sizes:
 
 def _common(names: Any) -> dict[str, int]:
     return dict(Counter(names).most_common())
-
-
-def _warnings(found: Inspection) -> list[str]:
-    warnings = []
-    if found.train < FEWEST_TRAIN or found.test < FEWEST_TEST:
-        warnings.append(
-            f"too few to train: at least {FEWEST_TRAIN} images to train on and {FEWEST_TEST} to test on are needed, "
-            "and hundreds to learn from"
-        )
-    for what, groups in (("the same file", found.twins), ("nearly the same image", found.near_twins)):
-        conflicts = [group for group in groups if group.across_labels]
-        if conflicts:
-            count = sum(len(group.rows) for group in conflicts)
-            first = conflicts[0]
-            shown = f"{first.names[0]} ({first.labels[0]})"
-            other = next(place for place, label in enumerate(first.labels) if label != first.labels[0])
-            warnings.append(
-                f"{what} under DIFFERENT coarse labels: {count} images in {counted(len(conflicts), 'group')}, "
-                f"such as {shown} and {first.names[other]} ({first.labels[other]}); keep the right one"
-            )
-        leaks = [group for group in groups if group.across_parts]
-        if leaks:
-            count = sum(sum(group.is_test) for group in leaks)
-            warnings.append(
-                f"{what} in train AND test: {counted(count, 'test image')} with a duplicate in train, so scores would "
-                "be too high; remove one of each"
-            )
-        inside = sum(
-            len(group.rows) - 1 for group in groups if not (group.across_labels or group.across_parts)
-        )
-        if inside:
-            warnings.append(
-                f"{what} more than once in one class and part: {counted(inside, 'image')} too many"
-            )
-    if found.too_many_near:
-        warnings.append("so many images look alike that not all pairs were compared")
-    if found.failures:
-        path, why = next(iter(found.failures.items()))
-        warnings.append(
-            f"{counted(len(found.failures), 'file')} cannot be read and would be left out, such as {path} ({why})"
-        )
-    small = [count for count in found.coarse if count.train < FEW_IMAGES]
-    if small:
-        named = ", ".join(f"{count.name} ({count.train})" for count in small[:5])
-        more = f" and {len(small) - 5} more" if len(small) > 5 else ""
-        warnings.append(f"coarse classes with fewer than {FEW_IMAGES} images to train on: {named}{more}")
-    if found.imbalance >= UNEVEN:
-        warnings.append(
-            f"the largest coarse class has {found.imbalance:.0f} times the images of the smallest; "
-            "the small ones have little influence"
-        )
-    if found.plain:
-        warnings.append(f"almost one colour: {counted(len(found.plain), 'image')}, such as {found.plain[0]}")
-    return warnings

@@ -28,9 +28,9 @@ CONFIRM_ROWS = 65_536
 
 def image_hash(grey: NDArray[np.uint8]) -> int:
     """Hash a grey image [32, 32] by 64 signs of its lowest frequencies; robust to size, JPEG and brightness."""
-    waves = _waves()  # [F, 32]
-    transform = waves @ (grey.astype(np.float32) - 128.0) @ waves.T  # [F, F]
-    signs = transform[_lowest()] > 0  # [64]
+    from scipy.fft import dctn
+
+    signs = dctn(grey.astype(np.float32))[_lowest()] > 0  # [64]
     return int.from_bytes(np.packbits(signs).tobytes(), "big")
 
 
@@ -95,29 +95,17 @@ def groups_of(pairs: Sequence[tuple[int, int]] | NDArray[np.int64]) -> list[tupl
     >>> groups_of([(4, 7), (1, 2), (2, 9)])
     [(1, 2, 9), (4, 7)]
     """
-    parent: dict[int, int] = {}
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
 
-    def root(row: int) -> int:
-        while parent.setdefault(row, row) != row:
-            parent[row] = parent[parent[row]]
-            row = parent[row]
-        return row
-
-    for first, second in np.asarray(pairs, dtype=np.int64).reshape(-1, 2).tolist():
-        low, high = sorted((root(first), root(second)))
-        parent[high] = low
+    rows, places = np.unique(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), return_inverse=True)
+    first, second = places.reshape(-1, 2).T
+    links = coo_matrix((np.ones(len(first)), (first, second)), shape=(len(rows), len(rows)))
+    _, group_of = connected_components(links, directed=False)
     members: dict[int, list[int]] = {}
-    for row in sorted(parent):
-        members.setdefault(root(row), []).append(row)
-    return [tuple(rows) for rows in members.values()]
-
-
-@cache
-def _waves() -> NDArray[np.float32]:
-    """Return the first rows of the DCT-II, [F, 32]."""
-    places = (np.arange(HASH_SIDE) + 0.5) * np.pi / HASH_SIDE
-    waves: NDArray[np.float32] = np.cos(np.outer(np.arange(FREQUENCIES), places)).astype(np.float32)
-    return waves
+    for row, group in zip(rows.tolist(), group_of.tolist(), strict=True):
+        members.setdefault(group, []).append(row)
+    return [tuple(found) for found in members.values()]
 
 
 @cache

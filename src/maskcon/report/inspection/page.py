@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from maskcon._utils.text import counted
 from maskcon.report.formats import Cell, Table
-from maskcon.report.gallery import image_uri
+from maskcon.report.gallery import image_uri, thumbnail
 from maskcon.report.inspection.findings import ClassCount, Inspection, Sizes, Twins
 from maskcon.report.inspection.scan import Read
-from maskcon.report.inspection.strips import class_strips, strips_of
 from maskcon.report.page import Section, page_html, table_html
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-CLASSES_SHOWN = 40
-GROUPS_PRINTED = 5  # in a terminal
-NAMES_SHOWN = 4
-FILES_PRINTED = 10
+CLASSES_PRINTED = 40  # in a terminal
 GROUPS_SHOWN = 60  # on the page
 IMAGES_SHOWN = 6
 FILES_SHOWN = 500
-WARNING, OTHER_LABELS, BOTH_PARTS = "WARNING: ", "[DIFFERENT LABELS] ", "[TRAIN AND TEST] "
+TILE, GAP = 96, 4  # pixels of a strip of images
+TILES_PER_ROW = 12
+MOST_STRIPS = 60
+MISSING = (200, 200, 200)
+WARNING = "WARNING: "
 
 
 def lines(found: Inspection) -> list[str]:
@@ -39,16 +40,7 @@ def lines(found: Inspection) -> list[str]:
         "",
         *_class_lines(found.coarse, "coarse class"),
         *(["", *_class_lines(found.fine, "fine class")] if found.fine else []),
-        "",
-        f"largest over smallest coarse class: {found.imbalance:.1f}",
-        *_twin_lines("identical files", found.twins),
-        *_twin_lines("near-duplicates", found.near_twins),
     ]
-    if found.failures:
-        told.append(f"unreadable: {counted(len(found.failures), 'file')}")
-        told += [f"  {path}: {why}" for path, why in list(found.failures.items())[:FILES_PRINTED]]
-        if len(found.failures) > FILES_PRINTED:
-            told.append(f"  and {len(found.failures) - FILES_PRINTED:,} more (--json lists all)")
     told += [f"note: {note}" for note in found.notes]
     told += ["", *(f"{WARNING}{warning}" for warning in found.warnings)]
     if not found.warnings:
@@ -56,11 +48,6 @@ def lines(found: Inspection) -> list[str]:
     if found.choices:
         told += ["", "maskcon train would choose:", *(f"  {choice.line}" for choice in found.choices)]
     return told
-
-
-def is_loud(line: str) -> bool:
-    """Whether one of the `lines` is a warning."""
-    return line.lstrip().startswith((WARNING, OTHER_LABELS, BOTH_PARTS))
 
 
 def _spread(sizes: Sizes) -> str:
@@ -74,7 +61,7 @@ def _shares(counts: Mapping[str, int]) -> str:
 
 
 def _class_lines(counts: Sequence[ClassCount], heading: str) -> list[str]:
-    shown = sorted(counts, key=lambda count: -count.train)[:CLASSES_SHOWN]
+    shown = sorted(counts, key=lambda count: -count.train)[:CLASSES_PRINTED]
     rows = [[count.name, f"{count.train:,}", f"{count.test:,}"] for count in shown]
     more = [f"and {len(counts) - len(shown):,} smaller ones (--json lists all)"]
     return (
@@ -82,20 +69,6 @@ def _class_lines(counts: Sequence[ClassCount], heading: str) -> list[str]:
         .text()
         .splitlines()
     )
-
-
-def _twin_lines(what: str, groups: Sequence[Twins]) -> list[str]:
-    if not groups:
-        return [f"{what}: none"]
-    told = [f"{what}: {sum(len(group.rows) for group in groups):,} images in {counted(len(groups), 'group')}"]
-    for group in groups[:GROUPS_PRINTED]:
-        marks = OTHER_LABELS * group.across_labels + BOTH_PARTS * group.across_parts
-        named = group.described
-        more = f" and {len(named) - NAMES_SHOWN} more" if len(named) > NAMES_SHOWN else ""
-        told.append(f"  {marks}{'; '.join(named[:NAMES_SHOWN])}{more}")
-    if len(groups) > GROUPS_PRINTED:
-        told.append(f"  and {len(groups) - GROUPS_PRINTED:,} more groups (the page shows more, --json all)")
-    return told
 
 
 def page(found: Inspection, read: Read) -> str:
@@ -153,10 +126,45 @@ def _twins(groups: Sequence[Twins], read: Read) -> str:
     rows: list[list[str | Cell]] = []
     for place, group in enumerate(shown):
         marks = ["different labels"] * group.across_labels + ["train and test"] * group.across_parts
-        names = group.described
+        names = [
+            f"{name} ({label}, {part})"
+            for name, label, part in zip(group.names, group.labels, group.parts, strict=True)
+        ]
         more = [f"and {len(names) - IMAGES_SHOWN} more"] if len(names) > IMAGES_SHOWN else []
         told = "; ".join([*names[:IMAGES_SHOWN], *more])
         rows.append([Cell(", ".join(marks), bold=True), _images(strips[place], ""), told])
     left_out = len(groups) - GROUPS_SHOWN
     notes = [f"And {left_out:,} more groups; --json lists all."] if left_out > 0 else []
     return f'<div class="prose">{Table(["found in", "images", "files"], rows, notes=notes).html()}</div>'
+
+
+def class_strips(read: Read) -> dict[int, Image.Image]:
+    """Draw a strip of images of each coarse class, spread over the class; of the 60 largest classes at most."""
+    coarse = read.coarse
+    counts = np.bincount(coarse, minlength=len(read.labels.coarse_names))
+    largest = np.argsort(-counts, kind="stable")[:MOST_STRIPS]
+    rows_of = {label: np.flatnonzero(coarse == label) for label in sorted(largest.tolist())}
+    return strips_of(
+        read,
+        {
+            label: rows[
+                np.linspace(0, len(rows), min(TILES_PER_ROW, len(rows)), endpoint=False).astype(int)
+            ].tolist()
+            for label, rows in rows_of.items()
+        },
+    )
+
+
+def strips_of(read: Read, rows_of: Mapping[int, Sequence[int]]) -> dict[int, Image.Image]:
+    """Draw a strip of images for each key, of the rows given for it."""
+    images = iter(read.thumbnails([row for rows in rows_of.values() for row in rows], TILE))
+    return {key: _strip(list(islice(images, len(rows)))) for key, rows in rows_of.items()}
+
+
+def _strip(images: Sequence[NDArray[np.uint8] | None]) -> Image.Image:
+    """Draw images [3, h, w] side by side, each centred in its tile; grey where missing."""
+    row = Image.new("RGB", (max(1, len(images)) * (TILE + GAP) - GAP, TILE), "white")
+    for place, image in enumerate(images):
+        tile = Image.new("RGB", (TILE, TILE), MISSING) if image is None else thumbnail(image, TILE, "white")
+        row.paste(tile, (place * (TILE + GAP), 0))
+    return row

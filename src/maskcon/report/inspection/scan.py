@@ -57,10 +57,6 @@ class Read:
     def coarse(self) -> NDArray[np.int64]:
         return np.concatenate([self.labels.train.coarse, self.labels.test.coarse])
 
-    @property
-    def is_test(self) -> NDArray[np.bool_]:
-        return np.arange(len(self.images)) >= len(self.labels.train)
-
 
 def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
     """Read all images of a plan, each file once."""
