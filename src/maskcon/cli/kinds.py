@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from maskcon.api import Run
     from maskcon.data.image_readers import Images
-    from maskcon.discovery.edits import Change
     from maskcon.discovery.kinds import Embedded, Kinds, Progress, Wanted
-    from maskcon.discovery.kinds_folder import Origin
 
 FOLDER, SHEETS, EMBEDDINGS = "kinds", "sheets", "embeddings.parquet"  # in the run's folder; in that one
 UNLABELLED = "unlabelled"  # coarse class of images without a label
@@ -83,10 +81,11 @@ def kinds(
 
     Example: `maskcon kinds runs/photos-maskcon-seed0 --kinds apple=5`
     """
+    from maskcon._utils.text import counted
     from maskcon.api import Run
     from maskcon.cli.progress import Meter
-    from maskcon.discovery.edits import list_changes
-    from maskcon.discovery.kinds_folder import Origin, read_folder, write_folder
+    from maskcon.discovery.edits import changes_by_class, list_changes
+    from maskcon.discovery.kinds_folder import BACKUP, CSV, Origin, describe_bytes, read_folder, write_folder
 
     finished = Run.open(run)
     folder = out or finished.folder / FOLDER
@@ -134,8 +133,21 @@ def kinds(
         sheets = _draw_sheets(folder, found, images, earlier)
         origin = Origin(digest, None if source is None else images.source, sheets)
         gone = any(change.what == "removed" for change in changes)
-        write_folder(folder, found, origin, keep_backup=old is not None and (gone or anew is not None))
-    _report(folder, found, origin, changes, is_new=old is None, as_json=as_json)
+        backup = old is not None and (gone or anew is not None or names is not None)
+        write_folder(folder, found, origin, keep_backup=backup)
+    if as_json:
+        record = json.loads(describe_bytes(found, origin))
+        record |= {"folder": str(folder), "changes": [change.as_json() for change in changes]}
+        typer.echo(json.dumps(record))
+        return
+    _print_classes(found)
+    if old is not None:
+        _print_changes(changes_by_class(old.rows, found.rows) if anew is not None else changes)
+        if backup:
+            typer.echo(f"kinds.csv as it was: {folder / BACKUP}")
+    classes = counted(len(found.classes), "coarse class", "coarse classes")
+    total = counted(sum(len(set(group.kinds)) for group in found.classes.values()), "kind")
+    typer.echo(f"kinds: {folder / CSV}, {total} in {classes}; sheets: {folder / SHEETS}")
 
 
 def _embed(
@@ -273,40 +285,27 @@ def _read(images: Images, rows: dict[str, int]) -> dict[str, NDArray[np.uint8]]:
     return found
 
 
-def _report(
-    folder: Path, found: Kinds, origin: Origin, changes: list[Change], *, is_new: bool, as_json: bool
-) -> None:
-    from maskcon._utils.text import counted
-    from maskcon.discovery.kinds_folder import BACKUP, CSV, describe_bytes
+def _print_classes(found: Kinds) -> None:
     from maskcon.discovery.summary import summarise
 
-    if as_json:
-        record = json.loads(describe_bytes(found, origin))
-        record |= {"folder": str(folder), "changes": [change.as_json() for change in changes]}
-        typer.echo(json.dumps(record))
-        return
     summaries = summarise(found)
     longest = max(len("class"), *(len(summary.coarse) for summary in summaries))
     typer.echo(f"{'class':{longest}}  images  kinds  coarser/suggested/finer  stability  sizes")
     for summary in summaries:
         stability = "-" if summary.stability is None else f"{summary.stability:.2f}"
         numbers = f"{summary.coarser}/{summary.suggested}/{summary.finer}"
-        sizes = ", ".join(f"{kind.size:,}" for kind in summary.kinds) + (
-            f" ({summary.reason})" if summary.reason and len(summary.kinds) == 1 else ""
-        )
+        sizes = ", ".join(f"{kind.size:,}" for kind in summary.kinds)
+        reason = f" ({summary.reason})" if summary.reason and len(summary.kinds) == 1 else ""
         typer.echo(
             f"{summary.coarse:{longest}}  {summary.images:6,}  {len(summary.kinds):5}  {numbers:>23}  {stability:>9}  "
-            f"{sizes}"
+            f"{sizes}{reason}"
         )
-    if not is_new:
-        for change in changes[:SHOWN_AT_MOST]:
-            typer.echo(str(change))
-        if len(changes) > SHOWN_AT_MOST:
-            typer.echo(f"{len(changes) - SHOWN_AT_MOST} more changes; --json lists all")
-        if not changes:
-            typer.echo("nothing changed")
-        elif (folder / BACKUP).is_file():
-            typer.echo(f"the kinds of before: {folder / BACKUP}")
-    total = sum(len(summary.kinds) for summary in summaries)
-    classes = counted(len(summaries), "coarse class", "coarse classes")
-    typer.echo(f"kinds: {folder / CSV}, {counted(total, 'kind')} in {classes}; sheets: {folder / SHEETS}")
+
+
+def _print_changes(changes: Sequence[object]) -> None:
+    for change in changes[:SHOWN_AT_MOST]:
+        typer.echo(str(change))
+    if len(changes) > SHOWN_AT_MOST:
+        typer.echo(f"{len(changes) - SHOWN_AT_MOST} more changes; --json lists all")
+    if not changes:
+        typer.echo("nothing changed")

@@ -67,6 +67,23 @@ def list_changes(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[Change]
     return changes
 
 
+def changes_by_class(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[str]:
+    """Sum up what differs between two states in one line per class, for kinds that were found anew."""
+    before = {(row.coarse, row.path): row.kind for row in old}
+    lines = []
+    for coarse in sorted({row.coarse for row in (*old, *new)}):
+        numbers = [
+            len({row.kind for row in rows if row.coarse == coarse and row.kind and row.role != "junk"})
+            for rows in (old, new)
+        ]
+        own = [row for row in new if row.coarse == coarse]
+        moved = sum(before.get((coarse, row.path), row.kind) != row.kind for row in own)
+        if moved or numbers[0] != numbers[1]:
+            of = f"{moved:,} of {counted(len(own), 'image')} changed kind"
+            lines.append(f"{coarse}: {counted(numbers[0], 'kind')} before, {numbers[1]} now; {of}")
+    return lines
+
+
 def _renamings(coarse: str, both: Sequence[tuple[KindRow, KindRow]]) -> list[Change]:
     flows = Counter((was.kind, now.kind) for was, now in both)
     sizes = Counter(was.kind for was, _ in both)
