@@ -62,7 +62,7 @@ def test_json_holds_numbers_curve_sizes_and_stability(tmp_path):
     assert apple["kinds"][0]["confused_with"] == "kind 2"
     assert (apple["sheet"], pear["sheet"]) == ("sheets/apple.png", None)
     assert pear["stability"] is None
-    assert record["criterion"]["price"] == 13
+    assert record["criterion"]["usual_price"] == apple["price"] == 13
 
 
 def test_an_edited_csv_is_an_edit_and_the_one_before_a_kill_is_not(tmp_path):

@@ -155,6 +155,7 @@ class Suggestion:
 
     Attributes:
         kinds: the number that the price tells apart.
+        price: in images; PRICE, or a multiple of it for coarser or finer kinds.
         coarser, finer: the next numbers, at twice and at half the price.
         curve: the price, in images, up to which 2, 3, ... kinds are told apart.
         evidence: see `Tree.evidence`; None where the price alone decides.
@@ -162,6 +163,7 @@ class Suggestion:
     """
 
     kinds: int
+    price: float
     coarser: int
     finer: int
     curve: tuple[float, ...]
@@ -192,6 +194,7 @@ def suggest(tree: Tree, spread: float, scale: float = 1.0) -> Suggestion:
     curve = tree.increases[::-1][: CURVE - 1] / spread if spread else np.zeros(0)
     return Suggestion(
         kinds=kinds,
+        price=scale * PRICE,
         coarser=max(1, min(kinds - 1, tree.count(2 * price))),
         finer=min(tree.most, max(kinds + 1, tree.count(price / 2))),
         curve=tuple(round(float(value), 2) for value in curve),

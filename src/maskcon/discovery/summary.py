@@ -42,6 +42,7 @@ class ClassSummary:
     images: int
     junk: int
     suggested: int
+    price: float
     coarser: int
     finer: int
     reason: str
@@ -70,7 +71,7 @@ def criterion(spread: float) -> dict[str, Any]:
     text = (
         "kinds = 1 + #(merges of the Ward tree whose increase of the within sum of squares > price * spread)"
     )
-    return {"formula": text, "price": PRICE, "spread": spread}
+    return {"formula": text, "usual_price": PRICE, "spread": spread}
 
 
 def _class(group: CoarseClass, rows: Sequence[KindRow]) -> ClassSummary:
@@ -82,6 +83,7 @@ def _class(group: CoarseClass, rows: Sequence[KindRow]) -> ClassSummary:
         images=len(used),
         junk=len(rows) - len(used),
         suggested=suggestion.kinds,
+        price=suggestion.price,
         coarser=suggestion.coarser,
         finer=suggestion.finer,
         reason=suggestion.reason,
