@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from maskcon.cli import app
 from maskcon.data.kinds_file import read_kinds
+from tests.cli.commands import maskcon
 from tests.cli.in_process import refused
 
 
@@ -150,3 +151,16 @@ def test_kinds_of_another_model_need_a_refresh(run, fruit, tmp_path):
     another = finished_run(tmp_path / "another", seed=1).folder
     assert "found with another model; give --refresh" in refused("kinds", str(another), "-o", str(out))
     kinds(another, "-o", out, "--refresh")
+
+
+def test_a_kill_between_the_files_loses_no_edit(run, fruit, tmp_path):
+    out = tmp_path / "out"
+    kinds(run, fruit, "-o", out, "--kinds", 2)
+    edit(out / "kinds.csv", lambda row: row | {"kind": "Gala"} if row["path"] == "apple/00.png" else row)
+    (fruit / "apple" / "01.png").unlink()
+    command = ["kinds", str(run), "-o", str(out), "--device", "cpu"]
+    killed = maskcon(*command, cwd=tmp_path, MASKCON_FAILPOINT="kinds-after-state")
+    assert killed.returncode == 99, killed.stderr
+    assert "nothing changed" in kinds(run, "-o", out)
+    assert kind_of(out)["apple/00.png"] == "Gala"
+    assert "apple/01.png" not in kind_of(out)
