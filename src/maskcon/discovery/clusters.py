@@ -21,7 +21,7 @@ Floats = NDArray[np.floating]
 
 # In images: telling two kinds apart must explain as much as this many images at the usual distance from their centre.
 # Of 11 to 15, the one whose worst set has most classes within 25 % (or 1) of the true number of kinds: 90 % and more on
-# Grocery, CIFAR-100, CIFARtoy good and bad, and Fashion-MNIST (frozen features, MaskCon); 75 % at 14, 25 % at 12.
+# Grocery, CIFAR-100, CIFARtoy good and bad, and Fashion-MNIST (frozen features, MaskCon, seed 0); 75 % at 14, 25 % at 12.
 PRICE = 13.0
 SAMPLE = 500  # images per class that the tree is built from; its cost grows with the square
 AXES = 50
