@@ -21,13 +21,14 @@ Floats = NDArray[np.floating]
 
 # In images: telling two kinds apart must explain as much as this many images at the usual distance from their centre.
 # Of 11 to 15, the one whose worst set has most classes within 25 % (or 1) of the true number of kinds: 90 % and more on
-# Grocery, CIFAR-100, CIFARtoy good and bad, and Fashion-MNIST (frozen features, MaskCon, seed 0); 75 % at 14, 25 % at 12.
+# Grocery, CIFAR-100, CIFARtoy good and bad, and Fashion-MNIST (frozen features, MaskCon, seed 0); 75 % at 14, 25 % at
+# 12.
 PRICE = 13.0
 SAMPLE = 500  # images per class that the tree is built from; its cost grows with the square
 AXES = 50
 CURVE = 20  # numbers of kinds that the price is reported for
 # Standard deviations by which kinds must explain more than in normal distributions of the same covariance, see
-# `Tree.evidence`. 1 in 100 normal distributions that the price would split exceeds it.
+# `Tree.evidence`. At most 1 in 100 normal distributions that the price would split exceeds it (0 of 493 drawn).
 SURE = 2.5
 REFERENCES = 20  # such distributions drawn per class
 LEAST_DEVIATION = 0.06  # of the mean: less is not told apart from a distribution that is not quite normal
