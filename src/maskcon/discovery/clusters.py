@@ -28,7 +28,7 @@ SAMPLE = 500  # images per class that the tree is built from; its cost grows wit
 AXES = 50
 CURVE = 20  # numbers of kinds that the price is reported for
 # Standard deviations by which kinds must explain more than in normal distributions of the same covariance, see
-# `Tree.evidence`. At most 1 in 100 normal distributions that the price would split exceeds it (0 of 493 drawn).
+# `Tree.evidence`. Of the normal distributions that the price would split, fewer than 1 in 100 exceed it.
 SURE = 2.5
 REFERENCES = 20  # such distributions drawn per class
 LEAST_DEVIATION = 0.06  # of the mean: less is not told apart from a distribution that is not quite normal
