@@ -23,6 +23,7 @@ LAYERS = (
     ("models",),
     ("retrieval",),
     ("training",),
+    ("discovery",),
     ("api",),
     ("report", "export", "sklearn"),
     ("paper",),
@@ -30,7 +31,7 @@ LAYERS = (
     ("__main__",),
 )
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
-WITHOUT_TORCH = ("config", "data", "report")
+WITHOUT_TORCH = ("config", "data", "discovery", "report")
 MAY_LOAD_TORCH_LATE = ("maskcon.data.shrinking",)
 
 

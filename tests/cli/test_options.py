@@ -18,6 +18,7 @@ PLACES = {
     "train": TRAIN,
     "evaluate": ["run"],
     "embed": ["run", "photos"],
+    "kinds": ["run"],
     "index": ["run", "photos"],
     "export": ["run"],
     "pack": ["photos"],

@@ -23,6 +23,7 @@ from maskcon.cli.evaluate import evaluate
 from maskcon.cli.export import export
 from maskcon.cli.index import index
 from maskcon.cli.inspect import inspect
+from maskcon.cli.kinds import kinds
 from maskcon.cli.methods import methods
 from maskcon.cli.pack import pack
 from maskcon.cli.report import report
@@ -42,7 +43,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (inspect, train, evaluate, compare, report, embed, export, index, search, methods, pack, demo)
+COMMANDS = (
+    *(inspect, train, evaluate, compare, report, kinds, embed, export, index, search, methods, pack, demo),
+)
 for command in COMMANDS:
     app.command()(options.with_quiet(command))
 app.add_typer(datasets)

@@ -16,8 +16,9 @@ from maskcon.cli.stores import gather_images, header_of, lock_folder, open_encod
 if TYPE_CHECKING:
     from maskcon.api import Run
     from maskcon.data.collection import Given
+    from maskcon.data.image_readers import Images
     from maskcon.data.packing import Progress
-    from maskcon.retrieval.store import Refreshed
+    from maskcon.retrieval.store import Embed, Header, Refreshed
 
 SHOWN_AT_MOST = 20  # unreadable files, one per line
 
@@ -53,7 +54,6 @@ def embed(
     from maskcon._utils.text import counted
     from maskcon.api import Run
     from maskcon.cli.progress import Meter
-    from maskcon.data.folder_layout import show
 
     started = time.monotonic()
     with Meter("reading", "images") as reading, Meter("embedding", "images") as embedding:
@@ -69,12 +69,7 @@ def embed(
             progress=embedding.show,
             reading=reading.show,
         )
-    for note in done.notes:
-        typer.echo(f"note: {show(note)}", err=True)
-    for path, why in list(done.failures.items())[:SHOWN_AT_MOST]:
-        typer.echo(f"left out: {show(path)} ({show(why)})", err=True)
-    if len(done.failures) > SHOWN_AT_MOST:
-        typer.echo(f"left out: {len(done.failures) - SHOWN_AT_MOST} more", err=True)
+    print_left_out(done)
     if as_json:
         record = {"file": str(out), "features": features, "images": done.total, "embedded": done.embedded}
         typer.echo(
@@ -86,6 +81,18 @@ def embed(
         f"({done.embedded:,} embedded in {time.monotonic() - started:.1f} s, {done.reused:,} reused, "
         f"{len(done.failures):,} left out)"
     )
+
+
+def print_left_out(done: Refreshed) -> None:
+    """Print notes and unreadable images to stderr."""
+    from maskcon.data.folder_layout import show
+
+    for note in done.notes:
+        typer.echo(f"note: {show(note)}", err=True)
+    for path, why in list(done.failures.items())[:SHOWN_AT_MOST]:
+        typer.echo(f"left out: {show(path)} ({show(why)})", err=True)
+    if len(done.failures) > SHOWN_AT_MOST:
+        typer.echo(f"left out: {len(done.failures) - SHOWN_AT_MOST} more", err=True)
 
 
 def write_embeddings(
@@ -108,10 +115,7 @@ def write_embeddings(
         replace: overwrite embeddings of another encoder or source. Files of other programs are never overwritten.
         progress, reading: called as f(images done, total) while embedding, and while a dataset is read as a whole.
     """
-    from maskcon._utils.errors import DataError
-    from maskcon.data.image_readers import none_readable
-    from maskcon.retrieval.embeddings import EmbeddingsStore, check_target, parts_folder, remove_empty_parts
-    from maskcon.retrieval.store import check_replaces, refresh
+    from maskcon.retrieval.embeddings import check_target
 
     target = Path(out)
     check_target(target)
@@ -119,12 +123,32 @@ def write_embeddings(
     given = gather_images(
         run, encoder, source, data_root=data_root, download=download, strict=strict, progress=reading
     )
+    header = header_of(run, encoder, given)
+    done = update_embeddings(target, header, given, encode, strict=strict, replace=replace, progress=progress)
+    return done, features
+
+
+def update_embeddings(
+    target: Path,
+    header: Header,
+    given: Images,
+    encode: Embed,
+    *,
+    strict: bool = False,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> Refreshed:
+    """Make an embeddings file hold what these images are now; see `write_embeddings`."""
+    from maskcon._utils.errors import DataError
+    from maskcon.data.image_readers import none_readable
+    from maskcon.retrieval.embeddings import EmbeddingsStore, parts_folder, remove_empty_parts
+    from maskcon.retrieval.store import check_replaces, refresh
+
     if not given.paths:
         raise DataError(none_readable(given, given.unreadable))
     with ExitStack() as stack:
         lock_folder(parts_folder(target), stack)
         stack.callback(remove_empty_parts, target)
-        store = EmbeddingsStore(target, header_of(run, encoder, given))
+        store = EmbeddingsStore(target, header)
         check_replaces(store, str(target), replace)
-        done = refresh(store, given, encode, strict=strict, progress=progress)
-    return done, features
+        return refresh(store, given, encode, strict=strict, progress=progress)

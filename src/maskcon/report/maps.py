@@ -44,7 +44,7 @@ def map_2d(embeddings: NDArray[Any], seed: int = 0) -> FloatArray:
         return unit[:, :2] - unit[:, :2].mean(axis=0, keepdims=True) if len(unit) else unit[:, :2]
     from sklearn.decomposition import PCA  # lazy: half a second
     from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     if unit.shape[1] > DIMENSIONS_FOR_TSNE:
         reduction = PCA(min(DIMENSIONS_FOR_TSNE, len(unit)), svd_solver="covariance_eigh")

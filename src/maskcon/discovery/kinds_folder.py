@@ -1,0 +1,159 @@
+"""The folder of `maskcon kinds`: kinds.csv for people, kinds.json for programs, kinds.npz to go on from.
+
+kinds.npz is the one file that counts: it holds the kinds with their centres, and the checksum of the kinds.csv that it
+replaces. After a kill between two files, that older csv is not taken for an edit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskcon._utils.errors import CorruptFileError
+from maskcon._utils.failpoints import failpoint
+from maskcon._utils.files import write_atomically
+from maskcon.data.kinds_file import KindRow, read_kinds, write_kinds
+from maskcon.discovery.clusters import Space, Suggestion
+from maskcon.discovery.kinds import CoarseClass, Kinds
+from maskcon.discovery.summary import criterion, summarise
+
+CSV, JSON, STATE, BACKUP = "kinds.csv", "kinds.json", "kinds.npz", "kinds.before.csv"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What kinds were found in.
+
+    Attributes:
+        encoder: sha256 (hex) of the encoder's file.
+        source: what the images were gathered from; None for the run's own.
+        sheets: coarse class -> file of its contact sheet and a checksum of what it shows.
+    """
+
+    encoder: str
+    source: str | None
+    sheets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def write_folder(folder: Path, kinds: Kinds, origin: Origin, *, keep_backup: bool = False) -> None:
+    """Write kinds.npz, kinds.json and kinds.csv; the caller locks the folder.
+
+    Args:
+        keep_backup: copy the kinds.csv that is there to kinds.before.csv.
+    """
+    before = _csv_bytes(folder)
+    if keep_backup and before:
+        write_atomically(folder / BACKUP, before)
+    write_atomically(folder / STATE, _state_bytes(kinds, origin, _digest(before)))
+    failpoint("kinds-after-state")
+    write_atomically(folder / JSON, describe_bytes(kinds, origin))
+    write_kinds(folder / CSV, kinds.rows)
+
+
+def read_folder(folder: Path) -> tuple[Kinds, Origin] | None:
+    """Read the kinds that were written last, without edits; None if there are none.
+
+    Raises:
+        CorruptFileError: kinds.npz cannot be read.
+    """
+    try:
+        found = _read_state(folder / STATE)
+        return None if found is None else found[:2]
+    except (ValueError, KeyError, TypeError, IndexError, EOFError, OSError, zipfile.BadZipFile) as error:
+        reason = " ".join(str(error).split())
+        raise CorruptFileError(
+            f"{folder / STATE} cannot be read ({reason}); delete it to find kinds anew"
+        ) from None
+
+
+def read_edits(folder: Path) -> list[KindRow] | None:
+    """Read kinds.csv if it was changed since it was written; checked line by line, see `read_kinds`."""
+    content = _csv_bytes(folder)
+    found = _read_state(folder / STATE)
+    if not content or found is None or found[2] == _digest(content):
+        return None
+    return read_kinds(folder / CSV)
+
+
+def describe_bytes(kinds: Kinds, origin: Origin) -> bytes:
+    """Return kinds.json: the criterion, and every class with its numbers and kinds."""
+    record: dict[str, Any] = {"format": FORMAT, "encoder": origin.encoder, "source": origin.source}
+    record |= {"images": len(kinds.rows), "criterion": criterion(kinds.spread)}
+    record["classes"] = [
+        summary.as_json() | {"sheet": origin.sheets.get(summary.coarse, (None,))[0]}
+        for summary in summarise(kinds)
+    ]
+    return (json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _csv_bytes(folder: Path) -> bytes:
+    path = folder / CSV
+    return path.read_bytes() if path.is_file() else b""
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _state_bytes(kinds: Kinds, origin: Origin, replaces: str) -> bytes:
+    state = {
+        "format": FORMAT,
+        "origin": asdict(origin),
+        "replaces": replaces,
+        "spread": kinds.spread,
+        "classes": [
+            {
+                "name": group.name,
+                "kinds": group.kinds,
+                "suggestion": asdict(group.suggestion),
+                "stability": group.stability,
+            }
+            for group in kinds.classes.values()
+        ],
+        "rows": [[row.path, row.coarse, row.kind, row.confidence, row.role] for row in kinds.rows],
+    }
+    arrays: dict[str, Any] = {"state": np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)}
+    for number, group in enumerate(kinds.classes.values()):
+        parts = {"mean": group.space.mean, "axes": group.space.axes, "centres": group.centres}
+        arrays |= {f"{name}{number}": array for name, array in parts.items()}
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def _read_state(path: Path) -> tuple[Kinds, Origin, str] | None:
+    if not path.is_file():
+        return None
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+        state = json.loads(file["state"].tobytes())
+        if state["format"] != FORMAT:
+            raise ValueError(f"format {state['format']}, this version reads {FORMAT}")
+        groups = [
+            CoarseClass(
+                name=record["name"],
+                space=Space(file[f"mean{number}"], file[f"axes{number}"]),
+                centres=file[f"centres{number}"],
+                kinds=tuple(record["kinds"]),
+                suggestion=_suggestion(record["suggestion"]),
+                stability=record["stability"],
+            )
+            for number, record in enumerate(state["classes"])
+        ]
+    rows = tuple(KindRow(*values) for values in state["rows"])
+    kinds = Kinds({group.name: group for group in groups}, rows, state["spread"])
+    sheets = {name: (sheet[0], sheet[1]) for name, sheet in state["origin"].pop("sheets").items()}
+    return kinds, Origin(**state["origin"], sheets=sheets), state["replaces"]
+
+
+def _suggestion(record: Mapping[str, Any]) -> Suggestion:
+    curve: Sequence[float] = record["curve"]
+    return Suggestion(**{**record, "curve": tuple(curve)})

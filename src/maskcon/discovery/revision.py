@@ -1,0 +1,183 @@
+"""Go on from kinds that were found: assign added images, split a kind, find kinds anew under the same names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from maskcon._utils.errors import UsageError, unknown
+from maskcon._utils.text import counted
+from maskcon.data.kinds_file import KindRow
+from maskcon.discovery.clusters import PRICE, Tree, fit_space, nearest, suggest
+from maskcon.discovery.kinds import (
+    CoarseClass,
+    Embedded,
+    Kinds,
+    Progress,
+    Wanted,
+    by_hash,
+    find_kinds,
+    sample_rows,
+    split_class,
+    with_rows,
+)
+
+
+def add_images(before: Kinds, embedded: Embedded) -> Kinds:
+    """Keep the kinds of known images, assign added ones to them, drop those that are gone.
+
+    A coarse class that was not there before gets kinds of its own at the same price.
+    """
+    known = before.known()
+    classes = dict(before.classes)
+    for name in sorted(set(embedded.coarse) - set(classes)):
+        rows = embedded.rows_of[name]
+        alone = Embedded([embedded.paths[row] for row in rows], [name] * len(rows), embedded.vectors[rows])
+        with threadpool_limits(1):
+            sample = sample_rows(alone, name, frozenset())
+            space = fit_space(alone.vectors[sample])
+            tree = Tree(space.project(alone.vectors[sample]).astype(np.float64))
+            suggestion = suggest(tree, before.spread or tree.spread)
+            group = split_class(name, space, tree, suggestion, suggestion.kinds)
+            classes[name] = with_rows({name: group}, alone, {}, (), before.spread, by_size=True).classes[name]
+    same = [
+        known[path]
+        for path, coarse in zip(embedded.paths, embedded.coarse, strict=True)
+        if path in known and known[path].coarse == coarse
+    ]
+    present = set(embedded.coarse)
+    return with_rows(
+        {name: group for name, group in sorted(classes.items()) if name in present},
+        embedded,
+        {row.path: row.kind for row in same},
+        {row.path for row in same if row.role == "junk"},
+        before.spread,
+    )
+
+
+def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, str, list[str]]:
+    """Split one kind in two, or in as many as the price tells apart.
+
+    Args:
+        before: kinds of exactly these images.
+        which: `apple/3` or `apple/Golden Delicious`; `apple/3=4` asks for four parts.
+
+    Returns:
+        The kinds after it, the coarse class, and the kinds that it became; the largest keeps the name.
+    """
+    group, kind, parts = _which(before, which)
+    known = before.known()
+    own = [
+        row
+        for row in embedded.rows_of[group.name].tolist()
+        if known[embedded.paths[row]].kind == kind and known[embedded.paths[row]].role != "junk"
+    ]
+    points = group.space.project(embedded.vectors[own]).astype(np.float64)
+    sample = by_hash([embedded.paths[row] for row in own])
+    with threadpool_limits(1):
+        tree = Tree(points[sample])
+        if tree.most < max(2, parts or 2):
+            different = counted(tree.most, "different image")
+            raise UsageError(
+                f"{group.name}/{kind} has {different}: it cannot be split in {max(2, parts or 2)}"
+            )
+        centres, _ = tree.split(parts or max(2, tree.count(PRICE * max(before.spread, tree.spread / 2))))
+    labels = nearest(points, centres)
+    free = _free_numbers({row.kind for row in before.rows if row.coarse == group.name})
+    order = np.argsort(-np.bincount(labels, minlength=len(centres)), kind="stable")
+    names = {int(label): kind if place == 0 else next(free) for place, label in enumerate(order)}
+    kept = [place for place, name in enumerate(group.kinds) if name != kind]
+    after = replace(
+        group,
+        centres=np.concatenate([group.centres[kept], centres.astype(group.centres.dtype)]),
+        kinds=(*(group.kinds[place] for place in kept), *(names[label] for label in range(len(centres)))),
+    )
+    kind_of = {row.path: row.kind for row in before.rows}
+    kind_of |= {embedded.paths[row]: names[label] for row, label in zip(own, labels.tolist(), strict=True)}
+    junk = {row.path for row in before.rows if row.role == "junk"}
+    done = with_rows({**before.classes, group.name: after}, embedded, kind_of, junk, before.spread)
+    return done, group.name, [names[int(label)] for label in order]
+
+
+def refind_kinds(
+    before: Kinds, embedded: Embedded, wanted: Wanted | None = None, progress: Progress | None = None
+) -> Kinds:
+    """Find kinds anew; each keeps the name of the kind that it overlaps most with.
+
+    Where `wanted` names classes, the others keep their kinds. Junk stays junk.
+    """
+    known = before.known()
+    junk = {row.path for row in before.rows if row.role == "junk"}
+    found = find_kinds(embedded, wanted, junk=junk, progress=progress)
+    only = set((wanted.by_class if wanted else None) or found.classes) | set(found.classes) - set(
+        before.classes
+    )
+    kept = add_images(before, embedded) if only != set(found.classes) else found
+    classes: dict[str, CoarseClass] = {}
+    kind_of: dict[str, str] = {}
+    for name in found.classes:
+        source = found if name in only else kept
+        rows = [row for row in source.rows if row.coarse == name]
+        names = {row.kind: row.kind for row in rows}
+        if name in only:
+            names = _overlapping_names(rows, known)
+        classes[name] = replace(
+            source.classes[name], kinds=tuple(names.get(kind, kind) for kind in source.classes[name].kinds)
+        )
+        kind_of |= {row.path: names[row.kind] for row in rows}
+    return with_rows(classes, embedded, kind_of, junk, found.spread)
+
+
+def _overlapping_names(rows: Sequence[KindRow], known: Mapping[str, KindRow]) -> dict[str, str]:
+    """Map new kinds to the old ones that they overlap most with (Hungarian), others to free numbers.
+
+    A pair must share more than half of the smaller kind.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    pairs = [
+        (row.kind, known[row.path].kind)
+        for row in rows
+        if row.path in known and known[row.path].kind and known[row.path].coarse == row.coarse
+    ]
+    sizes = Counter(row.kind for row in rows)
+    new = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
+    old = sorted({kind for _, kind in pairs})
+    shared, old_sizes = Counter(pairs), Counter(kind for _, kind in pairs)
+    table = np.array([[shared[a, b] for b in old] for a in new], dtype=np.int64).reshape(len(new), len(old))
+    names = {}
+    for i, j in zip(*linear_sum_assignment(-table), strict=True):
+        if 2 * table[i, j] > min(sizes[new[i]], old_sizes[old[j]]):
+            names[new[i]] = old[j]
+    free = _free_numbers(set(old))
+    return {kind: names[kind] if kind in names else next(free) for kind in new}
+
+
+def _free_numbers(taken: set[str]) -> Iterator[str]:
+    return (f"kind {number}" for number in range(1, 10**9) if f"kind {number}" not in taken)
+
+
+def _which(before: Kinds, which: str) -> tuple[CoarseClass, str, int | None]:
+    """Read `apple/3`, `apple/Golden` or either with `=N`."""
+    for text, parts in _readings(which):
+        for name, group in before.classes.items():
+            if text.startswith(f"{name}/"):
+                kind = text[len(name) + 1 :]
+                for called in (kind, f"kind {kind}"):
+                    if called in group.kinds:
+                        return group, called, parts
+    known = [
+        f"{name}/{kind}" for name, group in before.classes.items() for kind in dict.fromkeys(group.kinds)
+    ]
+    raise unknown("kind", which, known)
+
+
+def _readings(which: str) -> list[tuple[str, int | None]]:
+    head, _, tail = which.rpartition("=")
+    if head and tail.isdecimal():
+        return [(which, None), (head, int(tail))]
+    return [(which, None)]
