@@ -20,7 +20,6 @@ from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
 from maskcon.data.headers import usual_side
-from maskcon.data.kinds_file import read_kinds
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.retrieval.encode import Feed, embed, raw_pixels
@@ -42,7 +41,7 @@ from maskcon.training.run_folder import (
     source_of,
 )
 from maskcon.training.runner import train
-from maskcon.training.setup import load_dataset, plan_images, settle
+from maskcon.training.setup import check_names, load_dataset, plan_images, settle
 
 
 @dataclass(frozen=True)
@@ -171,8 +170,7 @@ def fit(
     config, plan = completed.resolved.config, completed.plan
     with threads_of_torch(machine.threads):
         try:
-            if config.fine is not None:
-                read_kinds(Path(config.fine))  # what is wrong in it is told before images are decoded
+            check_names(config)
             if config.freeze and not (folder / RESULT).is_file():  # a finished run needs no weights
                 require_weights(config, download=machine.download)
             plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)

@@ -23,6 +23,7 @@ from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, image_plan, load
 from maskcon.data.dataset import Variant
 from maskcon.data.decoding import canvas_for
+from maskcon.data.kinds_file import read_kinds
 from maskcon.data.known_names import KnownNames
 from maskcon.data.packing import ImagePlan, Progress
 from maskcon.data.statistics import channel_statistics
@@ -100,6 +101,20 @@ def load_dataset(
     return data.limited(config.train_limit, config.test_limit)
 
 
+def check_names(config: RunConfig) -> None:
+    """Raise where `fine` cannot be used, before any image is decoded."""
+    if config.fine is None:
+        return
+    method = method_named(config.method)
+    if not method.uses_names:
+        known = ", ".join(other.name for other in all_methods() if other.uses_names)
+        raise UsageError(
+            f"--fine refines the relation to the coarse class, and {method.title} has none; "
+            f"leave it out, or choose a --method of: {known}"
+        )
+    read_kinds(Path(config.fine))
+
+
 def settle(config: RunConfig, data: Dataset) -> RunConfig:
     """Complete open settings from the data; raise where they do not fit it."""
     method = method_named(config.method)
@@ -109,12 +124,6 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
         raise UsageError(
             f"coarse_weight={config.coarse_weight:g} adds the coarse labels to a method that may see them, and "
             f"{method.title} sees {method.labels if method.labels == 'fine' else 'no'} labels; leave it out"
-        )
-    if config.fine is not None and not method.uses_names:
-        known = ", ".join(other.name for other in all_methods() if other.uses_names)
-        raise UsageError(
-            f"--fine refines the relation to the coarse class, and {method.title} has none; "
-            f"leave it out, or choose a --method of: {known}"
         )
     if config.freeze and config.relation_space == "hog":
         raise UsageError(

@@ -164,7 +164,7 @@ def train_step(
             neighbours=neighbours_of(data, here[share], bank.index),
             names=data.names_of(here[share]),
             # names stay as they are during a run, so a bank of sample numbers knows them
-            bank_names=None if data.names is None else data.names_of(data.rows_of(bank.index)),
+            bank_names=data.names_of(data.rows_of(bank.index)) if data.names is not None else None,
         )
         contrast = relation_loss(
             output.projection, own, bank.keys, method.relation_of(inputs), config.contrast_temperature
