@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,3 +64,12 @@ def miniature(
         family="embedded",
         coarse_of_fine=(0, 0, 1, 1) if fine else None,
     )
+
+
+def with_paths(data: Dataset) -> Dataset:
+    """Paths `train/0.png`, `train/1.png`, ... and `test/0.png`, ..."""
+    parts = {
+        part: replace(images, paths=tuple(f"{part}/{row}.png" for row in range(len(images))))
+        for part, images in (("train", data.train), ("test", data.test))
+    }
+    return replace(data, **parts)

@@ -44,6 +44,38 @@ def masked_row(
     return [value / total for value in row]
 
 
+def named_row(
+    key: Sequence[float],
+    bank: Sequence[Sequence[float]],
+    label: int,
+    bank_labels: Sequence[int],
+    name: int,
+    bank_names: Sequence[int],
+    tau: float,
+    number: int | None = None,
+    bank_numbers: Sequence[int] | None = None,
+) -> list[float]:
+    """One row of z^mask with known names: pair by pair, in double precision."""
+    row = [1.0] + [0.0] * len(bank)
+    candidates = []
+    for j in range(len(bank)):
+        other_class = bank_labels[j] != label
+        own = bank_numbers is not None and bank_numbers[j] == number
+        other_name = name >= 0 and bank_names[j] >= 0 and bank_names[j] != name
+        if not (other_class or own or other_name):
+            candidates.append(j)
+    for j in candidates:
+        similarity, top = dot(key, bank[j]), max(dot(key, bank[k]) for k in candidates)
+        if tau == math.inf or (name >= 0 and bank_names[j] == name):
+            row[1 + j] = 1.0
+        elif tau == 0:
+            row[1 + j] = 1.0 if similarity == top else 0.0
+        else:
+            row[1 + j] = math.exp((similarity - top) / tau)
+    total = math.fsum(row)
+    return [value / total for value in row]
+
+
 def adaptive_row(
     key: Sequence[float],
     bank: Sequence[Sequence[float]],

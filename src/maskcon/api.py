@@ -41,7 +41,7 @@ from maskcon.training.run_folder import (
     source_of,
 )
 from maskcon.training.runner import train
-from maskcon.training.setup import load_dataset, plan_images, settle
+from maskcon.training.setup import check_names, load_dataset, plan_images, settle
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ def fit(
     tau: float | None = None,
     epochs: int | None = None,
     seed: int | None = None,
+    fine: str | Path | None = None,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     machine: Machine | None = None,
@@ -131,6 +132,8 @@ def fit(
         budget: seconds; as many epochs as fit, by the pace measured on this machine, loading included.
         begun: ``time.monotonic()`` from which the budget counts; by default now.
         w, tau, epochs, seed: the settings most often changed; None keeps the preset's.
+        fine: a kinds.csv: its names of finer kinds, for as many training images as have one, refine the relation of
+            maskcon, teachcon, supcon and grafit. Images are found by path.
         out: run folder; by default ``runs/<source>-<method>-seed<seed>``.
         settings: any other setting of `RunConfig` by name.
         machine: device, processes, checkpoint interval and the like; see `Machine`.
@@ -141,7 +144,7 @@ def fit(
         >>> run.recall[1], run.encode(images)  # doctest: +SKIP
     """
     overrides = dict(settings or {})
-    given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
+    given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed, "fine": None if fine is None else str(fine)}
     overrides.update({key: value for key, value in given.items() if value is not None})
     machine = machine or Machine()
     announce = announce or Callback()
@@ -167,6 +170,7 @@ def fit(
     config, plan = completed.resolved.config, completed.plan
     with threads_of_torch(machine.threads):
         try:
+            check_names(config)
             if config.freeze and not (folder / RESULT).is_file():  # a finished run needs no weights
                 require_weights(config, download=machine.download)
             plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)

@@ -20,7 +20,8 @@ from maskcon.training.distributed import start
 from tests.cli.commands import SMALL, maskcon
 from tests.cli.commands import start as begin
 from tests.cli.test_kills import wait_for_step
-from tests.miniature import miniature
+from tests.miniature import miniature, with_paths
+from tests.training.named import write_names
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,6 +68,16 @@ def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, settings):
         torch.testing.assert_close(
             first[name], value, atol=1e-4, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}"
         )
+
+
+def test_two_processes_equal_one_with_known_names_and_junk(tmp_path):
+    fine = write_names(tmp_path, range(0, 70, 2), with_paths(miniature(70, 21)), junk=[1, 3])
+    (one,) = launch(tmp_path, 1, 3, fine=fine, **FROZEN)
+    first, second = launch(tmp_path, 2, 3, fine=fine, **FROZEN)
+    for name, value in one.items():
+        torch.testing.assert_close(first[name], value, atol=1e-4, rtol=1e-4)
+        if name.startswith("bank."):
+            assert torch.equal(first[name], second[name]), name
 
 
 @pytest.mark.slow

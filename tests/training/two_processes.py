@@ -15,7 +15,7 @@ from maskcon.retrieval.recall import recall_at_k
 from maskcon.training import evaluation, loop
 from maskcon.training.callbacks import Callback
 from maskcon.training.setup import settle
-from tests.miniature import TINY, miniature
+from tests.miniature import TINY, miniature, with_paths
 
 
 def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) -> None:
@@ -40,7 +40,7 @@ def main(folder: Path, devices: int, steps: int, settings: dict[str, object]) ->
     loop.train_step = stop_after
     method = str(settings.pop("method", "maskcon"))
     config = resolve("miniature", method=method, preset="cpu", overrides={**TINY, **settings}).config
-    data = miniature(70, 21)
+    data = with_paths(miniature(70, 21))
     config = settle(config, data)
     machine = Machine(device="cpu", devices=devices, threads=1, checkpoint_every_seconds=0)
     training.train(config, data, folder / f"run-{devices}", machine, Callback())

@@ -45,6 +45,13 @@ def train(
     ] = None,
     epochs: options.Epochs = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
+    fine: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="kinds.csv of `maskcon kinds`, edited: images of one name attract, of different names never.",
+        ),
+    ] = None,
     freeze: Annotated[
         bool,
         typer.Option(
@@ -94,6 +101,8 @@ def train(
     seconds = None if budget is None else parse_budget(budget)
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed}
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
+    if fine is not None:
+        overrides["fine"] = str(fine)
     if freeze:
         overrides["freeze"] = True
     start = preset or DEFAULT_PRESET

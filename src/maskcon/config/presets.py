@@ -26,6 +26,7 @@ PAPER: Settings = {
     "seed": (0, "ours: the paper does not say"),
     "w": (1.0, _ANY),
     "tau": (0.1, _ANY),
+    "fine": (None, "paper, section 3: coarse labels alone"),
     "backbone": ("resnet18", "paper, section 4"),
     "width": (64, "paper, section 4"),
     "stem": ("auto", "paper, section 4: 3x3 without pooling for small images"),

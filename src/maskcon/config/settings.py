@@ -50,6 +50,9 @@ class RunConfig(BaseModel):
     tau: float = Field(
         0.1, ge=0, allow_inf_nan=True, description="temperature of the soft relation, 0 and inf allowed"
     )  # tau
+    fine: str | None = Field(
+        None, description="kinds.csv with the finer kinds that are known by name, for any number of images"
+    )
 
     # Data
     protocol: Literal["paper", "reference"] = Field(

@@ -54,6 +54,8 @@ class RelationInputs:
     w: float  # weight, after any relation warm-up
     tau: float  # relation temperature
     neighbours: Neighbourhood | None = None  # similarities that replace the cosine of keys
+    names: Tensor | None = None  # [B] known kinds, negative: none
+    bank_names: Tensor | None = None  # [K]
 
     def rows(self, part: slice) -> RelationInputs:
         """Return the inputs of some rows of the batch, with the whole bank."""
@@ -62,6 +64,7 @@ class RelationInputs:
             keys=self.keys[part],
             coarse=self.coarse[part],
             index=None if self.index is None else self.index[part],
+            names=None if self.names is None else self.names[part],
             neighbours=None if self.neighbours is None else self.neighbours.rows(part),
         )
 
@@ -78,11 +81,19 @@ class RelationInputs:
         return self_relation(len(self.keys), len(self.bank_keys), device=self.keys.device)
 
     def coarse_relation(self) -> Tensor:
-        return coarse_relation(self.coarse, self.bank_coarse, index=self.index, bank_index=self.bank_index)
+        return coarse_relation(
+            self.coarse,
+            self.bank_coarse,
+            index=self.index,
+            bank_index=self.bank_index,
+            names=self.names,
+            bank_names=self.bank_names,
+        )
 
     def masked_relation(self) -> Tensor:
         tensors = self.keys, self.bank_keys, self.coarse, self.bank_coarse
-        return masked_relation(*tensors, self.tau, **self._compared())
+        named = {"names": self.names, "bank_names": self.bank_names}
+        return masked_relation(*tensors, self.tau, **self._compared() | named)
 
     def nearest_relation(self) -> Tensor:
         return nearest_relation(self.keys, self.bank_keys, **self._compared())
@@ -129,6 +140,7 @@ class Method:
     uses_tau: bool = False
     ramps_w: bool = False  # w weights a learnt relation, which is unreliable at the start
     row_by_row: bool = False
+    uses_names: bool = False  # known names of finer kinds change the relation
 
     @property
     def contrasts(self) -> bool:
@@ -204,6 +216,7 @@ _MASKCON = Method(
     uses_tau=True,
     ramps_w=True,
     row_by_row=True,
+    uses_names=True,
 )
 for _method in (
     Method(
@@ -246,6 +259,7 @@ for _method in (
         relation=lambda inputs: inputs.coarse_relation(),
         labels="coarse",
         row_by_row=True,
+        uses_names=True,
     ),
     Method(
         name="grafit",
@@ -256,6 +270,7 @@ for _method in (
         uses_w=True,
         ramps_w=True,
         row_by_row=True,
+        uses_names=True,
     ),
     Method(
         name="coins",

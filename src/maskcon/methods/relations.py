@@ -14,9 +14,20 @@ and each row is divided by its sum. Other methods differ in z only:
     adaptive_relation   w_i * (masked relation without mask)                  ASCL
                         + (1 - w_i) * self, w_i its normalised entropy
 
+Known names of finer kinds, n_i for image i where it has one, refine the mask (ours, not the paper's). The candidates of
+row i are S_i = {j : y_j = y_i, j not an older key of image i, not (n_i and n_j both known and n_i != n_j)}, and
+
+    z_ij  = 1                                           where j in S_i and n_i, n_j are both known (then n_i = n_j)
+    z_ij  = exp((d_ij - max_{k in S_i} d_ik) / tau)     where j in S_i and n_i or n_j is not known
+    z_ij  = 0                                           elsewhere: another class, or another name
+
+Without names this is eq. 11-14; with all names it is `coarse_relation` of the names (SupCon on fine labels).
+`coarse_relation` takes z_ij = 1 for all of S_i.
+
 Shapes: B batch, K bank, D projection. Every relation is float32 ``[B, 1+K]`` with rows >= 0 that sum to 1; column
 `OWN_KEY` is the own key, columns 1..K are the bank. With `index` and `bank_index`, older keys of the same image are
-excluded (i != j in eq. 11). Relations are targets: no gradient flows through them.
+excluded (i != j in eq. 11). `names` and `bank_names` are numbers of kinds, negative where none is known. Relations are
+targets: no gradient flows through them.
 """
 
 from __future__ import annotations
@@ -45,7 +56,13 @@ def self_relation(batch_size: int, bank_size: int, *, device: torch.device | str
 
 
 def coarse_relation(
-    coarse: Tensor, bank_coarse: Tensor, *, index: Tensor | None = None, bank_index: Tensor | None = None
+    coarse: Tensor,
+    bank_coarse: Tensor,
+    *,
+    index: Tensor | None = None,
+    bank_index: Tensor | None = None,
+    names: Tensor | None = None,
+    bank_names: Tensor | None = None,
 ) -> Tensor:
     """Return z^sup: every entry of the same coarse class counts like the own key.
 
@@ -53,12 +70,15 @@ def coarse_relation(
         coarse: labels of the batch, ``[B]``.
         bank_coarse: labels of the bank, ``[K]``.
         index, bank_index: sample numbers ``[B]`` and ``[K]``; older keys of the same image are excluded.
+        names, bank_names: known kinds ``[B]`` and ``[K]``, negative: none; entries of another name are excluded.
 
     >>> coarse_relation(torch.tensor([0, 1]), torch.tensor([0, 0, 1]))
     tensor([[0.3333, 0.3333, 0.3333, 0.0000],
             [0.5000, 0.0000, 0.0000, 0.5000]])
     """
-    return _with_own_key(_candidates(coarse, bank_coarse, index, bank_index).float())
+    candidates = _candidates(coarse, bank_coarse, index, bank_index)
+    _by_name(candidates, names, bank_names)
+    return _with_own_key(candidates.float())
 
 
 def masked_relation(
@@ -70,6 +90,8 @@ def masked_relation(
     *,
     index: Tensor | None = None,
     bank_index: Tensor | None = None,
+    names: Tensor | None = None,
+    bank_names: Tensor | None = None,
     similarity: Tensor | None = None,
 ) -> Tensor:
     """Return MaskCon's z^mask (eq. 11-14): soft weights within the coarse class.
@@ -86,8 +108,10 @@ def masked_relation(
         temperature: tau of eq. 11, >= 0. At 0 only the nearest entry counts (exact ties all count); at
             ``math.inf`` every entry of the class counts alike, as in `coarse_relation`.
         index, bank_index: sample numbers ``[B]`` and ``[K]``; older keys of the same image are excluded.
+        names, bank_names: known kinds ``[B]`` and ``[K]``, negative: none. Of two entries of the class that both have
+            one, equal names weigh 1 and different names 0, at any temperature and similarity.
         similarity: d ``[B, K]``, used instead of the cosine of keys; -inf excludes an entry, unless the
-            temperature is ``math.inf``.
+            temperature is ``math.inf`` or both have the same name.
 
     >>> east, north = [1.0, 0.0], [0.0, 1.0]
     >>> z = masked_relation(torch.tensor([east]), torch.tensor([east, north, east]),
@@ -96,7 +120,9 @@ def masked_relation(
     [0.5, 0.5, 0.0, 0.0]
     """
     candidates = _candidates(coarse, bank_coarse, index, bank_index)  # [B, K]
-    return _with_own_key(_similarity_weights(keys, bank_keys, candidates, temperature, similarity))
+    same_name = _by_name(candidates, names, bank_names)
+    weights = _similarity_weights(keys, bank_keys, candidates, temperature, similarity)
+    return _with_own_key(weights if same_name is None else weights.masked_fill_(same_name, 1))
 
 
 def nearest_relation(
@@ -167,6 +193,23 @@ def _candidates(
             )
         candidates &= index.unsqueeze(1) != bank_index.unsqueeze(0)
     return candidates
+
+
+def _by_name(candidates: Tensor, names: Tensor | None, bank_names: Tensor | None) -> Tensor | None:
+    """Drop candidates of another known name, in place, and mark those of the same: bool ``[B, K]``."""
+    if names is None and bank_names is None:
+        return None
+    if names is None or bank_names is None:
+        raise ValueError("names and bank_names go together: give both, or neither")
+    if candidates.shape != (len(names), len(bank_names)):
+        raise ValueError(
+            f"names {tuple(names.shape)} and bank_names {tuple(bank_names.shape)}, "
+            f"expected [B] and [K] of {tuple(candidates.shape)}"
+        )
+    both = (names >= 0).unsqueeze(1) & (bank_names >= 0).unsqueeze(0)
+    same = names.unsqueeze(1) == bank_names.unsqueeze(0)
+    candidates &= same | ~both
+    return candidates & both
 
 
 def similarities(keys: Tensor, bank_keys: Tensor) -> Tensor:

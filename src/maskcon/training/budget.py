@@ -22,7 +22,6 @@ from maskcon.models.encoder_file import EncoderFacts
 from maskcon.training.callbacks import Callback
 from maskcon.training.evaluation import Evaluator
 from maskcon.training.frozen.features import FrozenFeatures
-from maskcon.training.schedule import epoch_batches
 from maskcon.training.setup import Assembly
 from maskcon.training.state import Learner
 from maskcon.training.step import Place, TrainingData, encode_keys, train_step
@@ -170,9 +169,7 @@ def _seconds_per_image(
     work: Callable[[Tensor], Tensor], data: TrainingData, config: RunConfig, *, count: int, warm: int
 ) -> float:
     """Time some batches; the first few warm up and are left out."""
-    batches = epoch_batches(
-        len(data), config.batch_size, seed=config.seed, epoch=0, drop_last=config.drop_last
-    )
+    batches = data.batches(config, epoch=0)
     spent: list[float] = []
     begun = time.perf_counter()
     for rows in islice(cycle(batches), count):

@@ -18,7 +18,7 @@ from maskcon.training.callbacks import Callback
 from maskcon.training.checkpoint import Progress, save_checkpoint
 from maskcon.training.evaluation import Evaluator
 from maskcon.training.journal import RunRecorder
-from maskcon.training.schedule import epoch_batches, learning_rate, ramped, steps_in_epoch
+from maskcon.training.schedule import learning_rate, ramped, steps_in_epoch
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.training.state import Learner
 from maskcon.training.step import (
@@ -110,15 +110,7 @@ class Training:
         save_checkpoint(self.checkpoints, self.progress.step, tensors, values)
 
     def _batches(self, epoch: int) -> list[Tensor]:
-        config = self.config
-        return epoch_batches(
-            len(self.data),
-            config.batch_size,
-            seed=config.seed,
-            epoch=epoch,
-            drop_last=config.drop_last,
-            processes=self.learner.processes.count,
-        )
+        return self.data.batches(self.config, epoch, self.learner.processes.count)
 
     def _prefetch(self, epoch: int, batches: list[Tensor]) -> None:
         """Begin to read what this process needs for the coming steps, so that the next is read during this one."""

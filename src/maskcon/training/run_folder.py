@@ -65,12 +65,13 @@ def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
     """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images.
 
     It follows from what is given alone, so that the same command finds it again. Runs of a frozen backbone have
-    ``-frozen`` behind the method: both kinds may be tried on the same images.
+    ``-frozen`` behind the method, runs with known names ``-named``: all may be tried on the same images.
 
     >>> default_folder("./photos", "maskcon", {"freeze": True, "seed": 3}).name
     'photos-maskcon-frozen-seed3'
     """
     kind = f"{method}-frozen" if given.get("freeze") is True else method
+    kind += "-named" if given.get("fine") is not None else ""
     return Path("runs") / f"{short_name(source)}-{kind}-seed{given.get('seed', 0)}"
 
 

@@ -18,6 +18,7 @@ from maskcon._utils.locks import FolderLock
 from maskcon.config.choices import Choice
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
+from maskcon.data.known_names import KnownNames, known_names
 from maskcon.training.automatic import choices_bytes
 from maskcon.training.budget import Budget, epochs_within
 from maskcon.training.callbacks import Callback
@@ -62,8 +63,11 @@ def train(
         budget: chooses the number of epochs, by the pace of some steps.
         test_resize: in place of the protocol's.
     """
+    names = None if config.fine is None else known_names(Path(config.fine), data)
     if is_finished(folder, config):
-        refuse_other_data(folder, read_result(folder).get("data"), data.fingerprint())
+        before = read_result(folder)
+        refuse_other_data(folder, before.get("data"), data.fingerprint())
+        _refuse_other_names(folder, config, before.get("names"), names)
         callback.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
     if machine.tensorboard:
@@ -75,7 +79,9 @@ def train(
     engine = view_engine(config, folder)
     message = callback.on_message if processes.is_first else Callback().on_message
     load_views(config, engine, processes.device, message)
-    assembly = assemble(config, data, processes, engine, download=machine.download, test_resize=test_resize)
+    assembly = assemble(
+        config, data, processes, engine, download=machine.download, test_resize=test_resize, names=names
+    )
     failure: MaskconError | None = None
     try:
         _train_together(assembly, engine, folder, machine, callback, choices, budget)
@@ -140,13 +146,29 @@ def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
         raise UsageError(f"{folder} was trained on other data than given now; choose another --out")
 
 
+def _refuse_other_names(
+    folder: Path, config: RunConfig, trained_with: str | None, names: KnownNames | None
+) -> None:
+    if trained_with != (None if names is None else names.fingerprint()):
+        raise UsageError(
+            f"{config.fine} has changed since the run in {folder} was started, and names other training images or "
+            "names them differently; choose another --out, or put it back"
+        )
+
+
 def _carry_out(assembly: Assembly, folder: Path, machine: Machine, callback: Callback) -> None:
     learner, config, data = assembly.learner, assembly.config, assembly.data
     training_data = assembly.prepare(callback)
     cached = assembly.features
     processes = learner.processes
     features = None if cached is None else cached.key
-    identity = {"format": CHECKPOINT_FORMAT, "data": data.fingerprint(), "features": features}
+    names = assembly.names
+    identity = {
+        "format": CHECKPOINT_FORMAT,
+        "data": data.fingerprint(),
+        "features": features,
+        "names": None if names is None else names.fingerprint(),
+    }
     recorder = RunRecorder(folder if processes.is_first else None, tensorboard=machine.tensorboard)
     evaluator = Evaluator(learner, data.test, assembly.facts, cached)
     training = Training(
@@ -161,24 +183,29 @@ def _carry_out(assembly: Assembly, folder: Path, machine: Machine, callback: Cal
         identity,
     )
     try:
-        _resume(training)
+        _resume(training, names)
         if training_data.hog is not None:
             _compare_by_hog(training, *assembly.cost)
-        for note in (*data.notes, *learner.notes):
+        for note in (*data.notes, *(() if names is None else names.notes), *learner.notes):
             callback.on_message(note)
         callback.on_begin(config, data, training.progress.step, training.total_steps)
         progress = training.run()
-        processes.in_first(lambda: _finish(training, data, folder, progress))
+        processes.in_first(lambda: _finish(training, data, folder, progress, names))
     finally:
         callback.on_end()
         recorder.close()
         evaluator.close()
 
 
-def _finish(training: Training, data: Dataset, folder: Path, progress: Progress) -> None:
+def _finish(
+    training: Training, data: Dataset, folder: Path, progress: Progress, names: KnownNames | None
+) -> None:
     """Write the encoder, then the result: a folder with a result is a finished run."""
     write_atomically(folder / ENCODER, training.evaluator.encoder_bytes())
     result = training.evaluator.result(training.config, data, progress)
+    if names is not None:
+        result |= {"names": names.fingerprint(), "named_images": names.images, "named_kinds": names.count}
+        result["train_images"] = len(training.data)  # without junk
     training.recorder.record("end", {"step": progress.step, "recall": result["recall"]})
     write_atomically(folder / RESULT, json_bytes(result))
 
@@ -195,7 +222,7 @@ def _compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> N
         bank.compare_by(data.hog.vectors[data.rows_of(bank.index)])
 
 
-def _resume(training: Training) -> None:
+def _resume(training: Training, names: KnownNames | None) -> None:
     """Resume from the newest valid checkpoint, if any; the same one in every process."""
     folder, processes = training.checkpoints.parent, training.learner.processes
     checkpoint, notes = load_latest(training.checkpoints)
@@ -219,6 +246,7 @@ def _resume(training: Training) -> None:
     if values.get("format") != training.identity["format"]:
         raise UsageError(f"{folder} was created by an incompatible version of maskcon; choose another --out")
     refuse_other_data(folder, values.get("data"), training.identity["data"])
+    _refuse_other_names(folder, training.config, values.get("names"), names)
     if values.get("features") != training.identity["features"]:
         raise UsageError(
             f"{folder} was started on other features of the same images: the weights of the frozen backbone or its "

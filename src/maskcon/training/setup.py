@@ -23,9 +23,11 @@ from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, image_plan, load
 from maskcon.data.dataset import Variant
 from maskcon.data.decoding import canvas_for
+from maskcon.data.kinds_file import read_kinds
+from maskcon.data.known_names import KnownNames
 from maskcon.data.packing import ImagePlan, Progress
 from maskcon.data.statistics import channel_statistics
-from maskcon.methods.registry import Method, method_named
+from maskcon.methods.registry import Method, all_methods, method_named
 from maskcon.models import Backbone, FeatureHead
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
@@ -97,6 +99,20 @@ def load_dataset(
         # at once: a large set that is memory-mapped is never copied whole for the sake of a few images
         return data.hold_out(VALIDATION_FRACTION, train=config.train_limit, test=config.test_limit)
     return data.limited(config.train_limit, config.test_limit)
+
+
+def check_names(config: RunConfig) -> None:
+    """Raise where `fine` cannot be used, before any image is decoded."""
+    if config.fine is None:
+        return
+    method = method_named(config.method)
+    if not method.uses_names:
+        known = ", ".join(other.name for other in all_methods() if other.uses_names)
+        raise UsageError(
+            f"--fine refines the relation to the coarse class, and {method.title} has none; "
+            f"leave it out, or choose a --method of: {known}"
+        )
+    read_kinds(Path(config.fine))
 
 
 def settle(config: RunConfig, data: Dataset) -> RunConfig:
@@ -197,6 +213,7 @@ class Assembly:
     frozen_backbone: Backbone | None
     # the query's view, the key's, and what normalises both
     policies: tuple[transforms.Policy, transforms.Policy, Callable[[Tensor], Tensor]]
+    names: KnownNames | None = None
 
     features: FrozenFeatures | None = None
     training_data: TrainingData | None = None
@@ -232,10 +249,11 @@ class Assembly:
     def _training_data(self, progress: Callable[[int, int], None]) -> TrainingData:
         device = self.processes.device
         labels = torch.from_numpy(self.labels).to(device)
+        names = None if self.names is None else torch.from_numpy(self.names.kinds).to(device)
         train = self.data.train
         index = torch.from_numpy(train.index).to(device)
         if self.features is not None:
-            return self.features.training_data(labels, index, self.config, device)
+            return self.features.training_data(labels, index, self.config, device, names)
         query_view, key_view, normalise = self.policies
         feed = Feed(train.images, train.sizes, device)
         seen: HogNeighbours | None = None
@@ -257,6 +275,7 @@ class Assembly:
             normalise=normalise,
             image_size=self.facts.image_size,
             hog=seen,
+            names=names,
         )
 
     def _variants(self) -> Variants:
@@ -280,11 +299,12 @@ def assemble(
     *,
     download: bool,
     test_resize: Literal["shorter", "both"] | None = None,
+    names: KnownNames | None = None,
 ) -> Assembly:
     """Build the learner, frozen backbone and views of a run; writes nothing to disk."""
     method = method_named(config.method)
     facts = encoder_facts(config, data.train, test_resize)
-    labels, names = _training_labels(method, data)
+    labels, classes = _training_labels(method, data)
     backbone: Backbone | None = None
     notes: list[str] = []
     if config.freeze:
@@ -298,13 +318,13 @@ def assemble(
         processes,
         images=len(data.train),
         in_channels=facts.in_channels,
-        classes=len(names),
+        classes=len(classes),
         download=download,
         backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
     )
     learner.notes.extend(notes)
     made = _views(config, engine, facts, processes.device)
-    return Assembly(config, data, processes, facts, labels, learner, backbone, made)
+    return Assembly(config, data, processes, facts, labels, learner, backbone, made, names)
 
 
 def load_views(

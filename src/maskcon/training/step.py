@@ -15,13 +15,14 @@ from torch import Tensor
 
 from maskcon._utils.errors import TrainingError
 from maskcon.config.settings import RunConfig
+from maskcon.data.known_names import JUNK
 from maskcon.methods.losses import relation_loss
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
 from maskcon.models.hog import HogNeighbours
 from maskcon.retrieval.encode import Feed
 from maskcon.training.distributed import Processes
-from maskcon.training.schedule import generator, uniforms
+from maskcon.training.schedule import epoch_batches, generator, uniforms
 from maskcon.training.state import Learner
 
 # Devices whose results can be looked at without waiting. On others the NaN of a step is noticed some steps later
@@ -54,9 +55,33 @@ class TrainingData:
     normalise: Callable[[Tensor], Tensor]
     image_size: int
     hog: HogNeighbours | None = None  # where relations compare HOG features
+    names: Tensor | None = None  # [N] known kinds, see `maskcon.data.known_names`
 
     def __len__(self) -> int:
-        return len(self.labels)
+        """Number of images to train on: without junk."""
+        return len(self._rows)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        if self.names is None:
+            return torch.arange(len(self.labels))
+        return (self.names != JUNK).nonzero().squeeze(1).cpu()
+
+    def batches(self, config: RunConfig, epoch: int, processes: int = 1) -> list[Tensor]:
+        """Row numbers of the global batches of an epoch."""
+        places = epoch_batches(
+            len(self),
+            config.batch_size,
+            seed=config.seed,
+            epoch=epoch,
+            drop_last=config.drop_last,
+            processes=processes,
+        )
+        return [self._rows[batch] for batch in places]
+
+    def names_of(self, rows: Tensor) -> Tensor | None:
+        """Known kinds of some rows ``[B]``, where there are any."""
+        return None if self.names is None else self.names[rows]
 
     def rows_of(self, index: Tensor) -> Tensor:
         """Row numbers of samples ``[K]`` by their sample numbers."""
@@ -137,6 +162,9 @@ def train_step(
             w=place.w,
             tau=config.tau,
             neighbours=neighbours_of(data, here[share], bank.index),
+            names=data.names_of(here[share]),
+            # names stay as they are during a run, so a bank of sample numbers knows them
+            bank_names=data.names_of(data.rows_of(bank.index)) if data.names is not None else None,
         )
         contrast = relation_loss(
             output.projection, own, bank.keys, method.relation_of(inputs), config.contrast_temperature

@@ -22,6 +22,7 @@ from maskcon.training.frozen.features import CachedView
 from maskcon.training.setup import settle
 from tests.miniature import miniature
 from tests.training.frozen.runs import cached, fit
+from tests.training.named import DATA, write_names
 
 
 @pytest.mark.parametrize("method", [m.name for m in all_methods()])
@@ -156,3 +157,15 @@ def test_a_frozen_backbone_sees_what_it_can_read_and_a_learning_one_the_presets_
         config = resolve("photos", method="maskcon", preset=preset, overrides={"freeze": freeze}).config
         settled = settle(config, miniature())
         assert (settled.query_view, settled.key_view) == expected
+
+
+@pytest.mark.parametrize("method", ["maskcon", "teachcon"])
+def test_known_names_teach_the_head_of_a_frozen_backbone_too(tmp_path, weights, method):
+    names = {"fine": write_names(tmp_path, range(0, 72, 2), junk=[1])}
+    runs = {
+        name: fit(tmp_path / name, weights, data=DATA, method=method, epochs=2, **given)
+        for name, given in (("named", names), ("again", names), ("plain", {}))
+    }
+    named, again, plain = ((run.folder / "encoder.safetensors").read_bytes() for run in runs.values())
+    assert named == again != plain
+    assert runs["named"].result["train_images"] == 71

@@ -95,7 +95,12 @@ class FrozenFeatures:
     earlier_weight: float
 
     def training_data(
-        self, labels: Tensor, index: Tensor, config: RunConfig, device: torch.device
+        self,
+        labels: Tensor,
+        index: Tensor,
+        config: RunConfig,
+        device: torch.device,
+        names: Tensor | None = None,
     ) -> TrainingData:
         """The same as for images, with cached features in their place."""
         key_views = self.train.shape[1] - self.query_views
@@ -107,6 +112,7 @@ class FrozenFeatures:
             key_view=CachedView(str(config.key_view), self.query_views, key_views),
             normalise=lambda seen: seen,
             image_size=1,
+            names=names,
         )
 
     @torch.no_grad()

@@ -1,0 +1,127 @@
+"""Known names of finer kinds: a kinds file matched to training images (`maskcon train --fine kinds.csv`)."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.text import counted
+from maskcon.config.choices import FEWEST_TRAIN
+from maskcon.data.dataset import Dataset
+from maskcon.data.folder_layout import show
+from maskcon.data.kinds_file import KindRow, read_kinds
+
+UNNAMED, JUNK = -1, -2  # in `KnownNames.kinds`
+
+
+@dataclass(frozen=True, eq=False)
+class KnownNames:
+    """The named kind of every training image.
+
+    kinds: [N] int64, numbered by the first training image of each; `UNNAMED` without a name, `JUNK` to leave out
+    notes: what was read, and which rows of the file had no effect, one line each
+    """
+
+    kinds: NDArray[np.int64]
+    notes: tuple[str, ...]
+
+    @property
+    def images(self) -> int:
+        """Count the named images."""
+        return int((self.kinds >= 0).sum())
+
+    @property
+    def count(self) -> int:
+        """Count the named kinds."""
+        return int(self.kinds.max()) + 1
+
+    def fingerprint(self) -> str:
+        """Hash which images share a name (sha256, hex); the same names in another spelling give the same."""
+        return hashlib.sha256(self.kinds.astype("<i8").tobytes()).hexdigest()
+
+
+def known_names(path: Path, data: Dataset) -> KnownNames:
+    """Match the rows of a kinds file to the training images by path.
+
+    A name belongs to its coarse class: the same name under two classes is two kinds. Rows without a name have no
+    effect, unless they are junk.
+
+    Raises:
+        UsageError: the images have no paths.
+        DataError: the file is wrong, names no training image, or leaves too few of them.
+    """
+    if data.train.paths is None:
+        raise UsageError(
+            f"{path} finds images by path, and those of {data.name} have none; "
+            "use --fine with a folder of images, a manifest or hf:NAME"
+        )
+    train, test = _places(data.train.paths), _places(data.test.paths or ())
+    chosen: dict[int, KindRow] = {}  # by row of the training images
+    unknown: list[KindRow] = []
+    tested: list[KindRow] = []
+    differing: list[tuple[KindRow, str]] = []  # with the label of the data
+    for row in read_kinds(path):
+        if row.name is None and row.role != "junk":
+            continue
+        place = train.get(row.path)
+        if place is None:
+            (tested if row.path in test else unknown).append(row)
+        elif row.coarse != data.coarse_names[data.train.coarse[place]]:
+            differing.append((row, data.coarse_names[data.train.coarse[place]]))
+        else:
+            chosen[place] = row
+    kinds = np.full(len(data.train), UNNAMED, dtype=np.int64)
+    numbers: dict[tuple[str, str], int] = {}
+    for place in sorted(chosen):
+        row = chosen[place]
+        name = unicodedata.normalize(
+            "NFC", row.name or ""
+        )  # file systems and spreadsheets spell accents differently
+        kinds[place] = numbers.setdefault((row.coarse, name), len(numbers)) if name else JUNK
+    notes = []
+    if unknown:
+        first = unknown[0]
+        notes.append(
+            f"{path}: {counted(len(unknown), 'row')} without an image in {data.name}, "
+            f"the first in line {first.line}: {show(first.path)}"
+        )
+    if tested:
+        notes.append(f"{path}: {counted(len(tested), 'row')} of test images, which are not trained on")
+    if differing:
+        first, label = differing[0]
+        notes.append(
+            f"{path}: {counted(len(differing), 'row')} with another coarse class than the image, the first in line "
+            f"{first.line}: {show(first.path)} is {label!r}, not {first.coarse!r}"
+        )
+    if not numbers:
+        why = (
+            "; ".join(note.removeprefix(f"{path}: ") for note in notes)
+            or "every kind is a number or empty, or junk"
+        )
+        raise DataError(f"{path} names no training image of {data.name}: {why}")
+    junk = int((kinds == JUNK).sum())
+    if len(kinds) - junk < FEWEST_TRAIN:
+        raise DataError(
+            f"{path} leaves {len(kinds) - junk} of {counted(len(kinds), 'training image')}, the others are junk; "
+            f"at least {FEWEST_TRAIN} are needed"
+        )
+    said = (
+        f"{path}: {counted(len(numbers), 'kind')} named, in {counted(len(chosen) - junk, 'training image')}"
+    )
+    left_out = f"; {counted(junk, 'junk image')} left out" if junk else ""
+    return KnownNames(kinds, (said + left_out, *notes))
+
+
+def _places(paths: Iterable[str]) -> dict[str, int]:
+    """Map paths, as they are and as they are printed, to rows."""
+    listed = list(paths)
+    return {show(path): row for row, path in enumerate(listed)} | {
+        path: row for row, path in enumerate(listed)
+    }
