@@ -118,7 +118,7 @@ def fit(
     machine: Machine | None = None,
     announce: Callback | None = None,
 ) -> Run:
-    """Train one method on one source, or go on where an earlier call with the same settings stopped.
+    """Train one method on one source, or resume an earlier call with the same settings.
 
     Args:
         source: a dataset by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,

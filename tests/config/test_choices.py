@@ -257,7 +257,7 @@ def test_a_budget_below_one_epoch_is_refused_with_one_that_would_do():
 def test_counts_in_reasons_are_words_that_fit():
     known = facts(4)
     assert "4 training images make 1 step per epoch" in batch_of(known).reason
-    assert "there are only 4 training pictures" in bank_choice(known, batch_size=16, usual=2048).reason
+    assert "there are only 4 training images" in bank_choice(known, batch_size=16, usual=2048).reason
 
 
 def test_the_most_epochs_are_found_where_fewer_would_take_longer():

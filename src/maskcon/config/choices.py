@@ -259,11 +259,12 @@ def long_warmup(epochs: int) -> float:
 
 
 def epoch_settings(epochs: int, given: Mapping[str, Any], base: RunConfig) -> dict[str, Any]:
-    """The number of epochs and what goes with it: a score about ten times, rises that leave room to learn.
+    """Return the epochs and the settings that follow from them: about ten evaluations, short warm-ups.
 
     base: the settings so far.
 
-    >>>     >>> base = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
+    >>> from maskcon.config.resolution import resolve
+    >>> base = resolve("photos", method="maskcon", preset="cpu", overrides={}).config
     >>> epoch_settings(8, {}, base)
     {'epochs': 8, 'eval_every_epochs': 1, 'warmup_epochs': 0.8, 'relation_warmup_epochs': 2.0}
     """
