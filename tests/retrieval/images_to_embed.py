@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from maskcon.api import Run
-from maskcon.cli.embed import write_embeddings as write
+from maskcon.api.embedding import write_embeddings as write
 from maskcon.data.collection import Given
 from maskcon.retrieval import store
 from maskcon.retrieval.store import Refreshed

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from maskcon import api
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.locks import FolderLock
-from maskcon.api import Run
+from maskcon.api import Run, embedding
 from maskcon.retrieval.embeddings_file import read_embeddings
 from tests.finished_run import finished_run, write_photo
 from tests.retrieval.images_to_embed import close_to, photos, write_embeddings
@@ -23,13 +22,13 @@ from tests.retrieval.images_to_embed import close_to, photos, write_embeddings
 def watch_encoder(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Number of images of each call of the encoder from now on."""
     seen: list[int] = []
-    embed = api.features_of
+    embed = embedding.features_of
 
     def counted(backbone: object, facts: object, images: np.ndarray, *rest: object) -> object:
         seen.append(len(images))
         return embed(backbone, facts, images, *rest)
 
-    monkeypatch.setattr(api, "features_of", counted)
+    monkeypatch.setattr(embedding, "features_of", counted)
     return seen
 
 
@@ -200,7 +199,7 @@ def test_progress_is_told_chunk_by_chunk(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_encoder_that_gives_no_numbers_is_an_error(run: Run, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(api, "features_of", lambda *_: torch.full((2, 16), torch.nan))
+    monkeypatch.setattr(embedding, "features_of", lambda *_: torch.full((2, 16), torch.nan))
     with pytest.raises(MaskconError, match="NaN or Inf"):
         write_embeddings(run, photos(tmp_path / "photos", 2), tmp_path / "e.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]

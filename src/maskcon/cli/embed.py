@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maskcon.cli import options
-from maskcon.cli.stores import gather_images, header_of, lock_folder, open_encoder
 
 if TYPE_CHECKING:
-    from maskcon.api import Run
-    from maskcon.data.collection import Given
-    from maskcon.data.image_readers import Images
-    from maskcon.data.packing import Progress
-    from maskcon.retrieval.store import Embed, Header, Refreshed
+    from maskcon.retrieval.store import Refreshed
 
 SHOWN_AT_MOST = 20  # unreadable files, one per line
 
@@ -53,6 +47,7 @@ def embed(
     """
     from maskcon._utils.text import counted
     from maskcon.api import Run
+    from maskcon.api.embedding import write_embeddings
     from maskcon.cli.progress import Meter
 
     started = time.monotonic()
@@ -93,62 +88,3 @@ def print_left_out(done: Refreshed) -> None:
         typer.echo(f"left out: {show(path)} ({show(why)})", err=True)
     if len(done.failures) > SHOWN_AT_MOST:
         typer.echo(f"left out: {len(done.failures) - SHOWN_AT_MOST} more", err=True)
-
-
-def write_embeddings(
-    run: Run,
-    source: Given,
-    out: str | Path,
-    *,
-    data_root: str | None = None,
-    download: bool = False,
-    device: str = "cpu",
-    strict: bool = False,
-    replace: bool = False,
-    progress: Progress | None = None,
-    reading: Progress | None = None,
-) -> tuple[Refreshed, int]:
-    """Write or update the embeddings file `out`; return what was done, and the length of the vectors.
-
-    Args:
-        source: see `maskcon.data.collection.gather`.
-        replace: overwrite embeddings of another encoder or source. Files of other programs are never overwritten.
-        progress, reading: called as f(images done, total) while embedding, and while a dataset is read as a whole.
-    """
-    from maskcon.retrieval.embeddings import check_target
-
-    target = Path(out)
-    check_target(target)
-    encode, encoder, features = open_encoder(run, device)
-    given = gather_images(
-        run, encoder, source, data_root=data_root, download=download, strict=strict, progress=reading
-    )
-    header = header_of(run, encoder, given)
-    done = update_embeddings(target, header, given, encode, strict=strict, replace=replace, progress=progress)
-    return done, features
-
-
-def update_embeddings(
-    target: Path,
-    header: Header,
-    given: Images,
-    encode: Embed,
-    *,
-    strict: bool = False,
-    replace: bool = False,
-    progress: Progress | None = None,
-) -> Refreshed:
-    """Make an embeddings file hold what these images are now; see `write_embeddings`."""
-    from maskcon._utils.errors import DataError
-    from maskcon.data.image_readers import none_readable
-    from maskcon.retrieval.embeddings import EmbeddingsStore, parts_folder, remove_empty_parts
-    from maskcon.retrieval.store import check_replaces, refresh
-
-    if not given.paths:
-        raise DataError(none_readable(given, given.unreadable))
-    with ExitStack() as stack:
-        lock_folder(parts_folder(target), stack)
-        stack.callback(remove_empty_parts, target)
-        store = EmbeddingsStore(target, header)
-        check_replaces(store, str(target), replace)
-        return refresh(store, given, encode, strict=strict, progress=progress)

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskcon.cli import options
-from maskcon.cli.stores import (
-    STORE_HELP,
-    default_folder,
-    default_name,
-    gather_images,
-    header_of,
-    lock_folder,
-    open_encoder,
-)
+from maskcon.cli.stores import STORE_HELP, default_folder, default_name
 
 if TYPE_CHECKING:
     from maskcon.data.packing import Progress
@@ -65,6 +57,7 @@ def index(
     Example: `maskcon index runs/photos-maskcon-seed0 ./photos`
     """
     from maskcon.api import Run
+    from maskcon.api.embedding import gather_images, header_of, lock_folder, open_encoder
     from maskcon.cli.progress import Meter
     from maskcon.retrieval.index import index_store
     from maskcon.retrieval.pgvector import PostgresStore

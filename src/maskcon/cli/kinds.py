@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,19 +12,11 @@ import typer
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.cli import options
-from maskcon.cli.embed import print_left_out, update_embeddings
-from maskcon.cli.stores import gather_images, header_of, lock_folder, open_encoder
+from maskcon.cli.embed import print_left_out
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from maskcon.discovery.kinds import Kinds, Wanted
 
-    from maskcon.api import Run
-    from maskcon.data.image_readers import Images
-    from maskcon.discovery.kinds import Embedded, Kinds, Progress, Wanted
-
-FOLDER, SHEETS, EMBEDDINGS = "kinds", "sheets", "embeddings.parquet"  # in the run's folder; in that one
-UNLABELLED = "unlabelled"  # coarse class of images without a label
 COARSER, FINER = 2.0, 0.5  # times the price of a kind
 SHOWN_AT_MOST = 40  # changes, one per line
 
@@ -83,58 +75,48 @@ def kinds(
     """
     from maskcon._utils.text import counted
     from maskcon.api import Run
+    from maskcon.api.kinds import open_kinds
     from maskcon.cli.progress import Meter
     from maskcon.discovery.edits import changes_by_class, list_changes
-    from maskcon.discovery.kinds_folder import BACKUP, CSV, Origin, describe_bytes, read_folder, write_folder
+    from maskcon.discovery.kinds_folder import BACKUP, CSV, describe_bytes
+    from maskcon.discovery.revision import split_kind
+    from maskcon.report.contact_sheet import SHEETS, draw_sheets
 
-    finished = Run.open(run)
-    folder = out or finished.folder / FOLDER
     if coarser and finer:
         raise UsageError("--coarser and --finer exclude each other")
     wants_numbers = bool(number) or coarser or finer
     if names is not None and (refresh or wants_numbers):
         raise UsageError("--names takes over a file as it is; find kinds anew in a second command")
     with ExitStack() as stack:
-        lock_folder(folder, stack)
-        before = read_folder(folder)
-        digest = finished.encoder_digest()
-        if (names is not None or split) and before is None:
-            raise UsageError(f"there are no kinds in {folder} yet; run `maskcon kinds {run}` first")
-        if before is not None and before[1].encoder != digest and not refresh:
-            raise UsageError(
-                f"the kinds in {folder} were found with another model; give --refresh to find them anew, or another "
-                "--out"
-            )
-        source = source if source is not None or before is None else before[1].source
         reading = stack.enter_context(Meter("reading", "images"))
         embedding = stack.enter_context(Meter("embedding", "images"))
         clustering = stack.enter_context(Meter("finding kinds", "classes"))
-        images, embedded = _embed(
-            finished,
-            folder / EMBEDDINGS,
-            source,
-            data_root=data_root,
-            download=download,
-            strict=strict,
-            device=device,
-            reading=reading.show,
-            progress=embedding.show,
+        session, done = stack.enter_context(
+            open_kinds(
+                Run.open(run),
+                source,
+                out,
+                machine=options.machine(data_root=data_root, download=download, strict=strict, device=device),
+                needs_kinds=names is not None or bool(split),
+                refresh=refresh,
+                reading=reading.show,
+                embedding=embedding.show,
+            )
         )
-        wanted = _wanted(
-            number, COARSER if coarser else FINER if finer else 1.0, sorted(set(embedded.coarse))
-        )
-        anew = wanted if refresh or wants_numbers or before is None else None
-        old = None if before is None else before[0]
-        if old is not None:
-            _check_same_images(old, embedded, folder, refresh=refresh)
-        found = _next_kinds(folder, old, embedded, anew, names, split or [], clustering.show)
+        print_left_out(done)
+        old, folder = session.before, session.folder
+        scale = COARSER if coarser else FINER if finer else 1.0
+        wanted = _wanted(number, scale, sorted(session.embedded.rows_of))
+        anew = wanted if refresh or wants_numbers or old is None else None
+        found = session.next_kinds(anew, names=names, progress=clustering.show)
+        for which in split or []:
+            found, coarse, parts = split_kind(found, session.embedded, which)
+            typer.echo(f"split {coarse}: {', '.join(parts)}", err=True)
         changes = [] if old is None else list_changes(old.rows, found.rows)
-        earlier = {} if before is None else before[1].sheets
-        sheets = _draw_sheets(folder, found, images, earlier)
-        origin = Origin(digest, None if source is None else images.source, sheets)
         gone = any(change.what == "removed" for change in changes)
         backup = old is not None and (gone or anew is not None or names is not None)
-        write_folder(folder, found, origin, keep_backup=backup)
+        sheets = draw_sheets(folder, found, session.read_pixels, session.origin.sheets)
+        origin = session.save(found, sheets=sheets, keep_backup=backup)
     if as_json:
         record = json.loads(describe_bytes(found, origin))
         record |= {"folder": str(folder), "changes": [change.as_json() for change in changes]}
@@ -148,51 +130,6 @@ def kinds(
     classes = counted(len(found.classes), "coarse class", "coarse classes")
     total = counted(sum(len(set(group.kinds)) for group in found.classes.values()), "kind")
     typer.echo(f"kinds: {folder / CSV}, {total} in {classes}; sheets: {folder / SHEETS}")
-
-
-def _embed(
-    run: Run,
-    target: Path,
-    source: str | None,
-    *,
-    data_root: str | None,
-    download: bool,
-    strict: bool,
-    device: str,
-    reading: Progress,
-    progress: Progress,
-) -> tuple[Images, Embedded]:
-    """Gather and embed the images; only new or changed ones go through the encoder."""
-    from maskcon.api import data_of
-    from maskcon.discovery.kinds import Embedded
-    from maskcon.retrieval.embeddings_file import read_embeddings
-
-    encode, facts, _ = open_encoder(run, device)
-    place = options.machine(data_root=data_root, download=download, strict=strict)
-    given = source if source is not None else data_of(run, place)
-    images = gather_images(
-        run, facts, given, data_root=data_root, download=download, strict=strict, progress=reading
-    )
-    done = update_embeddings(
-        target, header_of(run, facts, images), images, encode, strict=strict, replace=True, progress=progress
-    )
-    print_left_out(done)
-    file = read_embeddings(target)
-    paths = [_text(entry.path) for entry in file.entries]
-    return images, Embedded(paths, [entry.coarse or UNLABELLED for entry in file.entries], file.vectors)
-
-
-def _text(path: str) -> str:
-    """Escape bytes that are not UTF-8, which kinds.csv cannot hold."""
-    return path.encode("utf-8", "backslashreplace").decode()
-
-
-def _check_same_images(old: Kinds, embedded: Embedded, folder: Path, *, refresh: bool) -> None:
-    """Refuse to drop all that is known, edits included, for the images of another source."""
-    if not refresh and not set(embedded.paths) & set(old.known()):
-        raise UsageError(
-            f"{folder} holds the kinds of other images, none of them given now; choose another --out, or give --refresh"
-        )
 
 
 def _wanted(number: list[str] | None, scale: float, classes: list[str]) -> Wanted:
@@ -215,74 +152,6 @@ def _wanted(number: list[str] | None, scale: float, classes: list[str]) -> Wante
             else:
                 every = int(count)
     return Wanted(every, by_class, scale)
-
-
-def _next_kinds(
-    folder: Path,
-    old: Kinds | None,
-    embedded: Embedded,
-    anew: Wanted | None,
-    names: Path | None,
-    split: list[str],
-    progress: Progress,
-) -> Kinds:
-    """Find kinds, or go on from those that are there and from what was edited."""
-    from maskcon.data.kinds_file import read_kinds
-    from maskcon.discovery.edits import apply_edits, check_edits
-    from maskcon.discovery.kinds import find_kinds
-    from maskcon.discovery.kinds_folder import CSV, read_edits
-    from maskcon.discovery.revision import add_images, refind_kinds, split_kind
-
-    if old is None:
-        return find_kinds(embedded, anew, progress=progress)
-    edited = read_kinds(names) if names is not None else read_edits(folder)
-    if edited is not None:
-        check_edits(old, edited, names or folder / CSV)
-        old = apply_edits(old, edited, embedded)
-    found = add_images(old, embedded) if anew is None else refind_kinds(old, embedded, anew, progress)
-    for which in split:
-        found, coarse, parts = split_kind(found, embedded, which)
-        typer.echo(f"split {coarse}: {', '.join(parts)}", err=True)
-    return found
-
-
-def _draw_sheets(
-    folder: Path, found: Kinds, images: Images, before: Mapping[str, tuple[str, str]]
-) -> dict[str, tuple[str, str]]:
-    """Draw the contact sheets that differ from those that are there; return file and checksum of each."""
-    from maskcon._utils.files import write_atomically
-    from maskcon.discovery.summary import summarise
-    from maskcon.report.contact_sheet import sheet_digest, sheet_name, sheet_png
-
-    row_of = {_text(path): row for row, path in enumerate(images.paths)}
-    (folder / SHEETS).mkdir(exist_ok=True)
-    sheets: dict[str, tuple[str, str]] = {}
-    for summary in summarise(found):
-        taken = [Path(name).name for name, _ in sheets.values()]
-        name, digest = f"{SHEETS}/{sheet_name(summary.coarse, taken)}", sheet_digest(summary)
-        if before.get(summary.coarse) != (name, digest) or not (folder / name).is_file():
-            shown = {path for kind in summary.kinds for path in (*kind.typical, *kind.borderline)}
-            pixels = _read(images, {path: row_of[path] for path in sorted(shown)})
-            write_atomically(folder / name, sheet_png(summary, pixels))
-        sheets[summary.coarse] = (name, digest)
-    for name, _ in before.values():
-        if name not in {kept for kept, _ in sheets.values()}:
-            (folder / name).unlink(missing_ok=True)
-    return sheets
-
-
-def _read(images: Images, rows: dict[str, int]) -> dict[str, NDArray[np.uint8]]:
-    from maskcon.data.image_readers import at_once
-
-    path_of = {row: path for path, row in rows.items()}
-    wanted, step = list(path_of), at_once(images, 128)
-    found = {}
-    for start in range(0, len(wanted), step):
-        block = images.read(wanted[start : start + step])
-        for place, row in enumerate(block.rows):
-            height, width = block.images.shape[2:] if block.sizes is None else block.sizes[place].tolist()
-            found[path_of[row]] = block.images[place, :, :height, :width].copy()
-    return found
 
 
 def _print_classes(found: Kinds) -> None:

@@ -5,20 +5,49 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from maskcon._utils.files import write_atomically
 from maskcon._utils.text import counted
-from maskcon.discovery.summary import BORDERLINE_SHOWN, TYPICAL_SHOWN, ClassSummary, KindSummary
+from maskcon.discovery.kinds import Kinds
+from maskcon.discovery.summary import BORDERLINE_SHOWN, TYPICAL_SHOWN, ClassSummary, KindSummary, summarise
 from maskcon.report.gallery import thumbnail
 
+SHEETS = "sheets"  # in the folder of the kinds
 TILE, GAP, TEXT_WIDTH, HEAD = 96, 4, 210, 44  # pixels
 MOST_ROWS = 60
 GROUND, INK, FAINT = "white", "#202020", "#707070"
+
+
+def draw_sheets(
+    folder: Path,
+    kinds: Kinds,
+    read: Callable[[Iterable[str]], Mapping[str, NDArray[np.uint8]]],
+    before: Mapping[str, tuple[str, str]],
+) -> dict[str, tuple[str, str]]:
+    """Draw the contact sheets that differ from those that are there; return file and checksum of each class.
+
+    Args:
+        read: decodes images by path, see `maskcon.discovery.session.Session.read_pixels`.
+        before: what this returned for the sheets that are there.
+    """
+    (folder / SHEETS).mkdir(exist_ok=True)
+    sheets: dict[str, tuple[str, str]] = {}
+    for summary in summarise(kinds):
+        taken = [Path(name).name for name, _ in sheets.values()]
+        name, digest = f"{SHEETS}/{sheet_name(summary.coarse, taken)}", sheet_digest(summary)
+        if before.get(summary.coarse) != (name, digest) or not (folder / name).is_file():
+            shown = {path for kind in summary.kinds for path in (*kind.typical, *kind.borderline)}
+            write_atomically(folder / name, sheet_png(summary, read(sorted(shown))))
+        sheets[summary.coarse] = (name, digest)
+    for name in {name for name, _ in before.values()} - {name for name, _ in sheets.values()}:
+        (folder / name).unlink(missing_ok=True)
+    return sheets
 
 
 def sheet_png(summary: ClassSummary, images: Mapping[str, NDArray[np.uint8]]) -> bytes:

@@ -102,7 +102,7 @@ def test_loading_a_frozen_backbone_draws_none_of_the_callers_random_numbers(weig
 
 @pytest.mark.parametrize("given", ["imagenet", "absent.safetensors", None])
 def test_weights_are_asked_for_before_pictures_are_read(tmp_path, monkeypatch, given):
-    monkeypatch.setattr("maskcon.api.load_dataset", lambda *_: pytest.fail("pictures were read"))
+    monkeypatch.setattr("maskcon.api.run.load_dataset", lambda *_: pytest.fail("pictures were read"))
     settings = {"freeze": True, "weights": given, "image_size": 32}
     with pytest.raises(UsageError, match=r"not on this machine|no weights file|needs a pretrained backbone"):
         maskcon.fit("embedded", out=tmp_path / "run", settings=settings, machine=OFTEN)

@@ -1,0 +1,84 @@
+"""Open the kinds of a run's images: lock their folder, gather and embed the images, read what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from maskcon._utils.errors import UsageError
+from maskcon.api.embedding import gather_images, header_of, lock_folder, open_encoder, update_embeddings
+from maskcon.api.run import Run, data_of
+from maskcon.config.settings import Machine
+from maskcon.data.packing import Progress
+from maskcon.discovery.kinds_folder import Origin, read_folder
+from maskcon.discovery.session import Session, embedded_of
+from maskcon.retrieval.embeddings_file import read_embeddings
+from maskcon.retrieval.store import Refreshed
+
+FOLDER, EMBEDDINGS = "kinds", "embeddings.parquet"  # in the run's folder; in that one
+
+
+@contextmanager
+def open_kinds(
+    run: Run,
+    source: str | None = None,
+    folder: Path | None = None,
+    *,
+    machine: Machine | None = None,
+    needs_kinds: bool = False,
+    refresh: bool = False,
+    reading: Progress | None = None,
+    embedding: Progress | None = None,
+) -> Iterator[tuple[Session, Refreshed]]:
+    """Open the kinds of a run's images; only new or changed images go through the encoder.
+
+    Args:
+        source: images, see `maskcon.data.collection.gather`; by default those given last, at first the run's own.
+        folder: where the kinds are; by default RUN/kinds.
+        needs_kinds: refuse a folder that holds none yet.
+        refresh: accept kinds that were found with another encoder.
+        reading, embedding: called as f(images done, total).
+
+    Yields:
+        The session, and what was embedded, with notes and unreadable images.
+    """
+    folder = folder or run.folder / FOLDER
+    machine = machine or Machine()
+    with ExitStack() as stack:
+        lock_folder(folder, stack)
+        before = read_folder(folder)
+        digest = run.encoder_digest()
+        if before is None and needs_kinds:
+            raise UsageError(f"there are no kinds in {folder} yet; run `maskcon kinds {run.folder}` first")
+        if before is not None and before[1].encoder != digest and not refresh:
+            raise UsageError(
+                f"the kinds in {folder} were found with another model; give --refresh to find them anew, or another "
+                "--out"
+            )
+        source = source if source is not None or before is None else before[1].source
+        encode, facts, _ = open_encoder(run, machine.device)
+        images = gather_images(
+            run,
+            facts,
+            source if source is not None else data_of(run, machine),
+            data_root=machine.data_root,
+            download=machine.download,
+            strict=machine.strict,
+            progress=reading,
+        )
+        target = folder / EMBEDDINGS
+        done = update_embeddings(
+            target,
+            header_of(run, facts, images),
+            images,
+            encode,
+            strict=machine.strict,
+            replace=True,
+            progress=embedding,
+        )
+        origin = Origin(
+            digest, None if source is None else images.source, {} if before is None else before[1].sheets
+        )
+        embedded = embedded_of(read_embeddings(target))
+        yield Session(folder, images, embedded, None if before is None else before[0], origin), done

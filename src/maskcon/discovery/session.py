@@ -1,0 +1,121 @@
+"""Kinds in a folder, opened to be changed: `maskcon kinds` and the explorer go through this.
+
+with open_kinds(run) as session:             # maskcon.api.kinds: gathers, embeds, locks, reads
+    kinds = session.next_kinds()             # found, or those of before with edits and added images
+    session.save(kinds)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import UsageError
+from maskcon.data.image_readers import Images, at_once
+from maskcon.data.kinds_file import read_kinds
+from maskcon.discovery.edits import apply_edits, check_edits
+from maskcon.discovery.kinds import Embedded, Kinds, Progress, Wanted, find_kinds
+from maskcon.discovery.kinds_folder import CSV, Origin, read_edits, write_folder
+from maskcon.discovery.revision import add_images, refind_kinds
+from maskcon.retrieval.embeddings_file import Embeddings
+
+UNLABELLED = "unlabelled"  # coarse class of images without a label
+READ_AT_ONCE = 128
+
+
+def embedded_of(file: Embeddings) -> Embedded:
+    """Take the images of an embeddings file as `find_kinds` needs them."""
+    paths = [text_path(entry.path) for entry in file.entries]
+    return Embedded(paths, [entry.coarse or UNLABELLED for entry in file.entries], file.vectors)
+
+
+def text_path(path: str) -> str:
+    """Escape bytes that are not UTF-8, which kinds.csv cannot hold."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """Images and the kinds that a folder holds of them; its opener holds the folder's lock.
+
+    Attributes:
+        images: their reader; may list images that cannot be read.
+        embedded: those that were embedded, in the order of the source.
+        before: the kinds as written last, edits of kinds.csv not taken over; None if there are none.
+        origin: what is written beside the kinds.
+    """
+
+    folder: Path
+    images: Images
+    embedded: Embedded
+    before: Kinds | None
+    origin: Origin
+
+    def next_kinds(
+        self, anew: Wanted | None = None, *, names: Path | None = None, progress: Progress | None = None
+    ) -> Kinds:
+        """Find kinds, or take over edits of kinds.csv and assign added images.
+
+        Args:
+            anew: find kinds anew, with these numbers; names stay with the images they fit best.
+            names: an edited file to take over in place of the folder's own.
+            progress: called as progress(classes done, classes) where kinds are found.
+
+        Raises:
+            DataError: an edited file cannot be used; the message names the line.
+            UsageError: the folder holds kinds of other images.
+        """
+        old = self.before
+        if old is None:
+            return find_kinds(self.embedded, anew, progress=progress)
+        if anew is None and not set(self.embedded.paths) & set(old.known()):
+            raise UsageError(
+                f"{self.folder} holds the kinds of other images, none of them given now; choose another --out, or "
+                "give --refresh"
+            )
+        edited = read_kinds(names) if names is not None else read_edits(self.folder)
+        if edited is not None:
+            check_edits(old, edited, names or self.folder / CSV)
+            old = apply_edits(old, edited, self.embedded)
+        if anew is not None:
+            return refind_kinds(old, self.embedded, anew, progress)
+        return add_images(old, self.embedded)
+
+    def save(
+        self,
+        kinds: Kinds,
+        *,
+        sheets: Mapping[str, tuple[str, str]] | None = None,
+        keep_backup: bool = False,
+    ) -> Origin:
+        """Write kinds.csv, kinds.json and kinds.npz.
+
+        Args:
+            sheets: contact sheets as `maskcon.report.contact_sheet.draw_sheets` returns them; None: as they were.
+            keep_backup: copy the kinds.csv that is there to kinds.before.csv.
+        """
+        origin = self.origin
+        if sheets is not None:
+            origin = Origin(origin.encoder, origin.source, sheets)
+        write_folder(self.folder, kinds, origin, keep_backup=keep_backup)
+        return origin
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {text_path(path): row for row, path in enumerate(self.images.paths)}
+
+    def read_pixels(self, paths: Iterable[str]) -> dict[str, NDArray[np.uint8]]:
+        """Decode images, each [C, h, w]; those that cannot be read any more are left out."""
+        path_of = {self._row_of[path]: path for path in paths}
+        rows, step, found = list(path_of), at_once(self.images, READ_AT_ONCE), {}
+        for start in range(0, len(rows), step):
+            block = self.images.read(rows[start : start + step])
+            for place, row in enumerate(block.rows):
+                height, width = block.images.shape[2:] if block.sizes is None else block.sizes[place].tolist()
+                found[path_of[row]] = block.images[place, :, :height, :width].copy()
+        return found
