@@ -14,10 +14,9 @@ from torch import Tensor
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.api import Run
-from maskcon.methods.bound import SampleLabels, optimal_relation, relation_distance
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import RelationInputs, method_named
-from maskcon.methods.relations import OWN_KEY
+from maskcon.methods.relations import OWN_KEY, coarse_relation
 from maskcon.paper.plans import paper_trial
 from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.style import (
@@ -61,12 +60,12 @@ def draw(setup: Setup) -> Drawn:
     if train.fine is None or data.fine_names is None:
         raise DataError(f"relations are compared with fine labels, and {data.name} has none")
     bank = bank_of_run(run)
-    labels = SampleLabels(*(torch.from_numpy(part) for part in (train.index, train.coarse, train.fine)))
-    coarse, fine = labels.of(bank.index)
-    rows = small_batch(coarse.numpy(), fine.numpy(), bank.index.numpy())
-    index, keys = bank.index[rows], bank.compared[rows]
-    coarse, fine = coarse[rows], fine[rows]
-    truth = optimal_relation(fine, fine, index=index, bank_index=index)
+    row_of = {number: row for row, number in enumerate(train.index.tolist())}
+    images = np.array([row_of[number] for number in bank.index.tolist()])  # [K] rows of `train`
+    rows = small_batch(train.coarse[images], train.fine[images], bank.index.numpy())
+    index, keys, images = bank.index[rows], bank.compared[rows], images[rows]
+    coarse, fine = torch.from_numpy(train.coarse[images]), torch.from_numpy(train.fine[images])
+    truth = coarse_relation(fine, fine, index=index, bank_index=index)
     tau = settings["maskcon"][1]  # which ASCL takes too
     panels = {"Fine labels (truth)": as_square(truth)}
     weights, distances = {}, {}
@@ -85,14 +84,12 @@ def draw(setup: Setup) -> Drawn:
         )
         assert method.relation is not None  # all of METHODS contrast
         relation = method.relation(inputs)
-        distances[method.title] = d_z = float(relation_distance(relation, truth).mean())
+        distances[method.title] = d_z = float(torch.linalg.vector_norm(relation - truth, dim=1).mean())
         weights[method.title] = square = as_square(relation)
         values = [f"w = {w:g}"] if method.uses_w and w is not None else []
         values += [f"τ = {own_tau:g}"] if method.uses_tau and own_tau is not None else []
         panels[f"{method.title}\n{', '.join([*values, f'd_z = {d_z:.2f}'])}"] = square
-    position = {int(number): row for row, number in enumerate(train.index.tolist())}
-    images = train.images[[position[int(number)] for number in index.tolist()]]
-    batch = Batch(np.asarray(images), coarse.numpy(), fine.numpy(), data.fine_names)
+    batch = Batch(np.asarray(train.images[images]), coarse.numpy(), fine.numpy(), data.fine_names)
     words = (
         f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: the positive "
         "weights of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maskcon._utils.text import counted, full_title
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset
 from maskcon.methods.registry import method_named
 from maskcon.models import has_own_shape
-
-if TYPE_CHECKING:
-    from maskcon.methods.memory_bank import MemoryBank
 
 
 class Callback:
@@ -37,9 +34,6 @@ class Callback:
 
     def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:
         """Receive the settings and the data; training starts at step `done`."""
-
-    def on_bank(self, bank: MemoryBank) -> None:
-        """Receive the memory bank, filled with first keys, which every step then changes in place."""
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:
         """Receive a training step; `loss` is NaN on steps that are not logged."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -156,10 +155,7 @@ def _scalars(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
         return {f"train/{name}": values[name] for name in ("loss", "learning_rate", "w", "gradient_norm")}
     if kind != "evaluation":
         return {}
-    distances = (values.get("d_z") or {}).items()
-    return {f"recall/{k}": share for k, share in values["recall"].items()} | {
-        f"d_z/{name}": math.nan if distance is None else distance for name, distance in distances
-    }
+    return {f"recall/{k}": share for k, share in values["recall"].items()}
 
 
 def read_journal(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

@@ -71,8 +71,6 @@ class Training:
             bank = self.learner.bank
             if bank is not None and len(bank) == 0:
                 self._timed(self._prime, bank)
-            if bank is not None and self.learner.processes.is_first:
-                self.callback.on_bank(bank)
             batches: list[Tensor] = []
             while True:
                 epoch, offset = divmod(self.progress.step, self.epoch_steps)
