@@ -164,3 +164,16 @@ def test_a_kill_between_the_files_loses_no_edit(run, fruit, tmp_path):
     assert "nothing changed" in kinds(run, "-o", out)
     assert kind_of(out)["apple/00.png"] == "Gala"
     assert "apple/01.png" not in kind_of(out)
+
+
+def test_kinds_are_exported_after_their_edits(run, fruit, tmp_path):
+    out, target = tmp_path / "out", tmp_path / "sorted"
+    kinds(run, fruit, "-o", out, "--kinds", 1)
+    edit(out / "kinds.csv", lambda row: row | {"kind": "Gala" if row["coarse"] == "apple" else row["kind"]})
+    record = json.loads(kinds(run, "-o", out, "--export", target, "--links", "--json"))
+    assert record["export"]["images"] == record["export"]["written"] == 43
+    assert (target / "apple" / "Gala" / "00.png").readlink() == fruit / "apple" / "00.png"
+    assert f"exported: {target}, 43 images (0 written, 0 removed)" in kinds(
+        run, "-o", out, "--export", target, "--links"
+    )
+    assert "add --export" in refused("kinds", str(run), "-o", str(out), "--links")

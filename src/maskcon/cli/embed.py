@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,7 +85,14 @@ def print_left_out(done: Refreshed) -> None:
 
     for note in done.notes:
         typer.echo(f"note: {show(note)}", err=True)
-    for path, why in list(done.failures.items())[:SHOWN_AT_MOST]:
+    print_unreadable(done.failures)
+
+
+def print_unreadable(failures: Mapping[str, str]) -> None:
+    """Print images that were left out, with the reasons, to stderr."""
+    from maskcon.data.folder_layout import show
+
+    for path, why in list(failures.items())[:SHOWN_AT_MOST]:
         typer.echo(f"left out: {show(path)} ({show(why)})", err=True)
-    if len(done.failures) > SHOWN_AT_MOST:
-        typer.echo(f"left out: {len(done.failures) - SHOWN_AT_MOST} more", err=True)
+    if len(failures) > SHOWN_AT_MOST:
+        typer.echo(f"left out: {len(failures) - SHOWN_AT_MOST} more", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.cli import options
-from maskcon.cli.embed import print_left_out
+from maskcon.cli.embed import print_left_out, print_unreadable
 
 if TYPE_CHECKING:
     from maskcon.discovery.kinds import Kinds, Wanted
@@ -58,6 +59,17 @@ def kinds(
             metavar="CLASS/KIND[=N]", help="Split one kind in two or more, such as apple/3; may be repeated."
         ),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Also copy the images into FOLDER/CLASS/KIND, junk left out, with a metadata.jsonl that Hugging Face "
+            "`datasets` reads.",
+        ),
+    ] = None,
+    links: Annotated[
+        bool, typer.Option("--links", help="With --export: symbolic links in place of copies.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write or update; by default RUN/kinds.")
     ] = None,
@@ -78,6 +90,7 @@ def kinds(
     from maskcon.api.kinds import open_kinds
     from maskcon.cli.progress import Meter
     from maskcon.discovery.edits import changes_by_class, list_changes
+    from maskcon.discovery.kinds_export import export_kinds
     from maskcon.discovery.kinds_folder import BACKUP, CSV, describe_bytes
     from maskcon.discovery.revision import split_kind
     from maskcon.report.contact_sheet import SHEETS, draw_sheets
@@ -85,12 +98,15 @@ def kinds(
     if coarser and finer:
         raise UsageError("--coarser and --finer exclude each other")
     wants_numbers = bool(number) or coarser or finer
+    if links and export is None:
+        raise UsageError("--links says how to export; add --export FOLDER")
     if names is not None and (refresh or wants_numbers):
         raise UsageError("--names takes over a file as it is; find kinds anew in a second command")
     with ExitStack() as stack:
         reading = stack.enter_context(Meter("reading", "images"))
         embedding = stack.enter_context(Meter("embedding", "images"))
         clustering = stack.enter_context(Meter("finding kinds", "classes"))
+        exporting = stack.enter_context(Meter("exporting", "images"))
         session, done = stack.enter_context(
             open_kinds(
                 Run.open(run),
@@ -117,8 +133,13 @@ def kinds(
         backup = old is not None and (gone or anew is not None or names is not None)
         sheets = draw_sheets(folder, found, session.read_pixels, session.origin.sheets)
         origin = session.save(found, sheets=sheets, keep_backup=backup)
+        exported = None
+        if export is not None:
+            exported = export_kinds(export, found.rows, session.images, links=links, progress=exporting.show)
     if as_json:
         record = json.loads(describe_bytes(found, origin))
+        if exported is not None:
+            record["export"] = asdict(exported) | {"folder": str(exported.folder)}
         record |= {"folder": str(folder), "changes": [change.as_json() for change in changes]}
         typer.echo(json.dumps(record))
         return
@@ -130,6 +151,12 @@ def kinds(
     classes = counted(len(found.classes), "coarse class", "coarse classes")
     total = counted(sum(len(set(group.kinds)) for group in found.classes.values()), "kind")
     typer.echo(f"kinds: {folder / CSV}, {total} in {classes}; sheets: {folder / SHEETS}")
+    if exported is not None:
+        typer.echo(
+            f"exported: {exported.folder}, {counted(exported.images, 'image')} ({exported.written:,} written, "
+            f"{exported.removed:,} removed)"
+        )
+        print_unreadable(exported.left_out)
 
 
 def _wanted(number: list[str] | None, scale: float, classes: list[str]) -> Wanted:
