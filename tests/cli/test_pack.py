@@ -11,7 +11,6 @@ from maskcon._utils.errors import MaskconError
 from maskcon.cli import app, progress
 from maskcon.data import load, packing
 from tests.cli.commands import maskcon
-from tests.data.miniature_imagenet32 import write_imagenet32
 from tests.data.miniature_photos import SIZES, write_cars_folders, write_sop
 from tests.data.miniatures import write_picture
 
@@ -149,16 +148,9 @@ def test_strict_names_an_absent_picture_before_anything_is_decoded(
     assert not cache.exists()
 
 
-def test_imagenet_is_converted(tmp_path: Path) -> None:
-    write_imagenet32(tmp_path / "data")
-    first = run("imagenet32")
-    assert "imagenet32 is packed: 66 images at 32 px" in first
-    folder = Path(first.splitlines()[1].partition(": ")[0])
-    assert (folder / "train.images").is_file()
-    assert "imagenet32 is packed already: 66 images" in run("imagenet32")
-
-
-@pytest.mark.parametrize("source", ["embedded", "fashion-mnist", "cifar10", "cifartoy-bad", "cifar100"])
+@pytest.mark.parametrize(
+    "source", ["embedded", "fashion-mnist", "cifar10", "cifartoy-bad", "cifar100", "imagenet32"]
+)
 def test_sets_of_arrays_need_no_packing(source: str, cache: Path) -> None:
     assert "nothing to pack" in run(source)
     assert not cache.exists()
@@ -172,7 +164,6 @@ def test_sets_of_arrays_need_no_packing(source: str, cache: Path) -> None:
         (["cars196"], "Put train/ and test/"),
         (["cars196", "--download"], "cannot be downloaded by itself"),
         (["sop-split1"], "--download (3.1 GB)"),
-        (["imagenet32"], "Imagenet32_train.zip"),
         (["imagenet32", "--image-size", "64"], "has images of 32x32"),
         (["embedded", "--image-size", "32"], "is for folders of images and for sop-split1"),
         (["empty"], "no image found"),

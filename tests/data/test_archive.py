@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import gzip
 import io
-import lzma
 import os
 import stat
 import subprocess
@@ -20,6 +19,12 @@ from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data.archive import extract
 
 Member = tuple[str, bytes]
+
+
+def unpacked(archive: Path, out: Path) -> Path:
+    """Unpack what lies in the archive's top folder `set`."""
+    extract(archive, out, inside="set")
+    return out
 
 
 def tar_member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0) -> tarfile.TarInfo:
@@ -73,7 +78,7 @@ def pax_bomb(path: Path) -> Path:
     """A header that claims two gigabytes of further header, well compressed."""
     header = tarfile.TarInfo("pax")
     header.type, header.size = tarfile.XHDTYPE, 2 << 30
-    with lzma.open(path, "wb", preset=0) as file:
+    with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(header.tobuf(tarfile.USTAR_FORMAT))
         file.write(bytes(30 << 20))
     return path
@@ -169,7 +174,7 @@ def test_hostile_archive_is_refused_whole_and_leaves_nothing(name: str, tmp_path
     inner.mkdir()
     archive = HOSTILE[name](inner / "archive")
     with pytest.raises(CorruptFileError, match="nothing was unpacked"):
-        extract(archive, inner / "out", max_bytes=1_000_000, max_members=500)
+        extract(archive, inner / "out", inside="set", max_bytes=1_000_000, max_members=500)
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
         "inner",
         "inner/archive",
@@ -181,28 +186,26 @@ def test_at_least_25_hostile_archives_are_tried() -> None:
     assert len(HOSTILE) >= 25
 
 
-@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_ordinary_tar_is_unpacked(tmp_path: Path, mode: str) -> None:
+def test_ordinary_tar_is_unpacked(tmp_path: Path) -> None:
     members = [
         (tar_member("./set", tarfile.DIRTYPE), b""),
         (tar_member("./set/a b"), b"1"),
         (tar_member("./set/c/d"), b"22"),
     ]
-    archive = write_tar(tmp_path / "archive", members, mode)
-    out = extract(archive, tmp_path / "new" / "out")
-    assert (out / "set" / "a b").read_bytes() == b"1"
-    assert (out / "set" / "c" / "d").read_bytes() == b"22"
+    out = unpacked(write_tar(tmp_path / "archive", members), tmp_path / "new" / "out")
+    assert (out / "a b").read_bytes() == b"1"
+    assert (out / "c" / "d").read_bytes() == b"22"
 
 
 def test_ordinary_zip_is_unpacked(tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "a.zip", ("set/", b""), ("set/a", b"1"), ("set/\u732b/b", b"2"))
-    out = extract(archive, tmp_path / "out")
-    assert (out / "set" / "\u732b" / "b").read_bytes() == b"2"
+    out = unpacked(archive, tmp_path / "out")
+    assert (out / "\u732b" / "b").read_bytes() == b"2"
 
 
 def test_only_the_wanted_top_folder_is_taken(tmp_path: Path) -> None:
     archive = plain_tar(tmp_path / "archive", ("set/a", b"1"), ("other/b", b"2"), ("settle", b"3"))
-    out = extract(archive, tmp_path / "out", inside="set")
+    out = unpacked(archive, tmp_path / "out")
     assert [path.name for path in out.rglob("*")] == ["a"]
 
 
@@ -212,27 +215,28 @@ def test_archive_without_the_wanted_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_permissions_of_the_archive_are_not_taken_over(tmp_path: Path) -> None:
-    member = tar_member("tool")
+    member = tar_member("set/tool")
     member.mode = 0o4777
-    out = extract(write_tar(tmp_path / "archive", [(member, b"#!/bin/sh\n")]), tmp_path / "out")
+    out = unpacked(write_tar(tmp_path / "archive", [(member, b"#!/bin/sh\n")]), tmp_path / "out")
     assert (out / "tool").stat().st_mode & 0o7111 == 0
 
 
 def test_existing_destination_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(DataError, match="exists already"):
-        extract(plain_tar(tmp_path / "archive", GOOD), tmp_path / "out")
+        unpacked(plain_tar(tmp_path / "archive", GOOD), tmp_path / "out")
 
 
 def test_missing_archive_is_a_data_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot read"):
-        extract(tmp_path / "absent.tar", tmp_path / "out")
+    with pytest.raises(DataError, match="No such file"):
+        unpacked(tmp_path / "absent.tar", tmp_path / "out")
 
 
 def test_tar_that_ends_with_a_zip_is_unpacked_as_a_tar(tmp_path: Path) -> None:
     inner = write_zip(tmp_path / "inner.zip", ("inner", b"1")).read_bytes()
-    out = extract(plain_tar(tmp_path / "archive", ("set/inner.zip", inner), mode="w"), tmp_path / "out")
-    assert (out / "set" / "inner.zip").read_bytes() == inner
+    archive = plain_tar(tmp_path / "archive", ("set/inner.zip", inner))
+    archive.write_bytes(gzip.compress(gzip.decompress(archive.read_bytes()), compresslevel=0))
+    assert (unpacked(archive, tmp_path / "out") / "inner.zip").read_bytes() == inner
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
@@ -240,13 +244,13 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from maskcon.data import archive, cache\n"
         "cache._publish = lambda *_: os._exit(9)\n"
-        "archive.extract(Path(sys.argv[1]), Path(sys.argv[2]))"
+        "archive.extract(Path(sys.argv[1]), Path(sys.argv[2]), inside='set')"
     )
     archive = plain_tar(tmp_path / "archive", GOOD)
     killed = subprocess.run([sys.executable, "-c", code, str(archive), str(tmp_path / "out")], check=False)
     assert killed.returncode == 9
     assert len(list(tmp_path.iterdir())) == 2
-    extract(archive, tmp_path / "out")
+    unpacked(archive, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "out"]
 
 
@@ -255,25 +259,25 @@ def test_full_disk_is_not_called_a_damaged_archive(tmp_path: Path, monkeypatch: 
     mkdir = Path.mkdir
 
     def full(path: Path, *arguments: Any, **options: Any) -> None:
-        if path.name == "set":
+        if path.name == "complete":
             raise OSError(errno.ENOSPC, "No space left on device")
         mkdir(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(DataError, match="No space left"):
-        extract(archive, tmp_path / "out")
+        unpacked(archive, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
 
 
 def test_disk_that_fills_within_a_small_file_is_not_called_a_damaged_archive(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
-    archive = plain_tar(tmp_path / "archive", ("small", b"x" * 3000))
+    archive = plain_tar(tmp_path / "archive", ("set/small", b"x" * 3000))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     # Python ignores the signal of this limit, so that an OSError comes, as from a full disk
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with pytest.raises(DataError, match=r"cannot write .*small: File too large"):
-            extract(archive, tmp_path / "out")
+        with pytest.raises(DataError, match="File too large"):
+            unpacked(archive, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]

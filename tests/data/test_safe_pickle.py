@@ -9,6 +9,7 @@ import os
 import pickle
 import struct
 import subprocess
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data import safe_pickle
-from maskcon.data.safe_pickle import load_pickle
+from maskcon.data.safe_pickle import load_pickle, read_batch
 from tests.data.miniatures import python2_pickle, random_pixels
 
 
@@ -117,8 +118,8 @@ def test_hostile_pickle_is_refused_and_runs_nothing(name: str, tmp_path: Path) -
     marker = tmp_path / "executed"
     path = tmp_path / "data_batch_1"
     path.write_bytes(hostile_payloads(marker)[name])
-    with pytest.raises(CorruptFileError, match="nothing of it was used or run"):
-        load_pickle(path)
+    with pytest.raises(CorruptFileError, match=r"nothing (of it )?was used"):
+        read_batch(path, labels=range(10))
     assert not marker.exists()
 
 
@@ -199,7 +200,6 @@ def test_files_written_by_python_3_are_read(tmp_path: Path, protocol: int, modul
         b"\x80\x02}(U\x01au.",
         b"\x80\x02}K\x01K\x02s.",
         b"\x80\x02(((t.",
-        b"\x80\x02}U\x01a(U\x01bts.",
     ],
 )
 def test_damaged_pickle_is_an_error_of_ours(tmp_path: Path, data: bytes) -> None:
@@ -321,13 +321,16 @@ LONG_BYTES = b"B" + struct.pack("<I", 10_000) + b"a" * 10_000 + b"q\x01"  # put 
     ],
     ids=["bytes in a list", "bytes under many keys", "bytes as types", "list under many keys"],
 )
-def test_value_that_a_small_file_asks_for_again_and_again_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, payload: bytes
+def test_value_that_a_small_file_asks_for_again_and_again_is_not_copied(
+    tmp_path: Path, payload: bytes
 ) -> None:
-    monkeypatch.setattr(safe_pickle, "MAX_FILE_BYTES", 100_000)
     (tmp_path / "batch").write_bytes(b"\x80\x03" + payload)
-    with pytest.raises(CorruptFileError, match="more than 100000 bytes once read"):
+    tracemalloc.start()
+    with contextlib.suppress(CorruptFileError):
         load_pickle(tmp_path / "batch")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000  # 20 copies would take 200,000
 
 
 def test_array_of_very_many_dimensions_is_refused_at_once(tmp_path: Path) -> None:
@@ -336,7 +339,7 @@ def test_array_of_very_many_dimensions_is_refused_at_once(tmp_path: Path) -> Non
         b"(K\x02K\x03t", b"(" + shape + b"t"
     )
     (tmp_path / "batch").write_bytes(data)
-    with pytest.raises(CorruptFileError, match="2000 dimensions"):
+    with pytest.raises(CorruptFileError, match="more than 8 dimensions"):
         load_pickle(tmp_path / "batch")
 
 
@@ -351,8 +354,3 @@ def test_key_that_takes_very_long_to_hash_is_refused_at_once(tmp_path: Path) -> 
     (tmp_path / "batch").write_bytes(b"\x80\x02})" + doubled + b"K\x01s.")
     with pytest.raises(CorruptFileError, match="tuple where text"):
         load_pickle(tmp_path / "batch")
-
-
-def test_byte_strings_in_lists_come_as_text(tmp_path: Path) -> None:
-    (tmp_path / "batch").write_bytes(pickle.dumps({"filenames": [b"a.png", "b.png"]}, protocol=3))
-    assert load_pickle(tmp_path / "batch")["filenames"] == ["a.png", "b.png"]

@@ -49,3 +49,8 @@ def has_file(path: Path | os.DirEntry[str]) -> bool:
 def has_folder(path: Path) -> bool:
     """Return whether there is a folder; False where it cannot be looked up, unlike `Path.is_dir`."""
     return os.path.isdir(path)  # noqa: PTH112
+
+
+def exists(path: Path) -> bool:
+    """Return whether there is anything; False where it cannot be looked up, unlike `Path.exists`."""
+    return os.path.exists(path)  # noqa: PTH110

@@ -27,40 +27,38 @@ def pack(
 ) -> None:
     """Decode images once into a memory-mapped array, so that training reads them without decoding.
 
-    Training finds the pack by itself, as long as the files and the image size stay the same. For ImageNet32 the
-    batch files are converted instead.
+    Training finds the pack by itself, as long as the files and the image size stay the same.
 
     Example: `maskcon pack cars196 --image-size 224`
     """
     from maskcon._utils.text import counted
     from maskcon.cli.progress import Meter
-    from maskcon.data import prepare, takes_image_size
+    from maskcon.data import prepare
     from maskcon.data.decoding import canvas_for
 
-    unit = "images" if takes_image_size(source) else "batch files"
     with (
         Meter("fetching", "MB", 1e6) as fetching,
         Meter("looking at", "images") as looking,
-        Meter("decoding", unit) as decoding,
+        Meter("decoding", "images") as decoding,
     ):
         prepared = prepare(
             source,
+            decoding.show,
             root=None if data_root is None else Path(data_root),
             image_size=None if image_size is None else canvas_for(image_size),
             download=download,
             strict=strict,
-            fetching=fetching.show,
+            progress=fetching.show,
             looking=looking.show,
-            decoding=decoding.show,
         )
-    data = prepared.data
-    if data is None or prepared.place is None:
+    if prepared is None:
         typer.echo(
             json.dumps({"packed": False})
             if as_json
             else f"{source} is read as arrays of small images; there is nothing to pack"
         )
         return
+    data = prepared.data
     count, side = len(data.train) + len(data.test), max(data.train.images.shape[2:])
     for note in data.notes:
         typer.echo(f"note: {note}", err=True)

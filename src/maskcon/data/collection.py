@@ -10,15 +10,14 @@ from functools import partial
 from pathlib import Path
 
 from maskcon._utils.errors import DataError, UsageError
-from maskcon._utils.paths import data_root, has_folder
+from maskcon._utils.paths import data_root, exists, has_folder
 from maskcon._utils.text import counted
-from maskcon.data import Dataset, absolute, is_path, load, takes_image_size
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.data.dataset import Variant
+from maskcon.data.dataset import Dataset, Variant
 from maskcon.data.decoding import EXTENSIONS
 from maskcon.data.folder_layout import read_any_depth, show
-from maskcon.data.huggingface import PREFIX
 from maskcon.data.image_readers import ImageArrays, ImageFiles
+from maskcon.data.loading import absolute, is_path, load, own_path, takes_image_size
 from maskcon.data.manifest import folder_of, is_manifest, listed_images
 from maskcon.data.packing import Progress
 
@@ -58,8 +57,10 @@ def gather(
         named = [(found.path, found.coarse) for found in listing.files]
         empty = f"{listing.name} lists no image"
         return make(listing.name, listing.root.resolve(), named, empty=empty, notes=tuple(listing.notes))
-    path = None if known is not None or name.startswith(PREFIX) else _own_path(name)
-    if path is not None:
+    if is_path(name) or Path(name).suffix.lower() in EXTENSIONS:
+        path = own_path(name) if is_path(name) else Path(name)
+        if not exists(path):
+            raise DataError(f"{show(name)} does not exist; {ADVICE}")
         return _of_path(path, name, make)
     data = load(
         name,
@@ -96,15 +97,3 @@ def _of_names(names: Sequence[str | Path], source: str, make: Callable[..., Imag
         if has_folder(Path(name)):
             raise UsageError(f"{show(str(name))} is a folder; give one folder alone, or several images")
     return make(source, Path.cwd(), [(str(name), None) for name in names], empty=f"{source} names no file")
-
-
-def _own_path(name: str) -> Path | None:
-    """Find the user's file or folder of this name; None where `load` decides."""
-    try:
-        path = Path(name).expanduser()
-        is_there = path.exists()
-    except (OSError, RuntimeError, ValueError):
-        return None
-    if not is_there and (is_path(name) or path.suffix.lower() in EXTENSIONS):
-        raise DataError(f"{show(name)} does not exist; {ADVICE}")
-    return path if is_there else None

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
-
-import numpy as np
+from typing import Any, get_args
 
 from maskcon._utils.errors import UsageError, unknown
-from maskcon._utils.paths import data_root, resolved
+from maskcon._utils.paths import data_root, exists, resolved
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.dataset import Dataset, Variant
 from maskcon.data.huggingface import PREFIX, Address, read_hub
@@ -54,7 +51,9 @@ def load(
     )
     if plan is not None:
         return plan.dataset(pack(plan.job, progress))
-    return _arrays(name_or_path)(data_root(root), variant=variant, download=download, progress=progress)
+    arrays = SOURCES[name_or_path].load
+    assert arrays is not None  # `image_plan` returns None for these alone
+    return arrays(data_root(root), variant=variant, download=download, progress=progress)
 
 
 def image_plan(
@@ -88,7 +87,7 @@ def image_plan(
     elif name_or_path.startswith(PREFIX):
         layout = read_hub(name_or_path, download=download, looking=looking)
     else:
-        layout = read_path(_own_path(name_or_path))
+        layout = read_path(own_path(name_or_path))
     return plan_photos(layout, image_size=image_size, strict=strict, looking=looking)
 
 
@@ -104,84 +103,43 @@ def takes_image_size(name_or_path: str) -> bool:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` made or found: the data, and the folder of the decoded images.
+    """What `prepare` made or found.
 
-    place: folder of the pack or of the conversion; None if the set comes as arrays, and needs neither
+    place: folder of the pack
     left_out: images that could not be read
     was_there: nothing had to be made; otherwise it took so many seconds
     """
 
-    data: Dataset | None
-    place: Path | None
+    data: Dataset
+    place: Path
     left_out: int
     was_there: bool
-    seconds: float = 0.0
+    seconds: float
 
     @property
     def size_bytes(self) -> int:
-        return 0 if self.place is None else sum(path.stat().st_size for path in self.place.iterdir())
+        return sum(path.stat().st_size for path in self.place.iterdir())
 
 
 def prepare(
-    name_or_path: str,
-    *,
-    root: Path | None = None,
-    image_size: int | None = None,
-    download: bool = False,
-    strict: bool = False,
-    fetching: Progress | None = None,
-    looking: Progress | None = None,
-    decoding: Progress | None = None,
-) -> Prepared:
-    """Decode images once into a memory-mapped file that `load` finds.
+    name_or_path: str, decoding: Progress | None = None, *, image_size: int | None = None, **options: Any
+) -> Prepared | None:
+    """Decode images once into a memory-mapped file that `load` finds; None for datasets of arrays.
 
-    fetching is called in bytes while an archive is downloaded, looking in files while many headers are read, decoding
-    in files while they are decoded or converted.
+    Args:
+        decoding: called in files while they are decoded.
+        options: as for `image_plan`.
     """
-    plan = image_plan(
-        name_or_path,
-        root=root,
-        image_size=image_size,
-        download=download,
-        strict=strict,
-        progress=fetching,
-        looking=looking,
-    )
+    plan = image_plan(name_or_path, image_size=image_size, **options)
     if plan is None:
-        return _prepare_arrays(name_or_path, root, download, decoding)
+        return None
     found = find_pack(plan.job)
     begun = time.monotonic()
     packed = make_pack(plan.job, decoding) if found is None else found
     seconds = time.monotonic() - begun
+    assert packed.folder is not None  # a pack
     left_out = len(plan.failures) + len(packed.failures)
     return Prepared(plan.dataset(packed), packed.folder, left_out, found is not None, seconds)
-
-
-def _prepare_arrays(name: str, root: Path | None, download: bool, decoding: Progress | None) -> Prepared:
-    """Convert a named dataset of arrays if it needs that."""
-    if not SOURCES[name].converted:
-        return Prepared(None, None, 0, was_there=True)
-    calls = 0  # a conversion reports each file it has read
-
-    def counted(done: int, total: int) -> None:
-        nonlocal calls
-        calls += 1
-        if decoding is not None:
-            decoding(done, total)
-
-    begun = time.monotonic()
-    data = _arrays(name)(data_root(root), variant="paper", download=download, progress=counted)
-    seconds = time.monotonic() - begun
-    images = data.train.images
-    place = Path(str(images.filename)).parent if isinstance(images, np.memmap) else None
-    return Prepared(data, place, 0, was_there=calls == 0, seconds=seconds)
-
-
-def _arrays(name: str) -> Callable[..., Dataset]:
-    """Return the loader of a named dataset of arrays."""
-    load_arrays = SOURCES[name].load
-    assert load_arrays is not None  # `image_plan` returns None for these alone
-    return load_arrays
 
 
 def is_path(name_or_path: str) -> bool:
@@ -194,14 +152,7 @@ def is_path(name_or_path: str) -> bool:
         return False
     if os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", "..", "~"):
         return True
-    return bool(name_or_path) and (is_manifest(Path(name_or_path)) or _exists(Path(name_or_path)))
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # too long a name, say
-        return False
+    return bool(name_or_path) and (is_manifest(Path(name_or_path)) or exists(Path(name_or_path)))
 
 
 def is_there(source: str) -> bool:
@@ -213,7 +164,7 @@ def is_there(source: str) -> bool:
     if source.startswith(PREFIX):
         address = Address.parse(source)
         return not address.is_path or address.folder is not None
-    return source in SOURCES or (is_path(source) and _exists(Path(source).expanduser()))
+    return source in SOURCES or (is_path(source) and exists(Path(source).expanduser()))
 
 
 def absolute(source: str) -> str:
@@ -226,18 +177,17 @@ def absolute(source: str) -> str:
         address = Address.parse(source)
         folder = address.folder
         return source if folder is None else replace(address, name=str(folder.resolve())).text
-    return str(resolved(_own_path(source))) if is_path(source) else source
+    return str(resolved(own_path(source))) if is_path(source) else source
 
 
-def _own_path(name_or_path: str) -> Path:
+def own_path(name_or_path: str) -> Path:
+    """Return the path of the user's folder or file; raise `UsageError` for a misspelt name."""
     try:
         path = Path(name_or_path).expanduser()
-        if is_path(name_or_path) or (name_or_path and path.exists()):
-            return path
-    except OSError as error:
-        raise UsageError(f"cannot read {name_or_path!r}: {error.strerror or error}") from error
     except RuntimeError as error:
         raise UsageError(f"cannot read {name_or_path!r}: there is no such user") from error
+    if is_path(name_or_path) or (name_or_path and exists(path)):
+        return path
     raise UsageError(
         f"{unknown('dataset', name_or_path, SOURCES)}; the path of a folder of images, of a manifest (.csv, "
         f".parquet), or {PREFIX}NAME may be given too"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 import pickletools
-import struct
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -23,7 +22,6 @@ IMAGE_SHAPE = (3, 32, 32)  # of a batch's images
 IMAGE_BYTES = 3 * 32 * 32
 MAX_FILE_BYTES = 1 << 30
 MAX_DIMENSIONS = 8
-POINTER_BYTES = 8  # memory per list item
 MAX_TEXT = 200  # of a name quoted in a message
 ELEMENTS = {"u1": "u1", "uint8": "u1", "|u1": "u1", "f4": "f4", "f8": "f8"}
 NDARRAY = object()
@@ -38,24 +36,46 @@ OPCODES = frozenset(
         *("APPEND", "APPENDS", "SETITEM", "SETITEMS", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD"),
     )
 )
-DAMAGE = (
-    *(pickle.UnpicklingError, struct.error, ArithmeticError, AssertionError, AttributeError, EOFError),
-    *(LookupError, TypeError, ValueError, RecursionError, MemoryError),
-)
 
 
 class _RefusedError(Exception):
     pass
 
 
-def load_pickle(path: Path) -> dict[str, Any]:
-    """Read the dictionary in a CIFAR-style pickle; byte strings become Latin-1 text.
+def read_batch(path: Path, **allowed: range) -> tuple[NDArray[np.uint8], dict[str, NDArray[np.int64]]]:
+    """Read a batch of 32x32 images (CIFAR, ImageNet 32x32): pixels [N, 3072], labels [N].
 
-    Arrays are views of the bytes that were read. Copies that the file asks for may not exceed MAX_FILE_BYTES.
+    The pixels are a view of the bytes that were read. Copies that the file asks for may not exceed MAX_FILE_BYTES.
 
-    >>> load_pickle(Path("cifar-10-batches-py/data_batch_1"))["data"].shape  # doctest: +SKIP
+    Args:
+        allowed: the keys of the labels to read, each with the numbers that may occur.
+
+    >>> read_batch(Path("cifar-10-batches-py/data_batch_1"), labels=range(10))[0].shape  # doctest: +SKIP
     (10000, 3072)
     """
+    batch = load_pickle(path)
+    pixels: Any = batch.get("data")
+    wrong = None
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (IMAGE_BYTES,):
+        got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        wrong = f"'data' should be bytes [N, {IMAGE_BYTES}] (32x32 images), got {got}"
+    elif not len(pixels):
+        wrong = "'data' holds no image"
+    for key, numbers in allowed.items():
+        labels = batch.get(key)
+        if wrong is None and (
+            type(labels) is not list
+            or len(labels) != len(pixels)
+            or any(type(label) is not int or label not in numbers for label in labels)
+        ):
+            wrong = f"{key!r} should be a list of {len(pixels)} whole numbers in {numbers[0]}..{numbers[-1]}"
+    if wrong is not None:
+        raise CorruptFileError(f"{path}: {wrong}; nothing was used")
+    return pixels, {key: np.array(batch[key], dtype=np.int64) for key in allowed}
+
+
+def load_pickle(path: Path) -> dict[str, Any]:
+    """Read the dictionary in a CIFAR-style pickle; its keys and arrays are checked, its other values are not."""
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
@@ -66,41 +86,6 @@ def load_pickle(path: Path) -> dict[str, Any]:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     except _RefusedError as error:
         raise CorruptFileError(f"{path}: {error}; nothing of it was used or run") from error
-
-
-def read_batch(path: Path, **allowed: range) -> tuple[NDArray[np.uint8], dict[str, NDArray[np.int64]]]:
-    """Read a batch of 32x32 images (CIFAR, ImageNet 32x32): pixels [N, 3072], labels [N].
-
-    allowed: the keys of the labels to read, each with the numbers that may occur.
-    """
-    batch = load_pickle(path)
-    pixels = _pixels(path, batch)
-    return pixels, {key: _labels(path, batch, key, len(pixels), numbers) for key, numbers in allowed.items()}
-
-
-def _pixels(path: Path, batch: dict[str, Any]) -> NDArray[np.uint8]:
-    pixels = batch.get("data")
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (IMAGE_BYTES,):
-        got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        raise CorruptFileError(
-            f"{path}: 'data' should be bytes [N, {IMAGE_BYTES}] (32x32 images), got {got}; nothing was used"
-        )
-    if not len(pixels):
-        raise CorruptFileError(f"{path}: 'data' holds no image; nothing was used")
-    return pixels
-
-
-def _labels(path: Path, batch: dict[str, Any], key: str, count: int, allowed: range) -> NDArray[np.int64]:
-    labels = batch.get(key)
-    if (
-        not isinstance(labels, list)
-        or len(labels) != count
-        or any(type(label) is not int for label in labels)
-    ):
-        raise CorruptFileError(f"{path}: {key!r} should be a list of {count} whole numbers; nothing was used")
-    if any(label not in allowed for label in labels):
-        raise CorruptFileError(f"{path}: {key!r} should lie in {allowed[0]}..{allowed[-1]}; nothing was used")
-    return np.array(labels, dtype=np.int64)
 
 
 class _Reader:
@@ -121,7 +106,8 @@ class _Entries(dict[str | bytes, Any]):
 
 
 class _Dtype:
-    code, order = "", "<"
+    def __init__(self, code: Any, *_: Any) -> None:
+        self.code, self.order = _as_text(code), "<"
 
 
 class _Array:
@@ -146,51 +132,42 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: its memo is a diction
     def load_dictionary(self) -> dict[str, Any]:
         try:
             result = self.load()
-        except DAMAGE as error:
+        except _RefusedError:
+            raise
+        except Exception as error:  # the unpickler raises nearly anything on damaged data
             what = f"{type(error).__name__}: {str(error)[:MAX_TEXT]}"
             raise _RefusedError(f"damaged pickle data ({what})") from error
         finally:
             self.memo.clear()  # it holds the bytes and, by its methods, this object: a cycle
         if type(result) is not _Entries:
             raise _RefusedError(f"holds a {type(result).__name__} instead of a dictionary")
-        return {self.plain(key): self.finished(value) for key, value in result.items()}
+        values = {_as_text(key): value for key, value in result.items()}
+        return {key: value.value if type(value) is _Array else value for key, value in values.items()}
 
     def find_class(self, module: str, name: str) -> Any:
         """Answer the five names of numpy arrays; nothing is imported."""
-        if (module, name) in (
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),
-        ):
-            return self.reconstruct
         known = {
+            ("numpy.core.multiarray", "_reconstruct"): self.reconstruct,
+            ("numpy._core.multiarray", "_reconstruct"): self.reconstruct,
             ("numpy", "ndarray"): NDARRAY,
-            ("numpy", "dtype"): self.dtype,
+            ("numpy", "dtype"): _Dtype,
             ("_codecs", "encode"): self.encode,
         }
         if (module, name) not in known:
             raise _RefusedError(f"it names {f'{module}.{name}'[:MAX_TEXT]!r}, which a data file must not")
         return known[module, name]
 
-    def count(self, size: int) -> None:
-        """Count a copy before it is made: a short file can ask for the same long value many times."""
-        self.bytes_made += size
-        if self.bytes_made > MAX_FILE_BYTES:
-            raise _RefusedError(f"more than {MAX_FILE_BYTES} bytes once read")
-
     def reconstruct(self, kind: Any, *_: Any) -> _Array:
         if kind is not NDARRAY:
             raise _RefusedError("it calls reconstruct in a way that numpy does not write")
         return _Array()
 
-    def dtype(self, code: Any, *_: Any) -> _Dtype:
-        made = _Dtype()
-        made.code = self.plain(code) if type(code) in (str, bytes) else type(code).__name__
-        return made
-
     def encode(self, text: str, encoding: str) -> bytes:
         if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
             raise _RefusedError("it calls encode in a way that numpy does not write")
-        self.count(len(text))
+        self.bytes_made += len(text)  # a short file can ask for a copy of one long text many times
+        if self.bytes_made > MAX_FILE_BYTES:
+            raise _RefusedError(f"more than {MAX_FILE_BYTES} bytes once read")
         return text.encode("latin-1")
 
     def load_build(self) -> None:
@@ -209,34 +186,14 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: its memo is a diction
                 f"an array of type {code[:MAX_TEXT]!r}, where bytes (u1) or floats are expected"
             )
         content = self.encode(content, "latin1") if type(content) is str else content
-        if (
-            type(content) is not bytes
-            or type(shape) is not tuple
-            or any(type(side) is not int for side in shape)
-        ):
-            raise _RefusedError("an array without a shape or without bytes")
-        if len(shape) > MAX_DIMENSIONS:
-            raise _RefusedError(f"an array of {len(shape)} dimensions")
+        if type(content) is not bytes or type(shape) is not tuple or len(shape) > MAX_DIMENSIONS:
+            raise _RefusedError(f"an array without bytes, or of more than {MAX_DIMENSIONS} dimensions")
         element = np.dtype(dtype.order + ELEMENTS[dtype.code])
-        if any(side < 0 for side in shape) or prod(shape) * element.itemsize != len(content):
+        if any(type(side) is not int or side < 0 for side in shape) or prod(shape) * element.itemsize != len(
+            content
+        ):
             raise _RefusedError(f"an array of shape {shape} with {len(content)} bytes")
         return np.frombuffer(content, dtype=element).reshape(shape, order="F" if fortran else "C")
-
-    def finished(self, value: Any) -> Any:
-        if type(value) is _Array and value.value is not None:
-            return value.value
-        if type(value) is not list:
-            return self.plain(value)
-        self.count(POINTER_BYTES * len(value))
-        return [self.plain(item) for item in value]
-
-    def plain(self, value: Any) -> Any:
-        if type(value) is bytes:
-            self.count(len(value))
-            return value.decode("latin-1")
-        if type(value) not in (str, int, float, bool, type(None)):
-            raise _RefusedError(f"a {type(value).__name__.strip('_')} where text or a number is expected")
-        return value
 
     def load_empty_dictionary(self) -> None:
         self.append(_Entries())
@@ -250,3 +207,10 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: its memo is a diction
     )
     dispatch[pickle.BUILD[0]] = load_build
     dispatch[pickle.EMPTY_DICT[0]] = load_empty_dictionary
+
+
+def _as_text(name: Any) -> str:
+    """Return a short name as text; files of Python 3 may hold it as bytes."""
+    if type(name) not in (str, bytes) or len(name) > MAX_TEXT:
+        raise _RefusedError(f"a {type(name).__name__} where a short text is expected")
+    return name.decode("latin-1") if type(name) is bytes else str(name)

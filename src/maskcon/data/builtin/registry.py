@@ -61,7 +61,6 @@ class Source:
     grouping: data folder, variant -> the classes, or one line on why they are unknown
     load: reads a dataset that comes as arrays; listing: lists the images of one that is decoded onto a canvas.
         Of the two exactly one is given; both take (data folder, variant=, download=, progress=).
-    converted: the arrays are converted into memory-mapped files when first loaded
     """
 
     info: SourceInfo
@@ -70,7 +69,6 @@ class Source:
     grouping: Callable[[Path, Variant], Grouping | str]
     load: Callable[..., Dataset] | None = None
     listing: Callable[..., Layout] | None = None
-    converted: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,7 +162,6 @@ _ALL: tuple[Source, ...] = (
             for name in (*imagenet32.TRAIN_FILES, imagenet32.TEST_FILE)
         ),
         load=imagenet32.load_imagenet32,
-        converted=True,
     ),
     *(_sop(split) for split in get_args(sop.SplitName)),
     _source(
