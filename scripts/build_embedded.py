@@ -117,8 +117,8 @@ def main() -> None:
         ("train", "train", TRAIN_PER_CLASS, 0),
         ("test", "t10k", TEST_PER_CLASS, OFFICIAL_TRAIN_COUNT),
     ):
-        images = read_idx(arguments.idx / f"{prefix}-images-idx3-ubyte.gz", 3)
-        labels = read_idx(arguments.idx / f"{prefix}-labels-idx1-ubyte.gz", 1)
+        images = read_idx(arguments.idx / f"{prefix}-images-idx3-ubyte.gz", (28, 28))
+        labels = read_idx(arguments.idx / f"{prefix}-labels-idx1-ubyte.gz", ())
         row = sample_rows(labels, per_class, random)
         placed = place(images[row], random)
         arrays |= {f"{part}_images": placed, f"{part}_fine": labels[row], f"{part}_row": row}

@@ -21,7 +21,7 @@ def _no_system_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_files_are_read_with_a_black_border(tmp_path: Path) -> None:
     write_fashion_mnist(tmp_path / "fashion-mnist")
     data = load("fashion-mnist", root=tmp_path)
-    raw = read_idx(tmp_path / "fashion-mnist" / "train-images-idx3-ubyte.gz", 3)
+    raw = read_idx(tmp_path / "fashion-mnist" / "train-images-idx3-ubyte.gz", (28, 28))
     assert data.train.images.shape == (30, 1, 32, 32)
     assert np.array_equal(data.train.images[:, 0, 2:30, 2:30], raw)
     assert data.train.images.sum() == raw.sum()
@@ -47,35 +47,35 @@ GZIPPED = gzip.compress(GOOD, mtime=0)
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    "data",
     [
-        (b"", "too short"),
-        (GOOD[:10], "too short"),
-        (GOOD[:-1], "promises"),
-        (GOOD + b"x", "promises"),
-        (b"\x00\x00\x0d\x03" + GOOD[4:], "magic"),
-        (b"\x00\x00\x08\x01" + GOOD[4:], "magic"),
-        (b"\x00\x01\x08\x03" + GOOD[4:], "magic"),
-        (GOOD[:4] + b"\xff" * 12 + GOOD[16:], "promises"),
-        (GZIPPED[:-4], "damaged gzip"),
-        (GZIPPED[:14] + b"\xff\xff" + GZIPPED[16:], "damaged gzip|promises|magic"),
+        b"",
+        GOOD[:10],
+        GOOD[:-1],
+        GOOD + b"x",
+        b"\x00\x00\x0d\x03" + GOOD[4:],
+        b"\x00\x00\x08\x01" + GOOD[4:],
+        b"\x00\x01\x08\x03" + GOOD[4:],
+        GOOD[:4] + b"\xff" * 12 + GOOD[16:],
+        GZIPPED[:-4],
+        GZIPPED[:14] + b"\xff\xff" + GZIPPED[16:],
     ],
 )
-def test_damaged_idx_files_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_damaged_idx_files_are_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(data if data.startswith(GZIPPED[:4]) else gzip.compress(data))
-    with pytest.raises(CorruptFileError, match=message):
-        read_idx(path, 3)
+    with pytest.raises(CorruptFileError, match=r"no IDX file|damaged gzip"):
+        read_idx(path, (3, 4))
 
 
 def test_idx_array_comes_back_as_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(gzip.compress(GOOD))
-    assert np.array_equal(read_idx(tmp_path / "file", 3), np.arange(24).reshape(2, 3, 4))
+    assert np.array_equal(read_idx(tmp_path / "file", (3, 4)), np.arange(24).reshape(2, 3, 4))
 
 
 def test_label_out_of_range_is_refused(tmp_path: Path) -> None:
     write_fashion_mnist(tmp_path / "fashion-mnist")
     labels = tmp_path / "fashion-mnist" / "t10k-labels-idx1-ubyte.gz"
     labels.write_bytes(gzip.compress(idx_bytes(np.full(30, 10, dtype=np.uint8))))
-    with pytest.raises(CorruptFileError, match="label 10"):
+    with pytest.raises(CorruptFileError, match="the highest is 10"):
         load("fashion-mnist", root=tmp_path)

@@ -78,7 +78,7 @@ def test_one_file_with_a_wrong_checksum_is_refused_by_name(
 ) -> None:
     root = tmp_path / "root"
     write_imagenet32(root)
-    monkeypatch.setattr(imagenet32, "KNOWN_MD5", (*imagenet32.KNOWN_MD5, md5_of(root)))
+    monkeypatch.setattr(imagenet32, "KNOWN_MD5", {name: (md5,) for name, md5 in md5_of(root).items()})
     content = bytearray((root / "train_data_batch_6").read_bytes())
     content[5000] ^= 1  # a pixel
     (root / "train_data_batch_6").write_bytes(content)
@@ -95,13 +95,12 @@ def test_files_of_no_known_release_are_noted(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(imagenet32, "OFFICIAL_TRAIN_COUNT", 60)
     monkeypatch.setattr(imagenet32, "OFFICIAL_TEST_COUNT", 6)
     assert "could not be verified" in load_imagenet32(root).notes[0]
-    monkeypatch.setattr(imagenet32, "KNOWN_MD5", (md5_of(root),))
+    monkeypatch.setattr(imagenet32, "KNOWN_MD5", {name: (md5,) for name, md5 in md5_of(root).items()})
     assert load_imagenet32(root).notes == ()
 
 
 def test_known_checksums_name_every_file_once() -> None:
-    for release in imagenet32.KNOWN_MD5:
-        assert tuple(release) == NAMES
-        assert all(len(bytes.fromhex(value)) == 16 for value in release.values())
-    values = [value for release in imagenet32.KNOWN_MD5 for value in release.values()]
+    assert tuple(imagenet32.KNOWN_MD5) == NAMES
+    values = [value for pair in imagenet32.KNOWN_MD5.values() for value in pair]
+    assert all(len(bytes.fromhex(value)) == 16 for value in values)
     assert len(set(values)) == len(values)

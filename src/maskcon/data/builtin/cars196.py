@@ -63,7 +63,15 @@ def cars_listing(
     """
     folder, lacking = _find(root)
     if lacking:
-        raise DataError(_absence(root, folder, lacking, download))
+        cannot = "cannot be downloaded by itself: " if download else ""
+        if len(lacking) < len(PARTS):
+            raise DataError(
+                f"Stanford Cars in {folder} is not complete: {lacking[0]} not found; {cannot}{WHERE_FROM}"
+            )
+        raise DataError(
+            f"Stanford Cars was not found in {root / 'cars196'}; {cannot}{WHERE_FROM}. "
+            "Put train/ and test/ (one sub-folder per model) there"
+        )
     layout = read_layout(folder)
     classes = grouping(variant)
     folder_of: dict[tuple[bool, int], str] = {}
@@ -109,10 +117,10 @@ def missing(root: Path) -> tuple[str, ...]:
 
 def _find(root: Path) -> tuple[Path, list[str]]:
     """Find the first folder with both parts, else the one that lacks least; return it and what it lacks."""
-    lacking = {
-        root / name: [part for part in PARTS if not _has_models(root / name / part)] for name in FOLDERS
-    }
-    return min(lacking.items(), key=lambda item: len(item[1]))
+    found = [
+        (root / name, [part for part in PARTS if not _has_models(root / name / part)]) for name in FOLDERS
+    ]
+    return min(found, key=lambda item: len(item[1]))
 
 
 def _has_models(folder: Path) -> bool:
@@ -121,16 +129,6 @@ def _has_models(folder: Path) -> bool:
         return any(_name_key(path.name) in CLASS_OF_KEY for path in folder.iterdir())
     except OSError:
         return False
-
-
-def _absence(root: Path, folder: Path, lacking: list[str], download: bool) -> str:
-    cannot = "cannot be downloaded by itself: " if download else ""
-    if len(lacking) < len(PARTS):
-        return f"Stanford Cars in {folder} is not complete: {lacking[0]} not found; {cannot}{WHERE_FROM}"
-    return (
-        f"Stanford Cars was not found in {root / 'cars196'}; {cannot}{WHERE_FROM}. "
-        "Put train/ and test/ (one sub-folder per model) there"
-    )
 
 
 def _class_of(folder: Path, found: Found) -> int:

@@ -78,16 +78,12 @@ def _absent(folder: Path) -> list[str]:
 
 
 def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
-    image_path, label_path = (folder / f"{prefix}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1"))
-    images = read_idx(image_path, 3)  # [N, 28, 28]
-    labels = read_idx(label_path, 1)  # [N]
-    if len(images) != len(labels):
-        raise CorruptFileError(f"{image_path} has {len(images)} images, {label_path} {len(labels)} labels")
-    if images.shape[1:] != (28, 28):
-        raise CorruptFileError(f"{image_path}: images of {images.shape[1:]} instead of 28 x 28")
-    if len(labels) and labels.max() >= len(CLASSES.fine_names):
+    images = read_idx(folder / f"{prefix}-images-idx3-ubyte.gz", (28, 28))
+    labels = read_idx(folder / f"{prefix}-labels-idx1-ubyte.gz", ())
+    if len(images) != len(labels) or labels.max(initial=0) >= len(CLASSES.fine_names):
         raise CorruptFileError(
-            f"{label_path}: label {labels.max()}, the highest of the set is {len(CLASSES.fine_names) - 1}"
+            f"{folder}: {len(images)} images and {len(labels)} labels of {prefix}, the highest is "
+            f"{labels.max(initial=0)}; one per image, at most {len(CLASSES.fine_names) - 1}, is needed"
         )
     padded = np.pad(images, ((0, 0), (BORDER, BORDER), (BORDER, BORDER)))[:, None]
     return CLASSES.image_set(
@@ -95,41 +91,28 @@ def _read_part(folder: Path, prefix: str, first_id: int) -> ImageSet:
     )
 
 
-UNSIGNED_BYTE = 0x08  # the only element type that the MNIST family uses
 MAX_BYTES = 1 << 30  # far above the largest genuine file (47 MB); stops a decompression bomb
 
 
-def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """Read a gzipped IDX file of unsigned bytes, of so many dimensions."""
-    data = _read_bytes(path)
-    header = 4 + 4 * dimensions
-    if len(data) < header:
-        raise CorruptFileError(f"{path}: {len(data)} bytes is too short for an IDX header of {header}")
-    zero, element_type, rank = struct.unpack(">HBB", data[:4])
-    if zero != 0 or element_type != UNSIGNED_BYTE or rank != dimensions:
-        raise CorruptFileError(
-            f"{path}: magic number 0x{data[:4].hex()} is not that of {dimensions}-dimensional unsigned bytes "
-            f"(0x0000{UNSIGNED_BYTE:02x}{dimensions:02x})"
-        )
-    shape = struct.unpack(f">{dimensions}I", data[4:header])
-    if prod(shape) != len(data) - header:
-        raise CorruptFileError(
-            f"{path}: the header promises {shape} = {prod(shape)} bytes, the file holds {len(data) - header}"
-        )
-    return np.frombuffer(data, dtype=np.uint8, offset=header).reshape(shape)
-
-
-def _read_bytes(path: Path) -> bytes:
+def read_idx(path: Path, item: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Read N items of unsigned bytes from a gzipped IDX file: [N, *item]."""
     try:
         with gzip.open(path) as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(MAX_BYTES)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CorruptFileError(f"{path}: damaged gzip data ({error}); fetch the file again") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise CorruptFileError(f"{path}: more than {MAX_BYTES} bytes once unpacked; not an MNIST-like file")
-    return data
+    rank = 1 + len(item)
+    count = int.from_bytes(data[4:8], "big")
+    # two zeros, 8 for unsigned bytes, the number of dimensions, and their sizes
+    header = struct.pack(f">HBB{rank}I", 0, 8, rank, count, *item)
+    if not data.startswith(header) or len(data) != len(header) + count * prod(item):
+        raise CorruptFileError(
+            f"{path}: {len(data)} bytes that begin with {data[: len(header)].hex()} are no IDX file of unsigned "
+            f"bytes [N{''.join(f', {side}' for side in item)}]"
+        )
+    return np.frombuffer(data, dtype=np.uint8, offset=len(header)).reshape(count, *item)
 
 
 FILE_NAME = "embedded.npz"

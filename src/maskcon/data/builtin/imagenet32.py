@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,44 +32,12 @@ FORMAT_VERSION = 2
 LABELS = "labels.npz"  # of a conversion: labels of both parts, and the md5 of the files they come from
 
 
-@dataclass(frozen=True)
-class _Release:
-    """The batch files of one zip; they lie in a folder of its name, or loose."""
-
-    part: str
-    archive: str
-    names: tuple[str, ...]
-
-    def find(self, root: Path) -> Path | None:
-        """Return the folder of the batch files if they are complete."""
-        return next((folder for folder in self.folders(root) if not self.absent(folder)), None)
-
-    def folders(self, root: Path) -> list[Path]:
-        own = self.archive.removesuffix(".zip")
-        return [root / folder / inner for folder in FOLDERS for inner in (".", own)]
-
-    def absent(self, folder: Path) -> list[str]:
-        return [name for name in self.names if not has_file(folder / name)]
-
-    def lacking(self, root: Path) -> str:
-        """Say in one line what is absent, after `find` found nothing."""
-        for folder in self.folders(root):
-            absent = self.absent(folder)
-            if len(absent) < len(self.names):
-                return f"{', '.join(absent)} of {self.archive} (the rest lies in {folder})"
-        files = self.names[0] if len(self.names) == 1 else f"{self.names[0]} to {self.names[-1]}"
-        return f"{files} of {self.archive}"
-
-
-TRAIN = _Release("train", "Imagenet32_train.zip", TRAIN_FILES)
-TEST = _Release("test", "Imagenet32_val.zip", (TEST_FILE,))
-
-# md5 of the unpacked files, as public loaders of the set list them. There are two lists, which share no file, so each
-# is taken for a release of its own.
-KNOWN_MD5: tuple[dict[str, str], ...] = tuple(
-    {row["file"]: row[column] for row in read_table("imagenet32_md5")}
-    for column in ("md5_first", "md5_second")
-)
+PARTS = {  # the batch files of each zip; they lie in a folder of its name, or loose
+    "train": ("Imagenet32_train.zip", TRAIN_FILES),
+    "test": ("Imagenet32_val.zip", (TEST_FILE,)),
+}
+# md5 of the unpacked files as public loaders list them, for the two releases of the dataset
+KNOWN_MD5 = {row["file"]: (row["md5_first"], row["md5_second"]) for row in read_table("imagenet32_md5")}
 
 GROUPING = read_grouping("imagenet32")  # fine classes by sorted WNID
 FILE_LABELS = tuple(int(row["file_label"]) for row in read_table("imagenet32"))  # from 1, by fine class
@@ -78,7 +45,19 @@ FILE_LABELS = tuple(int(row["file_label"]) for row in read_table("imagenet32")) 
 
 def missing(root: Path) -> tuple[str, ...]:
     """List what is not here, one line each."""
-    return tuple(release.lacking(root) for release in (TRAIN, TEST) if not release.find(root))
+    return tuple(lacking for part in PARTS if (lacking := _find(root, part)[1]))
+
+
+def _find(root: Path, part: str) -> tuple[Path, str]:
+    """Find the folder that holds most of a part's batch files; return it and what it lacks, in one line."""
+    archive, names = PARTS[part]
+    folders = [root / folder / inner for folder in FOLDERS for inner in (".", archive.removesuffix(".zip"))]
+    absent = {folder: [name for name in names if not has_file(folder / name)] for folder in folders}
+    best = min(folders, key=lambda folder: len(absent[folder]))
+    if 0 < len(absent[best]) < len(names):
+        return best, f"{', '.join(absent[best])} of {archive} (the rest lies in {best})"
+    span = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    return best, f"{span} of {archive}" if absent[best] else ""
 
 
 def load_imagenet32(
@@ -93,18 +72,15 @@ def load_imagenet32(
     The first call converts the official batch files, unpacked below `root`, into the cache; progress is then called
     with the batch files done and in all. The official validation images are the test part.
     """
-    train_folder, test_folder = TRAIN.find(root), TEST.find(root)
-    if train_folder is None or test_folder is None:
+    lacking = missing(root)
+    if lacking:
         login = "--download cannot fetch it, since image-net.org asks for a login. " if download else ""
+        archives = " and ".join(archive for archive, _ in PARTS.values())
         raise DataError(
-            f"ImageNet 32x32 is not complete in {root}; missing: {'; '.join(missing(root))}. {login}"
-            f"Log in at {PAGE} (free account), download {TRAIN.archive} and {TEST.archive}, and unzip them there"
+            f"ImageNet 32x32 is not complete in {root}; missing: {'; '.join(lacking)}. {login}"
+            f"Log in at {PAGE} (free account), download {archives}, and unzip them there"
         )
-
-    batches = {
-        "train": [train_folder / name for name in TRAIN.names],
-        "test": [test_folder / name for name in TEST.names],
-    }
+    batches = {part: [_find(root, part)[0] / name for name in names] for part, (_, names) in PARTS.items()}
 
     def locate() -> Path:
         paths = [str(path.resolve()) for files in batches.values() for path in files]
@@ -117,7 +93,7 @@ def load_imagenet32(
     train, test = parts
     official = (OFFICIAL_TRAIN_COUNT, OFFICIAL_TEST_COUNT)
     notes = count_notes("ImageNet 32x32", (len(train), len(test)), official)
-    if not notes and _known_release(md5) is None:
+    if not notes and not _verified(md5):
         notes = ("the files' checksums are in no list known to us, so their contents could not be verified",)
     return GROUPING.dataset("imagenet32", "cifar", train, test, notes=notes)
 
@@ -130,9 +106,9 @@ def _open(folder: Path) -> tuple[list[ImageSet], dict[str, str]] | None:
     try:
         with np.load(folder / LABELS, allow_pickle=False) as stored:
             md5: dict[str, str] = json.loads(str(stored["md5"]))
-            for release, first_index in ((TRAIN, 0), (TEST, OFFICIAL_TRAIN_COUNT)):
-                fine = fine_of_label[stored[release.part]]
-                path = folder / f"{release.part}.images"
+            for part, first_index in (("train", 0), ("test", OFFICIAL_TRAIN_COUNT)):
+                fine = fine_of_label[stored[part]]
+                path = folder / f"{part}.images"
                 if path.stat().st_size != len(fine) * IMAGE_BYTES:
                     return None
                 images = np.memmap(path, dtype=np.uint8, mode="r", shape=(len(fine), *IMAGE_SHAPE))
@@ -162,27 +138,19 @@ def _convert(folder: Path, batches: Mapping[str, Sequence[Path]], progress: Prog
                     progress(len(md5), len(every))
             sync_file(out)
         labels[part] = np.concatenate(found)
-    _check_md5(md5)
+    _verified(md5)
     with (folder / LABELS).open("wb") as out:
         np.savez(out, allow_pickle=False, md5=np.array(json.dumps(md5)), **labels)
         sync_file(out)
 
 
-def _known_release(md5: Mapping[str, str]) -> dict[str, str] | None:
-    """Find the release that most of these files belong to; None if no file is known."""
-    matches = [sum(md5.get(name) == value for name, value in known.items()) for known in KNOWN_MD5]
-    return KNOWN_MD5[matches.index(max(matches))] if max(matches) else None
-
-
-def _check_md5(md5: Mapping[str, str]) -> None:
-    """Refuse a file that is not of the release of the others.
-
-    Files of which none is known are let through, with a note: their release may be in neither list.
-    """
-    known = _known_release(md5)
-    for name, value in md5.items():
-        if known is not None and value != known[name]:
-            raise CorruptFileError(
-                f"{name}: its md5 is {value}, but {known[name]} in the release of the other files; "
-                f"get it again from {PAGE}. Nothing was used"
-            )
+def _verified(md5: Mapping[str, str]) -> bool:
+    """Tell whether the checksums are known; some known and others not are an error, since those are damaged."""
+    unknown = [name for name, value in md5.items() if value not in KNOWN_MD5[name]]
+    if 0 < len(unknown) < len(md5):
+        name = unknown[0]
+        raise CorruptFileError(
+            f"{name}: its md5 is {md5[name]}, but {' or '.join(KNOWN_MD5[name])} in the releases of the dataset; "
+            f"get it again from {PAGE}. Nothing was used"
+        )
+    return not unknown

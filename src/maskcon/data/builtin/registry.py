@@ -158,7 +158,7 @@ _ALL: tuple[Source, ...] = (
         lambda _: imagenet32.GROUPING,
         missing=imagenet32.missing,
         wanted=(
-            WantedFile(name, tuple(release[name] for release in imagenet32.KNOWN_MD5))
+            WantedFile(name, imagenet32.KNOWN_MD5[name])
             for name in (*imagenet32.TRAIN_FILES, imagenet32.TEST_FILE)
         ),
         load=imagenet32.load_imagenet32,

@@ -96,18 +96,3 @@ class Release:
             else:
                 return
         raise failures[0]
-
-
-def plain_path(path: str, depth: int) -> bool:
-    """Tell whether a path is relative, of `depth` plain components, safe to join.
-
-    >>> plain_path("bicycle_final/1_0.JPG", 2), plain_path("../1_0.JPG", 2), plain_path("1.jpg", 2)
-    (True, False, False)
-    """
-    parts = path.split("/")
-    return (
-        len(parts) == depth
-        and not any(part in ("", ".", "..") for part in parts)
-        and path.isprintable()
-        and "\\" not in path
-    )

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -19,7 +21,7 @@ from typing import Literal, NamedTuple
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.paths import has_file, has_folder
-from maskcon.data.builtin.release import Release, plain_path
+from maskcon.data.builtin.release import Release
 from maskcon.data.dataset import Grouping, Variant
 from maskcon.data.folder_layout import Found, Layout
 
@@ -30,6 +32,7 @@ COARSE_NAMES = (
     *("lamp", "mug", "sofa", "stapler", "table", "toaster"),
 )
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
+ROW = re.compile(r"(\d{1,12})\s+(\d{1,12})\s+([1-9]|1[0-2])\s+((\w+)_final/[^/\\\s]+)", re.ASCII)
 MAX_BYTES = 64 << 20  # Ebay_info.txt has 5 MB
 SPLIT1_FEWEST = 8  # images of a product
 SPLIT2_IMAGES = 12
@@ -114,10 +117,10 @@ def sop_listing(
     )
 
 
-def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> dict[int, int]:
+def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> Counter[int]:
     """Count the images of each product of the whole set, by class_id."""
     folder = RELEASE.get(root, download=download, progress=progress)
-    return {product: len(rows) for product, rows in by_product(read_info(folder / INFO_FILE)).items()}
+    return Counter(image.product for image in read_info(folder / INFO_FILE))
 
 
 def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImage]) -> tuple[Split, str]:
@@ -162,15 +165,37 @@ def read_info(path: Path) -> list[ProductImage]:
     if not lines or lines[0].split() != HEADER:
         raise CorruptFileError(f"{path}: line 1 should read {' '.join(HEADER)!r}")
     images = [_read_row(path, number, line) for number, line in enumerate(lines[1:], start=2) if line.strip()]
-    coarse_of: dict[int, int] = {}
-    for image in images:
-        if coarse_of.setdefault(image.product, image.coarse) != image.coarse:
-            raise CorruptFileError(f"{path}: class_id {image.product} has two super_class_id")
+    if len({(image.product, image.coarse) for image in images}) != len({image.product for image in images}):
+        raise CorruptFileError(f"{path}: a class_id has two super_class_id")
     for what in ("image_id", "path"):
         count = len({getattr(image, what) for image in images})
         if count != len(images):
             raise CorruptFileError(f"{path}: {len(images)} rows have only {count} different values of {what}")
     return images
+
+
+def _read_row(path: Path, number: int, line: str) -> ProductImage:
+    found = ROW.fullmatch(line.strip())
+    category = int(found[3]) - 1 if found else -1
+    if found is None or found[5] != COARSE_NAMES[category]:
+        raise CorruptFileError(
+            f"{path}: line {number} should hold image_id, class_id, super_class_id (1 to {len(COARSE_NAMES)}) and "
+            f"the path of an image in that category's folder, got {line[:80]!r}"
+        )
+    return ProductImage(int(found[1]), int(found[2]), category, found[4])
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise CorruptFileError(
+                f"{path}: more than {MAX_BYTES} bytes; not a list of Stanford Online Products"
+            )
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path}: not text ({error})") from error
 
 
 def by_product(images: Iterable[ProductImage]) -> dict[int, list[ProductImage]]:
@@ -219,72 +244,24 @@ def read_split(folder: Path, images: Iterable[ProductImage], *, shared_products:
     for path in (folder / "train_path.json", folder / "test_path.json"):
         if not has_file(path):
             raise DataError(f"{folder} lacks {path.name}; add it, or remove the folder to split by rule")
-        names = _read_list(path)
-        for row, name in enumerate(names):
-            if name not in known:
-                raise CorruptFileError(f"{path}: row {row}: {name[:80]!r} is not in Ebay_info.txt")
-        parts.append([known[name] for name in names])
-    _check_apart(folder, parts, shared_products)
-    train, test = (_flat(by_product(rows).values()) for rows in parts)
-    return Split(train, test)
-
-
-def _check_apart(folder: Path, parts: Sequence[Sequence[ProductImage]], shared_products: bool) -> None:
+        try:
+            names = json.loads(_read_text(path))
+            parts.append([known[name] for name in names])
+        except (ValueError, RecursionError, TypeError, KeyError) as error:
+            raise CorruptFileError(
+                f"{path}: not a list of paths in Ebay_info.txt ({type(error).__name__}: {str(error)[:80]})"
+            ) from error
     every = [image.path for rows in parts for image in rows]
     if len(set(every)) != len(every):
         raise CorruptFileError(f"{folder}: an image is listed twice")
     train, test = ({image.product for image in rows} for rows in parts)
-    if shared_products and train != test:
-        raise CorruptFileError(f"{folder}: {len(train ^ test)} products are not in both parts, as in split 2")
-    if not shared_products and train & test:
+    wrong, rule = (train ^ test, "not in both parts") if shared_products else (train & test, "in both parts")
+    if wrong:
         raise CorruptFileError(
-            f"{folder}: {len(train & test)} products are in both parts, none should be in split 1"
+            f"{folder}: {len(wrong)} products are {rule}; these lists are of another split"
         )
+    return Split(*(_flat(by_product(rows).values()) for rows in parts))
 
 
 def _flat(products: Iterable[Sequence[ProductImage]]) -> tuple[ProductImage, ...]:
     return tuple(image for rows in products for image in rows)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise CorruptFileError(f"{path}: more than {MAX_BYTES} bytes; not a list of Stanford Online Products")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptFileError(f"{path}: not text ({error})") from error
-
-
-def _read_row(path: Path, number: int, line: str) -> ProductImage:
-    values = line.split()
-    where = f"{path}: line {number}"
-    if len(values) != len(HEADER) or not all(value.isascii() and value.isdecimal() for value in values[:3]):
-        raise CorruptFileError(f"{where} should hold three whole numbers and a path, got {line[:80]!r}")
-    if max(len(value) for value in values[:3]) > 12:
-        raise CorruptFileError(f"{where}: a number of more than 12 digits")
-    image_id, product, category = (int(value) for value in values[:3])
-    if not 1 <= category <= len(COARSE_NAMES):
-        raise CorruptFileError(
-            f"{where}: super_class_id should lie in 1..{len(COARSE_NAMES)}, got {category}"
-        )
-    folder = f"{COARSE_NAMES[category - 1]}_final"
-    if not plain_path(values[3], 2) or not values[3].startswith(f"{folder}/"):
-        raise CorruptFileError(
-            f"{where}: an image of category {category} lies in {folder}/, got {values[3][:80]!r}"
-        )
-    return ProductImage(image_id, product, category - 1, values[3])
-
-
-def _read_list(path: Path) -> list[str]:
-    try:
-        values = json.loads(_read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CorruptFileError(f"{path}: not JSON ({error})") from error
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise CorruptFileError(f"{path}: should be a list of paths")
-    return values
