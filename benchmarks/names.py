@@ -17,8 +17,8 @@ import numpy as np
 import maskcon
 from maskcon.config.settings import Machine
 from maskcon.data import ImageSet, image_plan
-from maskcon.data.headers import labels_only
 from maskcon.data.kinds_file import KindRow, write_kinds
+from maskcon.data.photos import labels_only
 
 METHODS = ("maskcon", "teachcon", "supcon")
 

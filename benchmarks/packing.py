@@ -73,14 +73,14 @@ def packing(folder: Path, side: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="maskcon-packing-") as cache:
 
         def work() -> None:
-            make_pack(plan_photos(read_path(folder), image_size=side, cache=Path(cache)).job)
+            make_pack(plan_photos(read_path(folder), image_size=side, cache=Path(cache)))
 
         return spent_on(work)
 
 
 def measure(folder: Path, view: int, repeats: int) -> dict[str, object]:
     side = canvas_for(view)
-    paths = [str(folder / path) for path in plan_photos(read_path(folder), image_size=side).job.paths]
+    paths = [str(folder / found.path) for found in plan_photos(read_path(folder), image_size=side).files]
     turns = [(decoder(paths, side), packing(folder, side)) for _ in range(repeats)]
     return {
         "images": len(paths),

@@ -30,15 +30,15 @@ def pack_read(effort: Effort) -> Row:
     with tempfile.TemporaryDirectory(prefix="maskcon-bench-") as scratch:
         folder = Path(scratch, "photos")
         make_photos(folder, count)
-        job = plan_photos(read_path(folder), image_size=side, cache=Path(scratch, "packs")).job
-        packed = make_pack(job)
+        plan = plan_photos(read_path(folder), image_size=side, cache=Path(scratch, "packs"))
+        packed = make_pack(plan)
         feed = Feed(packed.images, packed.sizes, torch.device("cpu"))
         order = torch.randperm(len(packed.images), generator=torch.Generator().manual_seed(0))
         batches = torch.split(order, BATCH)
 
         def from_jpeg() -> None:
             for rows in batches:
-                decoded(job.root, [job.paths[row] for row in rows.tolist()], side)
+                decoded(folder, [plan.files[row].path for row in rows.tolist()], side)
 
         turns = in_turns(
             {"pack": lambda: [feed.take(rows) for rows in batches], "jpeg": from_jpeg},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from maskcon.data import Dataset
 from maskcon.data.packing import Progress, pack
-from maskcon.data.photos import plan_photos, read_path
+from maskcon.data.photos import assemble, plan_photos, read_path
 from tests.data.miniatures import write_picture
 
 
@@ -31,4 +31,4 @@ def load_photos(
 ) -> Dataset:
     """`load` with a cache of its own."""
     plan = plan_photos(read_path(path), image_size=image_size, strict=strict, cache=cache, looking=progress)
-    return plan.dataset(pack(plan.job, progress))
+    return assemble(plan, pack(plan, progress))

@@ -6,6 +6,7 @@ import pytest
 
 from maskcon.data import headers
 from maskcon.data.decoding import Shape
+from maskcon.data.folder_layout import Found, Layout
 from maskcon.data.headers import read_headers
 from tests.data.miniatures import write_picture
 
@@ -19,25 +20,28 @@ FOUND = [
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def layout(tmp_path: Path) -> Layout:
     write_picture(tmp_path / "set" / "a.png", (20, 10))
     write_picture(tmp_path / "set" / "grey.png", (10, 30), 7, "L")
     (tmp_path / "set" / "bad.png").write_text("no image")
-    return tmp_path / "set"
+    files = [Found(path, False, "a", None) for path in PATHS]
+    return Layout("set", tmp_path / "set", "", "", files=files)
 
 
-def test_headers_are_read_or_the_reason_is_given(root: Path) -> None:
-    assert read_headers(root, PATHS) == FOUND
+def test_headers_are_read_or_the_reason_is_given(layout: Layout) -> None:
+    assert read_headers(layout) == FOUND
 
 
-def test_progress_is_told_where_there_are_many_to_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told_where_there_are_many_to_read(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[tuple[int, int]] = []
 
     def note(done: int, total: int) -> None:
         told.append((done, total))
 
-    read_headers(root, PATHS, progress=note)
+    read_headers(layout, progress=note)
     assert told == []
     monkeypatch.setattr(headers, "MANY", 3)
-    read_headers(root, PATHS, progress=note)
+    read_headers(layout, progress=note)
     assert told == [(4, 4)]

@@ -159,7 +159,7 @@ def test_large_sets_are_packed_and_found_again(tmp_path: Path, monkeypatch: pyte
     first = load(source)
     plan = image_plan(source)
     assert plan is not None
-    make_pack(plan.job)
+    make_pack(plan)
 
     def never(*_: object) -> None:
         pytest.fail("decoded although it is packed")

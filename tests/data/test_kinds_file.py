@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskcon._utils.errors import DataError
@@ -24,6 +24,7 @@ printable = st.text(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(printable, printable, printable), min_size=1, max_size=8, unique_by=lambda row: row[0])
 )

@@ -19,7 +19,8 @@ from maskcon._utils.errors import DataError
 from maskcon._utils.locks import one_at_a_time
 from maskcon.data import cache as cache_module
 from maskcon.data import packing
-from maskcon.data.packing import PackJob, find_pack, make_pack
+from maskcon.data.folder_layout import Found, Layout
+from maskcon.data.packing import ImagePlan, find_pack, make_pack
 from maskcon.data.photos import plan_photos, read_path
 from tests.data.class_folders import all_paths, load_photos, write_classes
 from tests.data.miniatures import write_picture
@@ -74,7 +75,7 @@ def test_flipped_bytes_beside_the_pack_never_escape(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(packing, "PACK_ABOVE_BYTES", 1000)
     load_photos(root, cache=tmp_path / "cache")
     (folder,) = (tmp_path / "cache").iterdir()
-    job = plan_photos(read_path(root), cache=tmp_path / "cache").job
+    job = plan_photos(read_path(root), cache=tmp_path / "cache")
     assert find_pack(job) is not None
     generator = np.random.default_rng(0)
     for name in ("beside.npz", "images.npy"):
@@ -111,12 +112,14 @@ def test_too_little_room_for_the_pack_is_said_before_decoding(
         load_photos(root, cache=tmp_path / "cache")
 
 
-def job_of(root: Path, count: int = 6, side: int = 24) -> PackJob:
+def job_of(root: Path, count: int = 6, side: int = 24) -> ImagePlan:
     """A folder of images of several sizes, to be packed beside it."""
     paths = tuple(f"{number}.png" for number in range(count))
     for number, path in enumerate(paths):
         write_picture(root / path, (20 + number, 16), (number, 0, 0))
-    return PackJob("test", root, paths, side=side, channels=3, cache=root.parent / "cache")
+    layout = Layout("test", root, "", "", kind="test")
+    files = tuple(Found(path, False, "a", None) for path in paths)
+    return ImagePlan(layout, files, side=side, channels=3, cache=root.parent / "cache")
 
 
 def test_a_pack_that_is_there_is_used_whatever_its_size(
@@ -127,7 +130,7 @@ def test_a_pack_that_is_there_is_used_whatever_its_size(
     cache = tmp_path / "cache"
     in_memory = load_photos(root, cache=cache)
     assert not isinstance(in_memory.train.images, np.memmap)
-    make_pack(plan_photos(read_path(root), cache=cache).job)
+    make_pack(plan_photos(read_path(root), cache=cache))
 
     def no_decoding(*_: object) -> None:
         raise AssertionError("decoded again")
@@ -140,24 +143,24 @@ def test_a_pack_that_is_there_is_used_whatever_its_size(
 
 def test_a_pack_holds_what_decoding_in_memory_gives(tmp_path: Path) -> None:
     job = job_of(tmp_path / "set")
-    (job.root / "2.png").write_text("not an image")
+    (job.layout.root / "2.png").write_text("not an image")
     in_memory, packed = packing.pack(job), make_pack(job)
     assert in_memory.folder is None
     assert packed.folder is not None
     for found in (packed, packing.pack(job)):
         assert np.array_equal(found.images, in_memory.images)
         assert np.array_equal(found.sizes, in_memory.sizes)
-        assert found.kept.tolist() == [0, 1, 3, 4, 5]
+        assert found.kept == [0, 1, 3, 4, 5]
         assert found.failures == in_memory.failures == {2: "not an image of a known format"}
 
 
 @pytest.mark.parametrize("decoded", [packing.pack, make_pack])
 def test_a_listed_file_that_is_not_there_is_left_out(tmp_path: Path, decoded) -> None:
     job = job_of(tmp_path / "set")
-    (job.root / "1.png").unlink()
+    (job.layout.root / "1.png").unlink()
     found = decoded(job)
     assert found.failures == {1: "No such file or directory"}
-    write_picture(job.root / "1.png")
+    write_picture(job.layout.root / "1.png")
     assert find_pack(job) is None
     assert decoded(job).failures == {}
 
@@ -166,7 +169,7 @@ def test_a_touched_file_makes_a_new_pack_and_the_old_one_goes(tmp_path: Path) ->
     job = job_of(tmp_path / "set")
     other = replace(job, side=12)
     first, beside = make_pack(job).folder, make_pack(other).folder
-    write_picture(job.root / "0.png", (20, 16), (9, 9, 9))
+    write_picture(job.layout.root / "0.png", (20, 16), (9, 9, 9))
     assert find_pack(job) is None
     second = make_pack(job)
     assert second.folder is not None
@@ -179,7 +182,7 @@ def test_files_that_change_while_they_are_decoded_leave_no_pack(tmp_path: Path) 
     job = job_of(tmp_path / "set")
 
     def change(_done: int, _total: int) -> None:
-        write_picture(job.root / "0.png", (7, 7))
+        write_picture(job.layout.root / "0.png", (7, 7))
 
     with pytest.raises(DataError, match="changed while they were read"):
         make_pack(job, change)
@@ -192,10 +195,12 @@ def test_a_killed_packing_leaves_no_pack_and_is_cleaned_up_by_the_next(tmp_path:
     code = f"""
         import os, signal
         from pathlib import Path
-        from maskcon.data.packing import PackJob, make_pack
-        root, cache = Path({str(job.root)!r}), Path({str(job.cache)!r})
-        job = PackJob("test", root, {job.paths!r}, side=24, channels=3, cache=cache)
-        make_pack(job, lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
+        from maskcon.data.folder_layout import Found, Layout
+        from maskcon.data.packing import ImagePlan, make_pack
+        root, cache = Path({str(job.layout.root)!r}), Path({str(job.cache)!r})
+        files = {job.files!r}
+        plan = ImagePlan(Layout("test", root, "", "", kind="test"), files, side=24, channels=3, cache=cache)
+        make_pack(plan, lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
     """
     killed = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
     assert killed.returncode == -signal.SIGKILL

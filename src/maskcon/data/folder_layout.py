@@ -12,13 +12,14 @@ import os
 import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
+from typing import Protocol
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.paths import resolved
 from maskcon.data.dataset import Grouping
 from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
-from maskcon.data.packing import Contents
 
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "testing", "val", "valid", "validation")  # the first that exists is used
@@ -51,6 +52,19 @@ class Found:
         return path_hash(self.path) if self.key is None else self.key
 
 
+class Contents(Protocol):
+    """Images that are no files of their own, by the paths that stand for them."""
+
+    @property
+    def key(self) -> str:
+        """Identify the content; changes when any image does."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return an image file's content, or raise `UndecodableError`; thread-safe."""
+        ...
+
+
 @dataclass
 class Layout:
     """The images of a folder, a manifest, a named or a Hugging Face dataset, and how messages speak of them.
@@ -80,6 +94,10 @@ class Layout:
     loose_images: int = 0
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Path | BytesIO:
+        """Return what `decode` takes for the image at this path."""
+        return self.root / path if self.contents is None else BytesIO(self.contents.read(path))
 
 
 def read_layout(root: Path) -> Layout:

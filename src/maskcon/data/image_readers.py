@@ -146,7 +146,7 @@ class ImageFiles:
         return Block(
             images=filled.images,
             sizes=filled.sizes,
-            rows=[rows[place] for place in filled.kept.tolist()],
+            rows=[rows[place] for place in filled.kept],
             failures={rows[place]: why for place, why in filled.failures.items()},
         )
 

@@ -15,7 +15,7 @@ from maskcon.data.dataset import Dataset, Variant
 from maskcon.data.huggingface import PREFIX, Address, read_hub
 from maskcon.data.manifest import is_manifest
 from maskcon.data.packing import ImagePlan, Progress, find_pack, make_pack, pack
-from maskcon.data.photos import plan_photos, read_path
+from maskcon.data.photos import assemble, plan_photos, read_path
 
 
 def load(
@@ -50,7 +50,7 @@ def load(
         looking=progress,
     )
     if plan is not None:
-        return plan.dataset(pack(plan.job, progress))
+        return assemble(plan, pack(plan, progress))
     arrays = SOURCES[name_or_path].load
     assert arrays is not None  # `image_plan` returns None for these alone
     return arrays(data_root(root), variant=variant, download=download, progress=progress)
@@ -133,13 +133,13 @@ def prepare(
     plan = image_plan(name_or_path, image_size=image_size, **options)
     if plan is None:
         return None
-    found = find_pack(plan.job)
+    found = find_pack(plan)
     begun = time.monotonic()
-    packed = make_pack(plan.job, decoding) if found is None else found
+    packed = make_pack(plan, decoding) if found is None else found
     seconds = time.monotonic() - begun
     assert packed.folder is not None  # a pack
     left_out = len(plan.failures) + len(packed.failures)
-    return Prepared(plan.dataset(packed), packed.folder, left_out, found is not None, seconds)
+    return Prepared(assemble(plan, packed), packed.folder, left_out, found is not None, seconds)
 
 
 def is_path(name_or_path: str) -> bool:

@@ -10,11 +10,11 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ from maskcon._utils.files import reserve
 from maskcon._utils.paths import cache_root, has_folder
 from maskcon._utils.threads import usable_cores
 from maskcon.data.cache import cached_folder, check_space, files_key, place_key
-from maskcon.data.dataset import Dataset
-from maskcon.data.decoding import UndecodableError, checked_side, decode, decompression_bombs_refused
+from maskcon.data.decoding import UndecodableError, decode, decompression_bombs_refused
+from maskcon.data.folder_layout import Found, Layout
 
 Progress = Callable[[int, int], None]  # files done, files in all
 Result = TypeVar("Result")
@@ -38,104 +38,81 @@ PACKS = "packed"
 IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
 
 
-class Contents(Protocol):
-    """Images that are no files of their own, by the paths that stand for them."""
-
-    @property
-    def key(self) -> str:
-        """Identify the content; changes when any image does."""
-        ...
-
-    def read(self, path: str) -> bytes:
-        """Return an image file's content, or raise `UndecodableError`; thread-safe."""
-        ...
-
-
 @dataclass(frozen=True)
-class PackJob:
-    """Images to be decoded: root/path for each path, onto a canvas of side x side.
+class ImagePlan:
+    """The images of a source before they are decoded, each onto a canvas of side x side.
 
-    name distinguishes the packs of one folder, such as the two splits of a dataset; cache is where packs live, None
-    where no home folder is known, an error only for jobs that need a pack; contents: where paths are no files.
+    files: the images to decode, train before test; failures: path -> why it is left out
+    cache: where packs live; None where no home folder is known, an error only if a pack is needed
+    longest_side: of any image; None if that is not known
+    is_strict: an image that cannot be read is an error
     """
 
-    name: str
-    root: Path
-    paths: tuple[str, ...]
+    layout: Layout
+    files: tuple[Found, ...]
     side: int
     channels: int
-    cache: Path | None
-    contents: Contents | None = None
+    cache: Path | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+    longest_side: int | None = None
+    is_strict: bool = False
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        return (len(self.paths), self.channels, self.side, self.side)
+        return (len(self.files), self.channels, self.side, self.side)
 
     @property
     def size_bytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
+
+    def open(self, row: int) -> Path | BytesIO:
+        """Return what `decode` takes for the image in this row of `files`."""
+        return self.layout.open(self.files[row].path)
 
 
 @dataclass(frozen=True)
 class Packed:
     """The images that could be read, in the order of the files.
 
-    images: [M, C, S, S]; sizes: [M, 2] valid (height, width); kept: [M] their places in the list of files;
-    failures: place in the list -> why that file was left out; folder: the pack that they lie in, if in one.
+    images: [M, C, S, S]; sizes: [M, 2] valid (height, width)
+    failures: row of the files -> why that one was left out; folder: the pack that they lie in, if in one
     """
 
     images: NDArray[np.uint8]
     sizes: NDArray[np.int32]
-    kept: NDArray[np.int64]
-    failures: dict[int, str]
+    failures: Mapping[int, str]
     folder: Path | None = None
 
-
-@dataclass(frozen=True)
-class ImagePlan:
-    """A dataset made of image files, before they are decoded.
-
-    failures: path -> why it is left out, of those that are not in the job
-    dataset: makes the dataset of the decoded images
-    longest_side: of any image; None if that is not known
-    """
-
-    job: PackJob
-    failures: Mapping[str, str]
-    dataset: Callable[[Packed], Dataset]
-    longest_side: int | None = None
-
-    def load(self, image_size: int | None, progress: Progress | None = None) -> Dataset:
-        """Decode the images onto a canvas of this side, or of the longest side if that is smaller."""
-        limit = checked_side(image_size)
-        side = limit if self.longest_side is None else min(limit, self.longest_side)
-        return self.dataset(pack(replace(self.job, side=side), progress))
+    @property
+    def kept(self) -> list[int]:
+        """Rows of the files that the images belong to."""
+        return [row for row in range(len(self.images) + len(self.failures)) if row not in self.failures]
 
 
-def pack(job: PackJob, progress: Progress | None = None) -> Packed:
+def pack(plan: ImagePlan, progress: Progress | None = None) -> Packed:
     """Decode the images, unless there is a pack of them; a large array goes into one."""
-    stored = find_pack(job)
+    stored = find_pack(plan)
     if stored is not None:
         return stored
-    if job.size_bytes <= PACK_ABOVE_BYTES:
-        return _fill(np.zeros(job.shape, dtype=np.uint8), job, progress)
-    return make_pack(job, progress)
+    if plan.size_bytes <= PACK_ABOVE_BYTES:
+        return _fill(np.zeros(plan.shape, dtype=np.uint8), plan, progress)
+    return make_pack(plan, progress)
 
 
-def find_pack(job: PackJob) -> Packed | None:
+def find_pack(plan: ImagePlan) -> Packed | None:
     """Find the pack of these files in their present state, by sizes and times only."""
-    if job.cache is None or not has_folder(job.cache):
+    if plan.cache is None or not has_folder(plan.cache):
         return None
-    return _read(_pack_folder(job.cache, job), job)
+    return _read(_pack_folder(plan.cache, plan), plan)
 
 
-def make_pack(job: PackJob, progress: Progress | None = None) -> Packed:
+def make_pack(plan: ImagePlan, progress: Progress | None = None) -> Packed:
     """Decode the images into a pack; replaces an older one of the same name and folder."""
-    cache = job.cache or cache_root() / PACKS
+    cache = plan.cache or cache_root() / PACKS
     return cached_folder(
-        lambda: _pack_folder(cache, job),
-        lambda folder: _read(folder, job),
-        lambda folder: _write(folder, job, progress),
+        lambda: _pack_folder(cache, plan),
+        lambda folder: _read(folder, plan),
+        lambda folder: _write(folder, plan, progress),
     )
 
 
@@ -161,11 +138,6 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
     return results
 
 
-def opened(root: Path, path: str, contents: Contents | None) -> Path | BytesIO:
-    """Return what `decode` takes for this image."""
-    return root / path if contents is None else BytesIO(contents.read(path))
-
-
 def fill(
     images: NDArray[np.uint8],
     read: Callable[[int], NDArray[np.uint8]],
@@ -184,58 +156,57 @@ def fill(
 
     outcome = map_files(work, len(images), progress)
     failures = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
-    kept = np.array([row for row in range(len(images)) if row not in failures], dtype=np.int64)
     sizes = np.array([found for found in outcome if not isinstance(found, str)], dtype=np.int32)
+    packed = Packed(images[: len(sizes)], sizes.reshape(-1, 2), failures)
     if failures:  # close the gaps in place: the array may be larger than memory
-        for target, row in enumerate(kept.tolist()):
+        for target, row in enumerate(packed.kept):
             if target != row:
                 images[target] = images[row]
-    return Packed(images[: len(kept)], sizes.reshape(-1, 2), kept, failures)
+    return packed
 
 
-def _fill(images: NDArray[np.uint8], job: PackJob, progress: Progress | None) -> Packed:
-    def read(row: int) -> NDArray[np.uint8]:
-        return decode(opened(job.root, job.paths[row], job.contents), job.side, job.channels)
-
-    return fill(images, read, progress)
+def _fill(images: NDArray[np.uint8], plan: ImagePlan, progress: Progress | None) -> Packed:
+    return fill(images, lambda row: decode(plan.open(row), plan.side, plan.channels), progress)
 
 
-def _pack_folder(cache: Path, job: PackJob) -> Path:
+def _pack_folder(cache: Path, plan: ImagePlan) -> Path:
     """Name the pack; all of one folder, name and side differ after the last hyphen only."""
-    salt = f"{FORMAT_VERSION};{job.channels};"
-    if job.contents is None:
-        key = files_key(job.root, job.paths, salt)
+    layout, paths = plan.layout, [found.path for found in plan.files]
+    salt = f"{FORMAT_VERSION};{plan.channels};"
+    if layout.contents is None:
+        key = files_key(layout.root, paths, salt)
     else:
-        listed = "".join(f"{path}\0" for path in job.paths)
-        key = hashlib.sha256(f"{salt}{job.contents.key};{listed}".encode()).hexdigest()[:20]
-    return cache / f"{job.name}-{job.side}px-{place_key(job.root)}-{key}"
+        listed = "".join(f"{path}\0" for path in paths)
+        key = hashlib.sha256(f"{salt}{layout.contents.key};{listed}".encode()).hexdigest()[:20]
+    return cache / f"{layout.kind}-{plan.side}px-{place_key(layout.root)}-{key}"
 
 
-def _read(folder: Path, job: PackJob) -> Packed | None:
+def _read(folder: Path, plan: ImagePlan) -> Packed | None:
     try:
         images = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
         with np.load(folder / BESIDE, allow_pickle=False) as beside:
-            sizes, kept = beside["sizes"], beside["kept"]
-            failures = {int(row): why for row, why in json.loads(str(beside["failures"])).items()}
+            sizes = beside["sizes"]
+            failures = {int(row): str(why) for row, why in json.loads(str(beside["failures"])).items()}
     except Exception:  # numpy and zipfile raise nearly anything on damaged data
         return None  # not there, or damaged: decoded again
-    if images.shape != job.shape or images.dtype != np.uint8 or sizes.shape != (len(kept), 2):
+    count = len(plan.files)
+    if images.shape != plan.shape or images.dtype != np.uint8 or sizes.shape != (count - len(failures), 2):
         return None
-    if sorted([*kept.tolist(), *failures]) != list(range(len(job.paths))):
+    if any(not 0 <= row < count for row in failures):
         return None
-    return Packed(images[: len(kept)], sizes, kept, failures, folder)
+    return Packed(images[: len(sizes)], sizes, failures, folder)
 
 
-def _write(folder: Path, job: PackJob, progress: Progress | None) -> None:
-    check_space(folder, job.size_bytes, "decoding", ", or give a smaller image size")
-    images = np.lib.format.open_memmap(folder / IMAGES, mode="w+", dtype=np.uint8, shape=job.shape)
+def _write(folder: Path, plan: ImagePlan, progress: Progress | None) -> None:
+    check_space(folder, plan.size_bytes, "decoding", ", or give a smaller image size")
+    images = np.lib.format.open_memmap(folder / IMAGES, mode="w+", dtype=np.uint8, shape=plan.shape)
     with (folder / IMAGES).open("r+b") as file:
         # now: running out of disk space later, inside a memory map, would kill the process
         reserve(file, (folder / IMAGES).stat().st_size)
-    packed = _fill(images, job, progress)
+    packed = _fill(images, plan, progress)
     images.flush()
     failures = json.dumps({str(row): why for row, why in packed.failures.items()})
-    np.savez(folder / BESIDE, sizes=packed.sizes, kept=packed.kept, failures=np.array(failures))
+    np.savez(folder / BESIDE, sizes=packed.sizes, failures=np.array(failures))
     for name in (IMAGES, BESIDE):
         with (folder / name).open("r+b") as file:
             os.fsync(file.fileno())

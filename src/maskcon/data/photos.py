@@ -21,7 +21,7 @@ from maskcon.data.decoding import Shape, checked_side
 from maskcon.data.folder_layout import Found, Layout, read_layout, show, some
 from maskcon.data.headers import read_headers
 from maskcon.data.manifest import is_manifest, read_manifest
-from maskcon.data.packing import ImagePlan, Packed, PackJob, Progress, usual_cache
+from maskcon.data.packing import ImagePlan, Packed, Progress, pack, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
@@ -53,14 +53,16 @@ def plan_photos(
     """
     limit = checked_side(image_size)
     failures = dict(layout.unreadable)
-    cache = cache if cache is not None else usual_cache()
-    paths = [found.path for found in layout.files]
     if layout.grouping is None:
-        read = read_headers(layout.root, paths, layout.contents, looking)
-        shapes = [shape for shape in read if isinstance(shape, Shape)]
-        failures |= {path: why for path, why in zip(paths, read, strict=True) if isinstance(why, str)}
+        shapes = []
+        for found, read in zip(layout.files, read_headers(layout, looking), strict=True):
+            if isinstance(read, str):
+                failures[found.path] = read
+            else:
+                shapes.append(read)
     else:  # its images have one canvas on every machine
         shapes = [Shape(limit, limit, "RGB", "")]
+        paths = (found.path for found in layout.files)
         failures |= {path: "no such file" for path in paths if not has_file(layout.root / path)}
     files = [found for found in layout.files if found.path not in failures]
     _stop_if_strict(strict, failures)
@@ -68,24 +70,34 @@ def plan_photos(
         files = _held_out_last(files)
     _check_enough(layout, files, failures)  # before anything is decoded
     longest_side = max(shape.longest_side for shape in shapes)
-    job = PackJob(
-        name=layout.kind,
-        root=layout.root,
-        paths=tuple(found.path for found in files),
+    return ImagePlan(
+        layout,
+        tuple(files),
         side=min(limit, longest_side),
         channels=1 if all(shape.is_grey for shape in shapes) else 3,
-        cache=cache,
-        contents=layout.contents,
+        cache=cache if cache is not None else usual_cache(),
+        failures=failures,
+        longest_side=longest_side,
+        is_strict=strict,
     )
 
-    def dataset(packed: Packed) -> Dataset:
-        lost = {**failures, **{files[row].path: why for row, why in packed.failures.items()}}
-        _stop_if_strict(strict, lost)
-        kept = [files[row] for row in packed.kept.tolist()]
-        _check_enough(layout, kept, lost)
-        return _assemble(layout, kept, packed, _notes(layout, kept, lost))
 
-    return ImagePlan(job, failures, dataset, longest_side)
+def load_plan(plan: ImagePlan, image_size: int | None, progress: Progress | None = None) -> Dataset:
+    """Decode the images onto a canvas of this side, or of the longest side if that is smaller."""
+    limit = checked_side(image_size)
+    side = limit if plan.longest_side is None else min(limit, plan.longest_side)
+    return assemble(plan, pack(replace(plan, side=side), progress))
+
+
+def labels_only(plan: ImagePlan, failures: Mapping[int, str] | None = None) -> Dataset:
+    """Make the dataset of a plan with blank 1 x 1 images: labels, parts and notes only.
+
+    failures: row of the plan's files -> why that image cannot be read, as far as is known.
+    """
+    failures = failures or {}
+    shape = (len(plan.files) - len(failures), plan.channels, 1, 1)
+    images = np.broadcast_to(np.zeros((1, plan.channels, 1, 1), dtype=np.uint8), shape)  # takes no memory
+    return assemble(plan, Packed(images, np.ones((shape[0], 2), dtype=np.int32), failures))
 
 
 def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
@@ -142,7 +154,13 @@ def _check_enough(layout: Layout, kept: Sequence[Found], failures: Mapping[str, 
         )
 
 
-def _assemble(layout: Layout, kept: list[Found], packed: Packed, notes: list[str]) -> Dataset:
+def assemble(plan: ImagePlan, packed: Packed) -> Dataset:
+    """Make the dataset of a plan from its decoded images."""
+    layout = plan.layout
+    lost = {**plan.failures, **{plan.files[row].path: why for row, why in packed.failures.items()}}
+    _stop_if_strict(plan.is_strict, lost)
+    kept = [plan.files[row] for row in packed.kept]
+    _check_enough(layout, kept, lost)
     grouping = layout.grouping or _grouping(kept)
     coarse_number = {label: number for number, label in enumerate(grouping.coarse_names)}
     fine_number = {label: number for number, label in enumerate(grouping.fine_names)}
@@ -172,7 +190,7 @@ def _assemble(layout: Layout, kept: list[Found], packed: Packed, notes: list[str
         fine_names=tuple(show(label) for label in grouping.fine_names) or None,
         family=layout.family or family_of(images),
         coarse_of_fine=grouping.coarse_of or None,
-        notes=tuple(notes),
+        notes=tuple(_notes(layout, kept, lost)),
     )
 
 

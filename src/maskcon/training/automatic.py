@@ -24,8 +24,9 @@ from maskcon.config.resolution import Choosing, Resolved, resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.data.headers import labels_only, usual_side
+from maskcon.data.headers import usual_side
 from maskcon.data.packing import ImagePlan, Progress
+from maskcon.data.photos import labels_only
 from maskcon.methods.registry import method_named
 from maskcon.models.published import PUBLISHED, weights_folder
 from maskcon.models.weights import locate
@@ -146,7 +147,7 @@ def look(
     """Collect the facts from labels and image headers, without decoding images."""
     plan = source if isinstance(source, ImagePlan) else plan_images(source, machine, looking)
     if plan is not None:
-        train, side = len(labels_only(plan).train), usual_side(plan) or float(plan.job.side)
+        train, side = len(labels_only(plan).train), usual_side(plan) or float(plan.side)
     else:
         assert isinstance(source, Dataset)  # only built-in datasets come as arrays
         part = source.train

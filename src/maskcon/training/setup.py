@@ -26,6 +26,7 @@ from maskcon.data.decoding import canvas_for
 from maskcon.data.kinds_file import read_kinds
 from maskcon.data.known_names import KnownNames
 from maskcon.data.packing import ImagePlan, Progress
+from maskcon.data.photos import load_plan
 from maskcon.data.statistics import channel_statistics
 from maskcon.methods.registry import Method, all_methods, method_named
 from maskcon.models import Backbone, FeatureHead
@@ -86,7 +87,7 @@ def load_dataset(
     elif plan is not None:
         # Small images keep their size; larger ones are shrunk to what the views need.
         canvas = None if config.image_size is None else canvas_for(config.image_size)
-        data = plan.load(canvas, announce.on_load)
+        data = load_plan(plan, canvas, announce.on_load)
     else:
         data = load(
             str(source),

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from PIL import Image
 from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import Shape, UndecodableError, decode, examine
 from maskcon.data.folder_layout import show
-from maskcon.data.headers import labels_only
-from maskcon.data.packing import ImagePlan, Progress, map_files, opened
+from maskcon.data.packing import ImagePlan, Progress, map_files
+from maskcon.data.photos import labels_only
 from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, image_hash
 from maskcon.report.style import as_pixels
 
@@ -60,12 +61,11 @@ class Read:
 
 def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
     """Read all images of a plan, each file once."""
-    job = plan.job
 
     def work(row: int) -> Examined | str:
         try:
-            path = job.paths[row]
-            content = (job.root / path).read_bytes() if job.contents is None else job.contents.read(path)
+            file = plan.open(row)
+            content = file.read_bytes() if isinstance(file, Path) else file.getvalue()
             shape, pixels = examine(BytesIO(content), EXAMINED_SIDE)
             return _seen(shape, len(content), hashlib.sha256(content).digest(), pixels)
         except UndecodableError as error:
@@ -73,14 +73,14 @@ def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
         except OSError as error:
             return error.strerror or str(error)
 
-    outcome = map_files(work, len(job.paths), progress)
+    outcome = map_files(work, len(plan.files), progress)
     broken = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
     kept = [row for row in range(len(outcome)) if row not in broken]
 
     def thumbnails(places: Sequence[int], side: int) -> list[NDArray[np.uint8] | None]:
         def decoded(number: int) -> NDArray[np.uint8] | None:
             try:
-                return decode(opened(job.root, job.paths[kept[places[number]]], job.contents), side, 3)
+                return decode(plan.open(kept[places[number]]), side, 3)
             except UndecodableError:
                 return None
 
@@ -90,7 +90,7 @@ def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
         labels=labels_only(plan, broken),
         images=[found for found in outcome if not isinstance(found, str)],
         failures={show(path): why for path, why in plan.failures.items()}
-        | {show(job.paths[row]): why for row, why in broken.items()},
+        | {show(plan.files[row].path): why for row, why in broken.items()},
         thumbnails=thumbnails,
     )
 
