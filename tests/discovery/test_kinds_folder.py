@@ -9,6 +9,7 @@ import pytest
 
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data.kinds_file import read_kinds, write_kinds
+from maskcon.discovery.journal import replay
 from maskcon.discovery.kinds import find_kinds
 from maskcon.discovery.kinds_folder import (
     BACKUP,
@@ -16,7 +17,6 @@ from maskcon.discovery.kinds_folder import (
     JSON,
     STATE,
     Origin,
-    read_edits,
     read_folder,
     write_folder,
 )
@@ -25,6 +25,10 @@ from tests.discovery.generated import clustered, joined
 EMBEDDED = joined(clustered((50, 40))[0], clustered((30,), coarse='=pear, "x"\n梨')[0])
 FOUND = find_kinds(EMBEDDED)
 ORIGIN = Origin("abc", "photos", {"apple": ("sheets/apple.png", "12")})
+
+
+def by_hand(folder):
+    return replay(folder, read_folder(folder)[0], EMBEDDED).by_hand
 
 
 def test_kinds_are_read_back_as_written(tmp_path):
@@ -67,24 +71,24 @@ def test_json_holds_numbers_curve_sizes_and_stability(tmp_path):
 
 def test_an_edited_csv_is_an_edit_and_the_one_before_a_kill_is_not(tmp_path):
     write_folder(tmp_path, FOUND, ORIGIN)
-    assert [row.kind for row in read_edits(tmp_path)] == [row.kind for row in FOUND.rows]
+    assert by_hand(tmp_path) == []
     edited = [replace(row, kind="Gala") for row in FOUND.rows]
     write_kinds(tmp_path / CSV, edited)
-    assert {row.kind for row in read_edits(tmp_path)} == {"Gala"}
+    assert [row.kind for row in by_hand(tmp_path)] == ["Gala"] * len(FOUND.rows)
     before = (tmp_path / CSV).read_bytes()
     write_folder(tmp_path, replace(FOUND, rows=FOUND.rows[5:]), ORIGIN, keep_backup=True)
     assert (tmp_path / BACKUP).read_bytes() == before
     (tmp_path / CSV).write_bytes(before)  # as if killed before the csv was replaced
-    assert read_edits(tmp_path) is None
+    assert by_hand(tmp_path) == []
     (tmp_path / CSV).unlink()
-    assert read_edits(tmp_path) is None
+    assert by_hand(tmp_path) == []
 
 
 def test_a_damaged_csv_is_refused_by_line(tmp_path):
     write_folder(tmp_path, FOUND, ORIGIN)
     (tmp_path / CSV).write_text("path,coarse,kind\na.jpg,apple,x\na.jpg,apple,y\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"line 3: a\.jpg is in line 2 already"):
-        read_edits(tmp_path)
+        by_hand(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut"])

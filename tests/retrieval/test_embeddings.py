@@ -173,7 +173,7 @@ def test_two_commands_do_not_write_one_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / ".e.parquet.parts").mkdir()
     with (
         FolderLock(tmp_path / ".e.parquet.parts"),
-        pytest.raises(UsageError, match=r"another run is writing to .* choose another --out"),
+        pytest.raises(UsageError, match=r"another run or explorer is writing to .* choose another --out"),
     ):
         write_embeddings(run, photos(tmp_path / "photos", 2), tmp_path / "e.parquet")
 

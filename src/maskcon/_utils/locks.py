@@ -67,7 +67,7 @@ class FolderLock:
             except OSError as error:
                 os.close(handle)
                 if isinstance(error, BlockingIOError):
-                    reason = f"another run is writing to {self.folder}; wait for it, or"
+                    reason = f"another run or explorer is writing to {self.folder}; wait for it, or"
                 else:
                     reason = f"{self.folder} cannot be locked ({error.strerror});"
                 raise UsageError(f"{reason} choose another --out") from None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from maskcon._utils.errors import DataError
+from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import write_atomically
 
 Role = Literal["typical", "borderline", "outlier", "junk", ""]
@@ -81,14 +81,19 @@ def read_kinds(path: Path) -> list[KindRow]:
 
 
 def write_kinds(path: Path, rows: Iterable[KindRow]) -> None:
-    """Write a kinds file atomically, with a byte-order mark so that spreadsheets read it as UTF-8."""
+    """Write a kinds file atomically."""
+    write_atomically(path, kinds_bytes(rows))
+
+
+def kinds_bytes(rows: Iterable[KindRow]) -> bytes:
+    """Return a kinds file, with a byte-order mark so that spreadsheets read it as UTF-8."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
         confidence = "" if row.confidence is None else f"{row.confidence:.3f}"
         writer.writerow([_escaped(row.path), _escaped(row.coarse), _escaped(row.kind), confidence, row.role])
-    write_atomically(path, text.getvalue().encode("utf-8-sig"))
+    return text.getvalue().encode("utf-8-sig")
 
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
@@ -108,11 +113,10 @@ def _row(path: Path, line: int, header: Sequence[str], cells: Sequence[str]) -> 
     name = _plain(cell["path"])
     if not name:
         raise _wrong(path, line, "the path is empty")
-    kind = " ".join(_plain(cell["kind"]).split(" ")).strip()
-    if re.search(r"[\x00-\x1f\x7f\u2028\u2029]", kind):
-        raise _wrong(path, line, f"the kind {kind!r} has a line break or control character; remove it")
-    if len(kind) > LONGEST_NAME:
-        raise _wrong(path, line, f"the kind has {len(kind)} characters; at most {LONGEST_NAME} are allowed")
+    try:
+        kind = kind_name(_plain(cell["kind"]))
+    except UsageError as error:
+        raise _wrong(path, line, str(error)) from None
     role = cell.get("role", "").strip().lower()
     if role not in get_args(Role):
         raise _wrong(path, line, f"the role {role!r} is unknown; use typical, borderline, outlier or junk")
@@ -120,6 +124,20 @@ def _row(path: Path, line: int, header: Sequence[str], cells: Sequence[str]) -> 
     return KindRow(
         name, coarse, kind, _number(path, line, cell.get("confidence", "")), cast(Role, role), line
     )
+
+
+def kind_name(text: str) -> str:
+    """Return the name of a kind without white space around it.
+
+    Raises:
+        UsageError: it cannot be kept in a line of a table.
+    """
+    kind = text.strip()
+    if re.search(r"[\x00-\x1f\x7f\u2028\u2029]", kind):
+        raise UsageError(f"the kind {kind!r} has a line break or control character; remove it")
+    if len(kind) > LONGEST_NAME:
+        raise UsageError(f"the kind has {len(kind)} characters; at most {LONGEST_NAME} are allowed")
+    return kind
 
 
 def _number(path: Path, line: int, text: str) -> float | None:

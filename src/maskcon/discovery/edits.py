@@ -158,10 +158,7 @@ def _follow(
 ) -> CoarseClass:
     """Give each centre the name that most of its kind's images have now, and new names a centre."""
     flows = Counter((was, now.kind) for was, now in pairs if now.kind)
-    names = []
-    for kind in group.kinds:
-        targets = sorted((-count, now) for (was, now), count in flows.items() if was == kind)
-        names.append(targets[0][1] if targets else kind)
+    names = follow_names(group.kinds, flows)
     centres = [group.centres]
     for new in sorted({now for _, now in flows} - set(names)):
         rows = [place[now.path] for _, now in pairs if now.kind == new and now.path in place]
@@ -169,3 +166,17 @@ def _follow(
             centres.append(group.space.project(embedded.vectors[rows]).mean(0, keepdims=True))
             names.append(new)
     return replace(group, centres=np.concatenate(centres).astype(np.float32), kinds=tuple(names))
+
+
+def follow_names(kinds: Sequence[str], flows: Mapping[tuple[str, str], int]) -> list[str]:
+    """Give each centre the name that most images of its kind have now.
+
+    Args:
+        kinds: kind of each centre before.
+        flows: images by their kind before and now.
+    """
+    names = []
+    for kind in kinds:
+        targets = sorted((-count, now) for (was, now), count in flows.items() if was == kind)
+        names.append(targets[0][1] if targets else kind)
+    return names

@@ -1,7 +1,7 @@
 """The folder of `maskcon kinds`: kinds.csv for people, kinds.json for programs, kinds.npz to go on from.
 
 kinds.npz is the one file that counts: it holds the kinds with their centres, and the checksum of the kinds.csv that it
-replaces. After a kill between two files, that older csv is not taken for an edit.
+replaces. After a kill between two files, that older csv is not taken for an edit (`journal.replay`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from maskcon._utils.errors import CorruptFileError
 from maskcon._utils.failpoints import failpoint
 from maskcon._utils.files import write_atomically
-from maskcon.data.kinds_file import KindRow, read_kinds, write_kinds
+from maskcon.data.kinds_file import KindRow, write_kinds
 from maskcon.discovery.clusters import Space, Suggestion
 from maskcon.discovery.kinds import CoarseClass, Kinds
 from maskcon.discovery.summary import criterion, summarise
@@ -75,13 +75,10 @@ def read_folder(folder: Path) -> tuple[Kinds, Origin] | None:
         ) from None
 
 
-def read_edits(folder: Path) -> list[KindRow] | None:
-    """Read kinds.csv if it was changed since it was written; checked line by line, see `read_kinds`."""
-    content = _csv_bytes(folder)
+def replaced_csv(folder: Path) -> str:
+    """Return the checksum of the kinds.csv that was there before kinds.npz was written."""
     found = _read_state(folder / STATE)
-    if not content or found is None or found[2] == _digest(content):
-        return None
-    return read_kinds(folder / CSV)
+    return "" if found is None else found[2]
 
 
 def describe_bytes(kinds: Kinds, origin: Origin) -> bytes:

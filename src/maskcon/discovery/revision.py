@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.text import counted
 from maskcon.data.kinds_file import KindRow
-from maskcon.discovery.clusters import PRICE, Tree, fit_space, nearest, suggest
+from maskcon.discovery.clusters import PRICE, Floats, Tree, fit_space, nearest, suggest
 from maskcon.discovery.kinds import (
     CoarseClass,
     Embedded,
@@ -76,18 +77,11 @@ def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, st
         for row in embedded.rows_of[group.name].tolist()
         if known[embedded.paths[row]].kind == kind and known[embedded.paths[row]].role != "junk"
     ]
-    points = group.space.project(embedded.vectors[own]).astype(np.float64)
-    sample = by_hash([embedded.paths[row] for row in own])
-    with threadpool_limits(1):
-        tree = Tree(points[sample])
-        if tree.most < max(2, parts or 2):
-            different = counted(tree.most, "different image")
-            raise UsageError(
-                f"{group.name}/{kind} has {different}: it cannot be split in {max(2, parts or 2)}"
-            )
-        centres, _ = tree.split(parts or max(2, tree.count(PRICE * max(before.spread, tree.spread / 2))))
-    labels = nearest(points, centres)
-    free = _free_numbers({row.kind for row in before.rows if row.coarse == group.name})
+    points = group.space.project(embedded.vectors[own])
+    centres, labels = split_points(
+        points, [embedded.paths[row] for row in own], parts, before.spread, f"{group.name}/{kind}"
+    )
+    free = free_numbers({row.kind for row in before.rows if row.coarse == group.name})
     order = np.argsort(-np.bincount(labels, minlength=len(centres)), kind="stable")
     names = {int(label): kind if place == 0 else next(free) for place, label in enumerate(order)}
     kept = [place for place, name in enumerate(group.kinds) if name != kind]
@@ -101,6 +95,27 @@ def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, st
     junk = {row.path for row in before.rows if row.role == "junk"}
     done = with_rows({**before.classes, group.name: after}, embedded, kind_of, junk, before.spread)
     return done, group.name, [names[int(label)] for label in order]
+
+
+def split_points(
+    points: Floats, paths: Sequence[str], parts: int | None, spread: float, called: str
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Split images by their points [N, A]; None parts: as many as the price tells apart, at least two.
+
+    Returns:
+        Centres [K, A] and the part of each image [N].
+
+    Raises:
+        UsageError: there are not so many different images; `called` says in what.
+    """
+    wide = points.astype(np.float64)
+    with threadpool_limits(1):
+        tree = Tree(wide[by_hash(paths)])
+        if tree.most < max(2, parts or 2):
+            different = counted(tree.most, "different image")
+            raise UsageError(f"{called} has {different}: it cannot be split in {max(2, parts or 2)}")
+        centres, _ = tree.split(parts or max(2, tree.count(PRICE * max(spread, tree.spread / 2))))
+    return centres, nearest(wide, centres)
 
 
 def refind_kinds(
@@ -153,11 +168,12 @@ def _overlapping_names(rows: Sequence[KindRow], known: Mapping[str, KindRow]) ->
     for i, j in zip(*linear_sum_assignment(-table), strict=True):
         if 2 * table[i, j] > min(sizes[new[i]], old_sizes[old[j]]):
             names[new[i]] = old[j]
-    free = _free_numbers(set(old))
+    free = free_numbers(set(old))
     return {kind: names[kind] if kind in names else next(free) for kind in new}
 
 
-def _free_numbers(taken: set[str]) -> Iterator[str]:
+def free_numbers(taken: set[str]) -> Iterator[str]:
+    """Yield numbers that no kind of a class has yet, as names."""
     return (f"kind {number}" for number in range(1, 10**9) if f"kind {number}" not in taken)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskcon.data.kinds_file import Role
 from maskcon.discovery.clusters import Floats
 
+ROLES: tuple[Role, ...] = get_args(Role)
 BORDERLINE = 0.1  # confidence below which an image lies between two kinds
 FEWEST_FOR_OUTLIERS = 4  # quartiles of fewer distances say nothing
 
@@ -20,6 +23,34 @@ def judge(
     paths: Sequence[str],
     is_junk: Sequence[bool],
 ) -> tuple[list[float | None], list[Role]]:
+    """Judge the images of one coarse class; see `judge_rows`.
+
+    Args:
+        to_centres: distances [N, K] to the centres.
+        kinds: kind of each centre; several may have one.
+        found: kind of each image.
+        paths: decide among equal distances.
+        is_junk: these keep the role junk, and do not count.
+    """
+    names = {name: number for number, name in enumerate(dict.fromkeys(kinds))}
+    confidence, roles = judge_rows(
+        to_centres,
+        np.array([names[kind] for kind in kinds], dtype=np.int64),
+        np.array([names.get(kind, -1) for kind in found], dtype=np.int64),
+        ranks(paths),
+        np.array(is_junk, dtype=bool),
+    )
+    sure = [None if np.isnan(value) else round(value, 3) for value in confidence.tolist()]
+    return sure, [ROLES[code] for code in roles.tolist()]
+
+
+def judge_rows(
+    to_centres: Floats,
+    centre_kind: NDArray[np.int64],
+    kind: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    junk: NDArray[np.bool_],
+) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
     """Judge the images of one coarse class.
 
     confidence = 1 - d_own / d_second      distances to the own kind and to the nearest other one, at least 0
@@ -31,41 +62,44 @@ def judge(
 
     Args:
         to_centres: distances [N, K] to the centres.
-        kinds: kind of each centre; several may have one.
-        found: kind of each image.
-        paths: decide among equal distances.
-        is_junk: these keep the role junk, and do not count.
+        centre_kind: number [K] of the kind of each centre, without gaps.
+        kind: number [N] of the kind of each image, -1 for none.
+        rank: [N] decides among equal distances.
+        junk: [N] these do not count.
+
+    Returns:
+        Confidence [N], NaN for none, and roles [N], places in `ROLES`.
     """
-    names = list(dict.fromkeys(kinds))
-    groups = [[place for place, kind in enumerate(kinds) if kind == name] for name in names]
-    to_kinds = np.stack([to_centres[:, group].min(1) for group in groups], axis=1)  # [N, kinds]
-    own = np.array([names.index(kind) if kind in names else -1 for kind in found], dtype=np.int64)
-    confidence: list[float | None] = [None] * len(found)
-    roles: list[Role] = ["junk" if junk else "" for junk in is_junk]
-    for place in range(len(names)):
-        rows = [row for row in range(len(found)) if own[row] == place and not is_junk[row]]
-        if not rows:
+    count = int(centre_kind.max()) + 1
+    to_kinds = np.stack([to_centres[:, centre_kind == place].min(1) for place in range(count)], axis=1)
+    confidence = np.full(len(kind), np.nan)
+    roles = np.where(junk, ROLES.index("junk"), ROLES.index("")).astype(np.uint8)
+    for place in range(count):
+        rows = np.flatnonzero((kind == place) & ~junk)
+        if not len(rows):
             continue
         near = to_kinds[rows, place]
-        order = sorted(range(len(rows)), key=lambda i: (near[i], paths[rows[i]]))
-        if len(names) > 1:
+        order = np.lexsort((rank[rows], near))
+        if count > 1:
             second = np.delete(to_kinds[rows], place, axis=1).min(1)
             sure = np.clip(1 - near / np.where(second > 0, second, 1), 0, 1)
             sure[second <= 0] = 0
         else:
             sure = np.empty(len(rows))
             sure[order] = 1 - np.arange(len(rows)) / len(rows)
-        limit = _outlier_limit(near)
-        typical = set(order[: -(-len(rows) // 3)])
-        for i, row in enumerate(rows):
-            confidence[row] = round(float(sure[i]), 3)
-            if near[i] > limit:
-                roles[row] = "outlier"
-            elif len(names) > 1 and sure[i] < BORDERLINE:
-                roles[row] = "borderline"
-            elif i in typical:
-                roles[row] = "typical"
+        confidence[rows] = sure
+        roles[rows[order[: -(-len(rows) // 3)]]] = ROLES.index("typical")
+        if count > 1:
+            roles[rows[sure < BORDERLINE]] = ROLES.index("borderline")
+        roles[rows[near > _outlier_limit(near)]] = ROLES.index("outlier")
     return confidence, roles
+
+
+def ranks(paths: Sequence[str]) -> NDArray[np.int64]:
+    """Return the place [N] of each path in their sorted order."""
+    found = np.empty(len(paths), dtype=np.int64)
+    found[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
+    return found
 
 
 def _outlier_limit(near: Floats) -> float:

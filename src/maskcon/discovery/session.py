@@ -19,8 +19,9 @@ from maskcon._utils.errors import UsageError
 from maskcon.data.image_readers import Images, at_once
 from maskcon.data.kinds_file import read_kinds
 from maskcon.discovery.edits import apply_edits, check_edits
+from maskcon.discovery.journal import replay
 from maskcon.discovery.kinds import Embedded, Kinds, Progress, Wanted, find_kinds
-from maskcon.discovery.kinds_folder import CSV, Origin, read_edits, write_folder
+from maskcon.discovery.kinds_folder import Origin, write_folder
 from maskcon.discovery.revision import add_images, refind_kinds
 from maskcon.retrieval.embeddings_file import Embeddings
 
@@ -59,7 +60,7 @@ class Session:
     def next_kinds(
         self, anew: Wanted | None = None, *, names: Path | None = None, progress: Progress | None = None
     ) -> Kinds:
-        """Find kinds, or take over edits of kinds.csv and assign added images.
+        """Find kinds, or take over edits of the explorer and of kinds.csv, and assign added images.
 
         Args:
             anew: find kinds anew, with these numbers; names stay with the images they fit best.
@@ -78,9 +79,14 @@ class Session:
                 f"{self.folder} holds the kinds of other images, none of them given now; choose another --out, or "
                 "give --refresh"
             )
-        edited = read_kinds(names) if names is not None else read_edits(self.folder)
-        if edited is not None:
-            check_edits(old, edited, names or self.folder / CSV)
+        replayed = replay(self.folder, old, self.embedded)
+        if replayed.revision:
+            old = replayed.editor.kinds()
+        edited = replayed.by_hand
+        if names is not None:
+            edited = read_kinds(names)
+            check_edits(old, edited, names)
+        if edited:
             old = apply_edits(old, edited, self.embedded)
         if anew is not None:
             return refind_kinds(old, self.embedded, anew, progress)

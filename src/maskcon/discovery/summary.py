@@ -104,14 +104,15 @@ def _kind(group: CoarseClass, name: str, used: Sequence[KindRow]) -> KindSummary
     return KindSummary(
         name,
         len(own),
-        _confused_with(group, name),
+        confused_with(group, name),
         round(float(np.mean(sure)), 3) if sure else None,
         tuple(typical[:TYPICAL_SHOWN]),
         tuple(borderline[:BORDERLINE_SHOWN]),
     )
 
 
-def _confused_with(group: CoarseClass, name: str) -> str | None:
+def confused_with(group: CoarseClass, name: str) -> str | None:
+    """Return the kind with the nearest centre; None in a class of one kind."""
     own = [place for place, kind in enumerate(group.kinds) if kind == name]
     others = [place for place, kind in enumerate(group.kinds) if kind != name]
     if not others:

@@ -11,9 +11,9 @@ from pathlib import Path
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.data.packing import Progress
 from maskcon.retrieval.embeddings import EmbeddingsStore
-from maskcon.retrieval.embeddings_file import GROUP_ROWS, read_embeddings
+from maskcon.retrieval.embeddings_file import read_embeddings
 from maskcon.retrieval.faiss_index import GRAPH, Graph, build_graph, read_graph
-from maskcon.retrieval.nearest import nearest, unit_rows
+from maskcon.retrieval.nearest import make_unit_rows, nearest
 from maskcon.retrieval.store import Header, Neighbours, Vectors, check_request
 
 INDEX = "index.parquet"
@@ -47,9 +47,7 @@ class Index:
             raise UsageError(f"there is {kind} in {folder}; build one with `maskcon index RUN SOURCE`")
         found = read_embeddings(folder / INDEX)
         self.header, self.entries, self.vectors = found.header, found.entries, found.vectors
-        for start in range(0, len(self.vectors), GROUP_ROWS):
-            rows = slice(start, start + GROUP_ROWS)
-            self.vectors[rows] = unit_rows(self.vectors[rows])
+        make_unit_rows(self.vectors)
         self._digest, self._path = found.digest, folder / GRAPH
         self._graph: Graph | None = None
 

@@ -31,16 +31,28 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return (wide / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
+def make_unit_rows(vectors: NDArray[np.float32]) -> None:
+    """Scale rows [N, D] to length 1 in place, as `unit_rows` does."""
+    for start in range(0, len(vectors), RESCORE_ROWS):
+        vectors[start : start + RESCORE_ROWS] = unit_rows(vectors[start : start + RESCORE_ROWS])
+
+
 def nearest(
-    vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    k: int,
+    among: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Find the k nearest of unit vectors [N, D] to each of the queries [Q, D].
 
     One float32 product finds all candidates; these are scored again in float64, row by row, so that equal vectors
     get equal scores wherever they are stored.
 
+    Args:
+        among: [N] which vectors may be found; None: all, M = N.
+
     Returns:
-        Positions and cosines, each [Q, min(k, N)], best first, ties by position.
+        Positions and cosines, each [Q, min(k, M)], best first, ties by position.
 
     >>> stored = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
     >>> nearest(stored, stored[:1], k=2)[0]
@@ -52,7 +64,7 @@ def nearest(
     if queries.ndim != 2 or stored.ndim != 2 or queries.shape[1] != stored.shape[1]:
         raise UsageError(f"queries {list(queries.shape)} do not fit vectors {list(stored.shape)}")
     count, dimension = stored.shape
-    k = min(k, count)
+    k = min(k, count if among is None else int(among.sum()))
     positions = np.empty((len(queries), k), dtype=np.int64)
     scores = np.empty((len(queries), k), dtype=np.float64)
     if k == 0:
@@ -62,6 +74,8 @@ def nearest(
     for start in range(0, len(queries), step):
         part = np.ascontiguousarray(queries[start : start + step], dtype=np.float32)
         rough = part @ stored.T  # [part, N]
+        if among is not None:
+            rough[:, ~among] = -np.inf
         for row, similarity in enumerate(rough, start):
             kth = np.partition(similarity, count - k)[count - k]
             candidates = np.flatnonzero(similarity >= kth - margin)
@@ -118,3 +132,23 @@ def effective_rank(embeddings: NDArray[np.floating]) -> float:
     values = np.linalg.svd(rows / np.where(lengths > 0, lengths, 1.0), compute_uv=False)
     share = values[values > 0] / values.sum() if values.any() else np.ones(1)
     return max(1.0, round(float(np.exp(-(share * np.log(share)).sum())), 9))
+
+
+def rough_nearest(
+    vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the k nearest of unit vectors [N, D] to many queries [Q, D], in float32 alone: ties by chance.
+
+    Returns:
+        Positions and cosines, each [Q, min(k, N)], best first.
+
+    >>> rough_nearest(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[1:2], k=1)[0]
+    array([[1]])
+    """
+    k = min(k, len(vectors))
+    similarity = queries @ vectors.T  # [Q, N]
+    found = np.argpartition(similarity, -k, axis=1)[:, -k:] if k < len(vectors) else np.arange(k)[None]
+    cosines = np.take_along_axis(similarity, np.broadcast_to(found, (len(queries), k)), axis=1)
+    order = np.argsort(-cosines, axis=1, kind="stable")
+    places = np.take_along_axis(np.broadcast_to(found, (len(queries), k)), order, axis=1)
+    return places, np.take_along_axis(cosines, order, axis=1)

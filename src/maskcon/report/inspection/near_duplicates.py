@@ -13,6 +13,9 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+
+from maskcon.report.style import as_pixels
 
 HASH_SIDE = 32  # grey pixels that the hash is made of
 FREQUENCIES = 11  # of the cosine transform, each way; its 64 lowest but the first make the hash
@@ -24,6 +27,15 @@ LARGEST_SHARE = 0.25  # of it in the images' own deviation: two dark shirts on b
 LEAST_CONTRAST = 4.0  # deviation of the grey pixels below which an image has nothing to compare
 MOST_PAIRS = 2_000_000
 CONFIRM_ROWS = 65_536
+
+
+def compared_by(pixels: NDArray[np.uint8]) -> tuple[int | None, NDArray[np.uint8]]:
+    """Return what an image [C, h, w] is compared by: hash, None without contrast, and tiny colours [3, 16, 16]."""
+    image = Image.fromarray(as_pixels(pixels))
+    grey = np.asarray(image.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
+    tiny = np.asarray(image.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
+    hashed = image_hash(grey) if has_contrast(grey) else None
+    return hashed, np.ascontiguousarray(tiny.transpose(2, 0, 1))
 
 
 def image_hash(grey: NDArray[np.uint8]) -> int:

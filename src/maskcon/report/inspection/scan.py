@@ -17,7 +17,7 @@ from maskcon.data.decoding import Shape, UndecodableError, decode, examine
 from maskcon.data.folder_layout import show
 from maskcon.data.packing import ImagePlan, Progress, map_files
 from maskcon.data.photos import labels_only
-from maskcon.report.inspection.near_duplicates import HASH_SIDE, TINY_SIDE, has_contrast, image_hash
+from maskcon.report.inspection.near_duplicates import compared_by
 from maskcon.report.style import as_pixels
 
 EXAMINED_SIDE = 64  # a JPEG is decoded at a reduced size, which is all that a hash needs
@@ -128,11 +128,8 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
 
 
 def _seen(shape: Shape, size: int, checksum: bytes, pixels: NDArray[np.uint8]) -> Examined:
-    image = Image.fromarray(as_pixels(pixels))
-    grey = np.asarray(image.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
-    tiny = np.asarray(image.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
-    hashed = image_hash(grey) if has_contrast(grey) else None
-    return Examined(shape, size, checksum, hashed, np.ascontiguousarray(tiny.transpose(2, 0, 1)))
+    hashed, tiny = compared_by(pixels)
+    return Examined(shape, size, checksum, hashed, tiny)
 
 
 def _names(part_name: str, part: ImageSet) -> list[str]:

@@ -1,0 +1,132 @@
+"""Single edits of kinds: what each may say, as a person gives it and as the journal keeps it.
+
+`Move`, `Junk` and `Restore` name images by their row in kinds.npz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from maskcon._utils.errors import UsageError
+from maskcon.data.kinds_file import kind_name
+
+MOST_PARTS = 20
+
+
+def _named(text: str) -> str:
+    name = kind_name(text)
+    if not name:
+        raise UsageError("the name of the kind is empty")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_named)]
+Row = Annotated[int, Field(ge=0, strict=True)]
+Rows = Annotated[list[Row], Field(min_length=1)]
+
+
+class _Edit(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Rename(_Edit):
+    """Rename a kind; a name that the class has already merges the two."""
+
+    action: Literal["rename"] = "rename"
+    coarse: str
+    kind: str
+    to: Name
+
+
+class Merge(_Edit):
+    """Give several kinds one name."""
+
+    action: Literal["merge"] = "merge"
+    coarse: str
+    kinds: Annotated[list[str], Field(min_length=1)]
+    to: Name
+
+
+class Move(_Edit):
+    """Move images of one class to a kind; a new name makes a new kind."""
+
+    action: Literal["move"] = "move"
+    ids: Rows
+    to: Name
+
+
+class Split(_Edit):
+    """Split a kind in parts."""
+
+    action: Literal["split"] = "split"
+    coarse: str
+    kind: str
+    parts: Annotated[int, Field(ge=2, le=MOST_PARTS, strict=True)] = 2
+
+
+class Junk(_Edit):
+    """Mark images as junk."""
+
+    action: Literal["junk"] = "junk"
+    ids: Rows
+
+
+class Restore(_Edit):
+    """Take images back from junk."""
+
+    action: Literal["restore"] = "restore"
+    ids: Rows
+
+
+class Parts(_Edit):
+    """A split as it came out: the images of each new kind; the others keep theirs."""
+
+    action: Literal["parts"] = "parts"
+    coarse: str
+    kind: str
+    new: dict[Name, Rows]
+
+
+class Take(_Edit):
+    """Changes that a person made in kinds.csv: images by class and by the kind that they have now, and junk."""
+
+    action: Literal["take"] = "take"
+    moved: dict[str, dict[str, Rows]] = {}
+    junk: list[Row] = []
+    restored: list[Row] = []
+
+
+Asked = Rename | Merge | Move | Split | Junk | Restore
+Edit = Rename | Merge | Move | Junk | Restore | Parts | Take  # a split is kept as its parts
+_ASKED: TypeAdapter[Asked] = TypeAdapter(Annotated[Asked, Field(discriminator="action")])
+_KEPT: TypeAdapter[Edit] = TypeAdapter(Annotated[Edit, Field(discriminator="action")])
+
+
+def read_asked(values: Any) -> Asked:
+    """Check an edit that a person asked for.
+
+    Raises:
+        UsageError: with the field and the reason.
+    """
+    with _one_line():
+        return _ASKED.validate_python(values)
+
+
+def read_kept(values: Any) -> Edit:
+    """Check an edit of the journal."""
+    with _one_line():
+        return _KEPT.validate_python(values)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in problem["loc"][1:]) or "action"
+        raise UsageError(f"{where}: {problem['msg']}") from None
