@@ -26,7 +26,7 @@ LAYERS = (
     ("discovery",),
     ("api",),
     ("report", "export", "sklearn"),
-    ("paper",),
+    ("paper", "app"),
     ("cli",),
     ("__main__",),
 )

@@ -20,6 +20,7 @@ from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
 from maskcon.cli.embed import embed
 from maskcon.cli.evaluate import evaluate
+from maskcon.cli.explore import explore
 from maskcon.cli.export import export
 from maskcon.cli.index import index
 from maskcon.cli.inspect import inspect
@@ -44,7 +45,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(inspect, train, evaluate, compare, report, kinds, embed, export, index, search, methods, pack, demo),
+    *(
+        inspect,
+        train,
+        evaluate,
+        compare,
+        report,
+        kinds,
+        explore,
+        embed,
+        export,
+        index,
+        search,
+        methods,
+        pack,
+        demo,
+    ),
 )
 for command in COMMANDS:
     app.command()(options.with_quiet(command))

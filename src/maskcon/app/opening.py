@@ -1,0 +1,168 @@
+"""Open the kinds of a run, or of an embeddings file, for the explorer; they are found first where there are none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from maskcon._utils.errors import UsageError
+from maskcon._utils.locks import FolderLock
+from maskcon.app.pictures import Pictures
+from maskcon.app.thumbnails import Thumbnails
+from maskcon.app.workspace import Opened, Workspace
+from maskcon.config.settings import Machine, RunConfig
+from maskcon.data.collection import gather
+from maskcon.data.decoding import DEFAULT_SIDE, canvas_for
+from maskcon.data.packing import Progress
+from maskcon.discovery.journal import open_journal, replay
+from maskcon.discovery.kinds import Kinds, find_kinds
+from maskcon.discovery.kinds_folder import STATE, Origin, read_folder, write_folder
+from maskcon.discovery.session import embedded_of
+from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings
+from maskcon.retrieval.nearest import make_unit_rows
+from maskcon.retrieval.store import Header
+from maskcon.training.run_folder import CONFIG, ENCODER, RESULT, make_writable, read_result, source_of
+
+FOLDER, EMBEDDINGS = "kinds", "embeddings.parquet"  # in the run's folder; in that one
+THUMBNAILS = "thumbnails.sqlite"
+
+
+def open_workspace(
+    place: Path,
+    source: str | None = None,
+    folder: Path | None = None,
+    *,
+    machine: Machine | None = None,
+    outside: bool = False,
+    reading: Progress | None = None,
+    embedding: Progress | None = None,
+    clustering: Progress | None = None,
+) -> Workspace:
+    """Open a run, or an embeddings file; nothing is encoded if there are kinds and no source is given.
+
+    Args:
+        place: folder of a finished run, or an embeddings file.
+        source: images, see `maskcon.data.collection.gather`; by default those of the kinds, at first the run's own.
+        folder: where the kinds are; by default RUN/kinds, or NAME-kinds beside the embeddings file.
+        outside: also show images outside of the source's folder.
+        reading, embedding, clustering: called as f(done, total).
+
+    Raises:
+        UsageError: another process writes to the folder, or it holds kinds of other images.
+    """
+    machine = machine or Machine()
+    if place.is_file():
+        folder = folder or place.with_name(f"{place.stem}-kinds")
+        return _opened(place, None, source, folder, machine, outside, clustering)
+    folder = folder or place / FOLDER
+    if source is not None or not (folder / STATE).is_file():
+        from maskcon.api import Run
+        from maskcon.api.kinds import open_kinds
+        from maskcon.report.contact_sheet import draw_sheets
+
+        run = Run.open(place)
+        with open_kinds(run, source, folder, machine=machine, reading=reading, embedding=embedding) as (
+            session,
+            _,
+        ):
+            found = session.next_kinds(progress=clustering)
+            sheets = draw_sheets(folder, found, session.read_pixels, session.origin.sheets)
+            session.save(found, sheets=sheets)
+    if not (place / RESULT).is_file():
+        raise UsageError(f"{place} is no finished run; train it first, or give an embeddings file")
+    return _opened(folder / EMBEDDINGS, place, None, folder, machine, outside, clustering)
+
+
+def _opened(
+    file: Path,
+    run: Path | None,
+    source: str | None,
+    folder: Path,
+    machine: Machine,
+    outside: bool,
+    clustering: Progress | None,
+) -> Workspace:
+    with ExitStack() as stack:
+        make_writable(folder)
+        stack.enter_context(FolderLock(folder))
+        embeddings = read_embeddings(file)
+        header = embeddings.header
+        data_root = None if machine.data_root is None else Path(machine.data_root)
+        if source is None and run is not None and not header.root:  # the run's own images
+            source = source_of(run, RunConfig.from_yaml(run / CONFIG).source, read_result(run))
+        if source is not None:
+            images = gather(source, canvas=_canvas(header), channels=3, root=data_root)
+            header = replace(header, source=images.source, root=images.root)
+        make_unit_rows(embeddings.vectors)
+        kinds, origin = _kinds(folder, embeddings, clustering)
+        if run is not None and origin.encoder != _digest(run / ENCODER):
+            raise UsageError(
+                f"the kinds in {folder} were found with another model; run `maskcon kinds {run} --refresh` first"
+            )
+        embedded = embedded_of(embeddings)
+        rows = _rows(kinds, embedded.paths, folder)
+        found = replay(folder, kinds, embedded)
+        thumbnails = Thumbnails(folder / THUMBNAILS)
+        stack.callback(thumbnails.close)
+        pictures = Pictures(
+            header,
+            [embeddings.entries[row] for row in rows],
+            thumbnails,
+            canvas=_canvas(header),
+            data_root=data_root,
+            outside=outside,
+        )
+        in_order = rows == list(range(len(embedded.paths)))
+        return Workspace(
+            Opened(
+                folder=folder,
+                name=file.stem if run is None else run.resolve().name,
+                source=header.source,
+                vectors=embeddings.vectors if in_order else embeddings.vectors[np.array(rows)],
+                digest=embeddings.digest,
+                pictures=pictures,
+                replay=found,
+                journal=open_journal(folder),
+                run=run,
+                stack=stack.pop_all(),
+            )
+        )
+
+
+def _kinds(folder: Path, embeddings: Embeddings, clustering: Progress | None) -> tuple[Kinds, Origin]:
+    """Read the kinds of a folder; find them if there are none."""
+    found = read_folder(folder)
+    if found is None:
+        origin = Origin(embeddings.header.encoder, embeddings.header.source)
+        write_folder(folder, find_kinds(embedded_of(embeddings), progress=clustering), origin)
+        found = read_folder(folder)
+        assert found is not None  # written just now
+    return found
+
+
+def _rows(kinds: Kinds, paths: Sequence[str], folder: Path) -> list[int]:
+    """Return the embedding of each image of the kinds."""
+    place = {path: row for row, path in enumerate(paths)}
+    gone = [row.path for row in kinds.rows if row.path not in place]
+    if gone:
+        raise UsageError(
+            f"{folder} holds kinds of images that are not embedded, such as {gone[0]}; run `maskcon kinds` first, or "
+            "give another --out"
+        )
+    return [place[row.path] for row in kinds.rows]
+
+
+def _canvas(header: Header) -> int:
+    """Return the side at which a dataset that is decoded as a whole was embedded."""
+    side = header.details.get("image_size")
+    return canvas_for(side) if isinstance(side, int) else DEFAULT_SIDE
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,178 @@
+"""What stands before every request: host, origin, token and size are checked, and answers carry a strict policy."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import socket
+from collections.abc import Iterable
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TOKEN_HEADER = b"x-maskcon-token"
+MOST_JSON_BYTES = 8 << 20
+MOST_UPLOAD_BYTES = 32 << 20
+UPLOAD = "/api/upload"
+METHODS = ("GET", "HEAD", "POST")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class TooLargeError(Exception):
+    """A body is larger than its cap."""
+
+
+def new_token() -> str:
+    """Draw a token that cannot be guessed."""
+    return secrets.token_urlsafe(32)
+
+
+def served_hosts(host: str, port: int) -> frozenset[str]:
+    """Return the values of the header Host that the server answers to."""
+    names = {"127.0.0.1", "localhost", host}
+    if host in ("0.0.0.0", "::"):
+        names |= {socket.gethostname(), *_own_addresses()}
+    shown = {f"[{name}]" if ":" in name else name for name in names}
+    return frozenset(f"{name.lower()}:{port}" for name in shown) | (
+        {name.lower() for name in shown} if port == 80 else frozenset()
+    )
+
+
+def _own_addresses() -> Iterable[str]:
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None)]
+    except OSError:
+        return []
+
+
+class Guard:
+    """ASGI middleware: 403 for a foreign host, origin or token, 405 for other methods, 413 for large bodies.
+
+    `/?token=...` sets the cookie and redirects to `/`. Nothing else is answered without the cookie or the header.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str], port: int) -> None:
+        self.app, self.hosts = app, hosts
+        self._token, self._cookie = token.encode(), f"maskcon_{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request and hand it on."""
+        if scope["type"] == "lifespan":
+            return await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close", "code": 1008})
+        secured = _with_headers(send)
+        headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.lower(), []).append(value)
+        refusal = self._refusal(headers)
+        if refusal:
+            return await _answer(secured, 403, refusal)
+        if scope["method"] not in METHODS:
+            return await _answer(secured, 405, f"{scope['method'][:20]} is not answered; use GET or POST")
+        given = (
+            parse_qs(scope["query_string"].decode("latin-1")).get("token", []) if scope["path"] == "/" else []
+        )
+        if given and self._is_token(given[0].encode("utf-8", "surrogateescape")):
+            cookie = f"{self._cookie}={self._token.decode()}; HttpOnly; SameSite=Strict; Path=/"
+            return await _answer(secured, 303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
+        if not self._knows_token(headers):
+            return await _answer(
+                secured, 403, "the token is missing or wrong; open the address that `maskcon explore` printed"
+            )
+        cap = MOST_UPLOAD_BYTES if scope["path"] == UPLOAD else MOST_JSON_BYTES
+        announced = headers.get(b"content-length", [b"0"])[0]
+        too_large = f"the body is larger than {cap >> 20} MB"
+        if not announced.isdigit() or int(announced) > cap:
+            return await _answer(secured, 413, too_large)
+        sender = _Sender(secured)
+        try:
+            await self.app(scope, _capped(receive, cap), sender)
+        except TooLargeError:
+            if not sender.begun:
+                await _answer(secured, 413, too_large)
+        return None
+
+    def _refusal(self, headers: dict[bytes, list[bytes]]) -> str:
+        hosts = [value.decode("latin-1").lower() for value in headers.get(b"host", [])]
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
+            return "this host is not served; open the address that `maskcon explore` printed"
+        for origin in headers.get(b"origin", []):
+            if origin.decode("latin-1").lower() not in {f"http://{host}" for host in self.hosts}:
+                return "requests of other pages are not answered"
+        if any(
+            value not in (b"same-origin", b"none", b"same-site")
+            for value in headers.get(b"sec-fetch-site", [])
+        ):
+            # the address opened from a mail or chat is a navigation of another site
+            navigates = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate"
+            if not navigates:
+                return "requests of other pages are not answered"
+        return ""
+
+    def _knows_token(self, headers: dict[bytes, list[bytes]]) -> bool:
+        if any(self._is_token(value) for value in headers.get(TOKEN_HEADER, [])):
+            return True
+        for line in headers.get(b"cookie", []):
+            for part in line.split(b";"):
+                name, _, value = part.strip().partition(b"=")
+                if name == self._cookie.encode() and self._is_token(value):
+                    return True
+        return False
+
+    def _is_token(self, given: bytes) -> bool:
+        return hmac.compare_digest(given, self._token)
+
+
+class _Sender:
+    """Remembers whether an answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.begun = send, False
+
+    async def __call__(self, message: Message) -> None:
+        self.begun = True
+        await self._send(message)
+
+
+def _with_headers(send: Send) -> Send:
+    async def secured(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
+        await send(message)
+
+    return secured
+
+
+def _capped(receive: Receive, cap: int) -> Receive:
+    got = 0
+
+    async def capped() -> Message:
+        nonlocal got
+        message = await receive()
+        got += len(message.get("body", b""))
+        if got > cap:
+            raise TooLargeError
+        return message
+
+    return capped
+
+
+async def _answer(send: Send, status: int, error: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    body = json.dumps({"error": error}).encode() if error else b""
+    start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+    if status == 413:
+        start.append((b"connection", b"close"))  # the rest of the body is not read
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})

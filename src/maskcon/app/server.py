@@ -1,0 +1,105 @@
+"""Serve a workspace on this machine until it is told to end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import anyio.to_thread
+import uvicorn
+
+from maskcon._utils.errors import UsageError
+from maskcon.app.routes import build_app
+from maskcon.app.security import Guard, new_token, served_hosts
+from maskcon.app.workspace import Workspace
+from maskcon.data.decoding import decompression_bombs_refused
+
+THREADS = 8  # of requests; decoding takes memory in each
+ENDING_SECONDS = 2
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
+)
+
+
+class _Server(uvicorn.Server):
+    """Ends on a signal without raising it again: what is open is closed by the caller."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._end) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self.should_exit = True
+
+
+def serve(
+    workspace: Workspace,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM, then write what is open and release the folder.
+
+    Args:
+        port: 0 takes a free one.
+        ready: called with the address, token included, once the port is open.
+
+    Raises:
+        UsageError: the host or port cannot be used.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.callback(workspace.close)
+        opened = stack.enter_context(open_port(host, port))
+        number = int(opened.getsockname()[1])
+        token, hosts = new_token(), served_hosts(host, number)
+        app = Guard(build_app(workspace), token=token, hosts=hosts, port=number)
+        stack.enter_context(decompression_bombs_refused())
+        config = uvicorn.Config(
+            app,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=ENDING_SECONDS,
+            callback_notify=None,
+        )
+        server = _Server(config)
+        shown = f"[{host}]" if ":" in host else host
+        address = "127.0.0.1" if host in ("0.0.0.0", "::") else shown
+        ready(f"http://{address}:{number}/?token={token}")
+
+        async def run() -> None:
+            anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+            await server.serve(sockets=[opened])
+
+        anyio.run(run)
+
+
+def open_port(host: str, port: int) -> socket.socket:
+    """Open a port to listen on."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.socket(family, kind, protocol)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(128)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"cannot listen on {host}, port {port} ({reason}); choose another --port or --host"
+        ) from None
+    return opened

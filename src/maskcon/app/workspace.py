@@ -1,0 +1,290 @@
+"""One explorer session: the kinds under edit, their journal, and what is computed of them. Edits come one by one."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import MaskconError
+from maskcon._utils.files import write_atomically
+from maskcon.app import layout, queues
+from maskcon.app.background import Background, Report
+from maskcon.app.pictures import MissingImageError, Pictures
+from maskcon.app.search import Uploads, search
+from maskcon.app.views import JUNK, Views
+from maskcon.data.kinds_file import kinds_bytes
+from maskcon.discovery.edit_kinds import read_asked
+from maskcon.discovery.editor import GoneError
+from maskcon.discovery.journal import Journal, Replay, record_of, take_of
+from maskcon.discovery.kinds_folder import BACKUP, CSV
+
+QUIET_SECONDS = 1.0  # without an edit, before kinds.csv is written
+MAP = "map"
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What a workspace is made of; `stack` holds the folder's lock.
+
+    Attributes:
+        folder: where the kinds are.
+        name, source: of the run and of its images, for people.
+        vectors: unit rows [N, D]; a row per image of the kinds.
+        digest: of the embeddings.
+        run: to encode uploads with; None if there is only an embeddings file.
+    """
+
+    folder: Path
+    name: str
+    source: str
+    vectors: NDArray[np.float32]
+    digest: str
+    pictures: Pictures
+    replay: Replay
+    journal: Journal
+    run: Path | None
+    stack: ExitStack
+
+
+class Workspace:
+    """What the page reads and edits. Every method may be called from any thread."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.folder, self.pictures = opened.folder, opened.pictures
+        self.editor, self.vectors = opened.replay.editor, opened.vectors
+        self.lock = threading.RLock()
+        self.views = Views(self.editor)
+        self.uploads = None if opened.run is None else Uploads(opened.run)
+        self.problem: str | None = None  # why kinds.csv could not be written
+        self._background = Background()
+        self._changed, self._closing = threading.Event(), threading.Event()
+        self._saving = threading.Lock()
+        self._saved: bytes | None = None
+        self._written = 0  # revision of kinds.csv
+        if opened.replay.by_hand:
+            take = take_of(self.editor, opened.replay.by_hand)
+            if take.moved or take.junk or take.restored:
+                self._commit(record_of(take))
+        self._saver = threading.Thread(target=self._save_on_change, name="maskcon-save", daemon=True)
+        self._saver.start()
+        if self.revision:  # a server that was killed may have left an older kinds.csv
+            self._changed.set()
+
+    # ---- reading
+
+    @property
+    def csv(self) -> Path:
+        """The kinds.csv that the edits end in."""
+        return self.folder / CSV
+
+    @property
+    def revision(self) -> int:
+        """Count the edits, undos and redos so far."""
+        return self.opened.replay.revision
+
+    @property
+    def closing(self) -> bool:
+        """Whether the server is ending."""
+        return self._closing.is_set()
+
+    def state(self) -> dict[str, Any]:
+        """Describe the session and every class."""
+        with self.lock:
+            return {
+                "revision": self.revision,
+                "run": self.opened.name,
+                "source": self.opened.source,
+                "images": len(self.editor.paths),
+                "images_version": self.opened.digest[:12],
+                "can_undo": self.editor.last_edit is not None,
+                "can_redo": self.editor.can_redo,
+                "last_edit": self.editor.last_edit,
+                "problem": self.problem,
+                "classes": self.views.classes(),
+                "command": f"maskcon train {shlex.quote(self.opened.source)} --fine "
+                f"{shlex.quote(str(self.csv))}",
+                "has_map": len(self.vectors) > 0,
+                "can_upload": self.uploads is not None,
+            }
+
+    def map(self) -> tuple[NDArray[np.float32], str]:
+        """Return the newest map [N, 2] in -1..1, and what it is: tsne or pca."""
+        digest = self.opened.digest
+        found = layout.read_map(self.folder, digest)
+        if found is None:
+            found = self._background.ask(MAP, lambda report: self._draw_map(report))
+        if found is not None:
+            return found, "tsne"
+        return layout.plain_map(self.vectors), "pca"
+
+    def map_progress(self) -> tuple[int, int]:
+        """Return how many images t-SNE has placed, and of how many."""
+        return self._background.progress(MAP)
+
+    def search(
+        self,
+        positive: Sequence[int],
+        negative: Sequence[int],
+        uploads: Sequence[str],
+        coarse: str | None,
+        kind: str | None,
+        k: int,
+    ) -> list[dict[str, Any]]:
+        """Find the images nearest to some and far from others; junk takes no part."""
+        for row in (*positive, *negative):
+            if row >= len(self.vectors):
+                raise MissingImageError(f"there is no image {row}; the last is {len(self.vectors) - 1}")
+        if uploads and self.uploads is None:
+            raise MaskconError(
+                "an embeddings file has no encoder for new images; open a run to search by file"
+            )
+        given = [self.uploads.vector(name) for name in uploads if self.uploads is not None]
+        with self.lock:
+            among = ~self.editor.junk
+            if coarse is not None:
+                if coarse not in self.editor.groups:
+                    raise GoneError(f"there is no coarse class {coarse!r}")
+                among &= self.editor.coarse == list(self.editor.groups).index(coarse)
+            if kind is not None:
+                among &= self.editor.kind == self.editor.code(kind)
+        rows, scores = search(self.vectors, positive, negative, given, among, k)
+        return [
+            {"id": row, "score": round(score, 4)}
+            for row, score in zip(rows.tolist(), scores.tolist(), strict=True)
+        ]
+
+    def check(self, queue: str) -> list[dict[str, Any]] | tuple[int, int]:
+        """Return the items of a queue, or how far its computation is."""
+        if queue == "outliers":
+            with self.lock:
+                found = [
+                    ([row], "far from the other images of its kind") for row in queues.outliers(self.editor)
+                ]
+        else:
+            ready = self._background.ask(
+                queue, self._mislabelled if queue == "mislabelled" else self._duplicates
+            )
+            if ready is None:
+                return self._background.progress(queue)
+            found = ready
+        with self.lock:
+            _, role = self.editor.judged()
+            shown = [([row for row in ids if role[row] != JUNK], reason) for ids, reason in found]
+        least = 2 if queue == "duplicates" else 1
+        return [
+            {
+                "ids": ids,
+                "reason": reason,
+                "suggestion": {"action": "junk", "ids": ids[1:] if queue == "duplicates" else ids},
+            }
+            for ids, reason in shown
+            if len(ids) >= least
+        ]
+
+    def suggestions(self, coarse: str) -> list[dict[str, Any]]:
+        """Suggest names of a class for its images without one."""
+        with self.lock:
+            return queues.suggestions(self.editor, self.vectors, coarse)
+
+    # ---- editing
+
+    def edit(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Apply an edit that a person asked for; it is on the disk when this returns."""
+        values = dict(values)
+        name = values.pop("edit_id", None)
+        asked = read_asked(values)
+        with self.lock:
+            return self._answered(name) or self._commit(record_of(self.editor.plan(asked)), name)
+
+    def undo(self, name: str | None = None) -> dict[str, Any]:
+        """Take back the newest edit."""
+        with self.lock:
+            if (known := self._answered(name)) is not None:
+                return known
+            if self.editor.last_edit is None:
+                raise GoneError("there is nothing to undo")
+            return self._commit({"undo": True}, name)
+
+    def redo(self, name: str | None = None) -> dict[str, Any]:
+        """Apply again what was undone last."""
+        with self.lock:
+            if (known := self._answered(name)) is not None:
+                return known
+            if not self.editor.can_redo:
+                raise GoneError("there is nothing to redo")
+            return self._commit({"redo": True}, name)
+
+    def save(self) -> None:
+        """Write kinds.csv of the newest state, if it is not there already."""
+        with self._saving:
+            with self.lock:
+                revision, snapshot = self.revision, self.editor.snapshot()
+            content, path = kinds_bytes(snapshot.rows()), self.csv
+            there = path.read_bytes() if path.is_file() else b""
+            if there != content:
+                if there and self._saved not in (None, there):  # edited by hand while the explorer was open
+                    write_atomically(self.folder / BACKUP, there)
+                with self.lock:
+                    digest = hashlib.sha256(content).hexdigest()
+                    self.opened.journal.append({"csv": digest, "revision": revision})
+                write_atomically(path, content)
+            self._saved, self._written, self.problem = content, revision, None
+
+    def close(self) -> None:
+        """End: stop work in the background, write kinds.csv, release the folder."""
+        self._closing.set()
+        self._changed.set()
+        self._background.close()
+        self._saver.join()
+        try:
+            if self._written != self.revision:
+                self.save()
+        finally:
+            self.opened.stack.close()
+
+    def _answered(self, name: str | None) -> dict[str, Any] | None:
+        known = None if name is None else self.opened.replay.answers.get(name)
+        return None if known is None else {"revision": known[0], "change": known[1]}
+
+    def _commit(self, record: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+        if name is not None:
+            record = {**record, "id": name}
+        self.opened.journal.append(record)
+        text = self.opened.replay.run(record)
+        self._changed.set()
+        return {"revision": self.revision, "change": text}
+
+    def _save_on_change(self) -> None:
+        while not self._closing.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            while not self._closing.is_set() and self._changed.wait(QUIET_SECONDS):
+                self._changed.clear()
+            if not self._closing.is_set():
+                try:
+                    self.save()
+                except (MaskconError, OSError) as error:  # told on the page, and tried again at the next edit
+                    self.problem = str(error)
+
+    def _draw_map(self, report: Report) -> NDArray[np.float32]:
+        points = layout.neighbour_map(self.vectors, report)
+        layout.keep_map(self.folder, self.opened.digest, points)
+        return points
+
+    def _mislabelled(self, report: Report) -> list[tuple[list[int], str]]:
+        names = list(self.editor.groups)
+        found = queues.mislabelled(self.vectors, self.editor.coarse, names, report)
+        return [([row], reason) for row, reason in found]
+
+    def _duplicates(self, report: Report) -> list[tuple[list[int], str]]:
+        return queues.duplicates(self.vectors, self.pictures.array, report)

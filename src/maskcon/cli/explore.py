@@ -1,0 +1,84 @@
+"""`maskcon explore`."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskcon._utils.errors import UsageError
+from maskcon.cli import options
+
+NEEDED = ("fastapi", "uvicorn")
+
+
+def explore(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Folder of a finished run, or an embeddings file (.parquet)."),
+    ],
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SOURCE]",
+            help="Images, as for `maskcon kinds`; by default those of the kinds, at first the run's own.",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; by default only this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the kinds; by default RUN/kinds.")
+    ] = None,
+    outside: Annotated[
+        bool,
+        typer.Option("--outside", help="Also show images that links lead to outside of the source's folder."),
+    ] = False,
+    data_root: options.DataRoot = None,
+    download: options.Download = False,
+    device: options.Device = "auto",
+) -> None:
+    """See the finer kinds in a browser, name and correct them, search by image; every edit is saved at once.
+
+    Finds kinds first, as `maskcon kinds` does, if there are none yet. Ctrl-C ends it.
+
+    Example: `maskcon explore runs/photos-teachcon-seed0`
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"`maskcon explore` needs {' and '.join(missing)}; install with: pip install 'maskcon[app]'"
+        )
+    from maskcon.app.opening import open_workspace
+    from maskcon.app.server import serve
+    from maskcon.cli.progress import Meter
+
+    with (
+        Meter("reading", "images") as reading,
+        Meter("embedding", "images") as embedding,
+        Meter("finding kinds", "classes") as clustering,
+    ):
+        workspace = open_workspace(
+            run,
+            source,
+            out,
+            machine=options.machine(data_root=data_root, download=download, device=device),
+            outside=outside,
+            reading=reading.show,
+            embedding=embedding.show,
+            clustering=clustering.show,
+        )
+
+    def ready(address: str) -> None:
+        import webbrowser
+
+        typer.echo(f"explorer: {address}\nCtrl-C ends it; every edit is saved at once.")
+        if not no_browser:
+            webbrowser.open(address)
+
+    serve(workspace, host=host, port=port, ready=ready)
+    typer.echo(f"kinds: {workspace.csv}")

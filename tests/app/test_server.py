@@ -1,0 +1,215 @@
+"""The explorer as its page meets it: a process, asked over HTTP."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from maskcon.data.kinds_file import read_kinds
+from tests.app.serving import CLASSES, PER_CLASS, Served, embeddings
+from tests.cli.commands import maskcon
+
+COUNT = len(CLASSES) * PER_CLASS
+APPLE = {"coarse": "apple"}
+
+
+def test_the_state_lists_every_class_with_its_kinds(served):
+    state = served.json("/api/state")
+    assert {group["name"] for group in state["classes"]} == set(CLASSES)
+    assert state["images"] == COUNT
+    assert not state["can_upload"]
+    apple = next(group for group in state["classes"] if group["name"] == "apple")
+    assert [kind["size"] for kind in apple["kinds"]] == [20, 20]
+    assert len(apple["kinds"][0]["typical"]) == 7
+    assert "photos-kinds/kinds.csv" in state["command"]
+    shown = served.json("/api/images?ids=0,41")["images"]
+    assert [(image["id"], image["path"], image["coarse"]) for image in shown] == [
+        (0, "0/00.png", "apple"),
+        (41, "1/01.png", "pear"),
+    ]
+
+
+def test_a_kind_lists_its_images_the_most_typical_first(served):
+    kind = served.json("/api/images?ids=39")["images"][0]["kind"]
+    images = served.json(f"/api/kind?coarse=apple&kind={kind.replace(' ', '%20')}")["images"]
+    assert {image["id"] % 2 for image in images} == {1}
+    roles = [image["role"] for image in images]
+    assert roles[0] == "typical"
+    order = ["typical", "", "borderline", "outlier", "junk"]
+    assert roles == sorted(roles, key=order.index)
+
+
+def test_labels_agree_with_the_state(served):
+    content = served.get("/api/labels")[1]
+    assert len(content) == 6 * COUNT
+    coarse, kind = np.frombuffer(content[: 4 * COUNT], "<u2").reshape(2, COUNT)
+    state = served.json("/api/state")
+    names = [(group["name"], kind["name"]) for group in state["classes"] for kind in group["kinds"]]
+    for image in served.json("/api/images?ids=0,1,50,100")["images"]:
+        assert names[kind[image["id"]]] == (image["coarse"], image["kind"])
+        assert state["classes"][coarse[image["id"]]]["name"] == image["coarse"]
+
+
+def test_the_map_places_every_image_at_once_and_improves(served):
+    status, headers, content = served.raw("GET", "/api/map", None, {"X-Maskcon-Token": served.token})
+    assert status == 200
+    points = np.frombuffer(content, "<f4").reshape(COUNT, 2)
+    assert np.abs(points).max() <= 1
+    for _ in range(100):
+        _, headers, better = served.raw("GET", "/api/map", None, {"X-Maskcon-Token": served.token})
+        if headers["x-map"] == "tsne":
+            break
+        time.sleep(0.2)
+    assert headers["x-map"] == "tsne"
+    assert np.isfinite(np.frombuffer(better, "<f4")).all()
+
+
+def test_thumbnails_are_encoded_again_at_the_size_asked_for(served):
+    for path, size in (("/thumb/0?size=64", (30, 20)), ("/image/0", (30, 20))):
+        status, content = served.get(path)
+        assert status == 200
+        assert Image.open(io.BytesIO(content)).size == size
+    assert served.get("/thumb/0?size=65")[0] == 400
+    assert served.get(f"/thumb/{COUNT}")[0] == 404
+    assert served.get("/thumb/-1")[0] == 404
+
+
+def test_search_finds_the_own_kind_and_leaves_out_what_is_not_wanted(served):
+    found = served.json("/api/search", {"positive": [0, 2], "negative": [1], "k": 5})["results"]
+    assert {hit["id"] % 2 for hit in found} == {0}
+    assert {hit["id"] for hit in found}.isdisjoint({0, 2})
+    assert all(hit["id"] < PER_CLASS for hit in found)
+    only = served.json("/api/search", {"positive": [0], "coarse": "pear", "k": 100})["results"]
+    assert len(only) == PER_CLASS
+    assert served.ask("/api/search", {"positive": []})[0] == 400
+    assert served.ask("/api/search", {"positive": [1], "negative": [1]})[0] == 400
+
+
+def test_an_edit_with_a_known_id_is_answered_again_and_not_applied_twice(served):
+    kind = served.json("/api/images?ids=2")["images"][0]["kind"]
+    body = {"action": "rename", **APPLE, "kind": kind, "to": "Gala", "edit_id": "abcdef0123456789"}
+    first = served.json("/api/edits", body)
+    assert served.json("/api/edits", body) == first
+    assert served.json("/api/undo", {"edit_id": "u1"})["revision"] == first["revision"] + 1
+    assert served.json("/api/undo", {"edit_id": "u1"})["revision"] == first["revision"] + 1
+    assert served.ask("/api/undo", {})[0] == 409
+    assert served.ask("/api/edits", {"action": "rename", **APPLE, "kind": "gone", "to": "x"})[0] == 409
+    assert served.ask("/api/edits", {"action": "burn"})[0] == 400
+
+
+def test_queues_find_what_was_put_there(tmp_path):
+    pytest.importorskip("fastapi")
+    from maskcon.retrieval.embeddings_file import read_embeddings, write_embeddings
+
+    file = embeddings(tmp_path)
+    found = read_embeddings(file)
+    entries, vectors = list(found.entries), found.vectors
+    vectors[3] = vectors[50]  # an apple among pears
+    vectors[81] = vectors[80] + 0.001
+    (tmp_path / "photos/2/01.png").write_bytes((tmp_path / "photos/2/00.png").read_bytes())
+    write_embeddings(file, found.header, entries, list(vectors))
+    running = Served(file)
+    try:
+        items = {}
+        for queue in ("mislabelled", "duplicates", "outliers"):
+            for _ in range(100):
+                status, answer = running.ask(f"/api/check?queue={queue}")
+                if status == 200:
+                    break
+                assert status == 202
+                time.sleep(0.2)
+            items[queue] = answer["items"]
+        assert [item["ids"] for item in items["mislabelled"]] == [[3]]
+        assert "are pear" in items["mislabelled"][0]["reason"]
+        assert [item["ids"] for item in items["duplicates"]] == [[80, 81]]
+        assert items["duplicates"][0]["suggestion"] == {"action": "junk", "ids": [81]}
+        assert all(len(item["ids"]) == 1 for item in items["outliers"])
+        running.json("/api/edits", items["mislabelled"][0]["suggestion"])
+        assert running.json("/api/check?queue=mislabelled")["items"] == []
+        # a few named images suggest the name for the others of their kind
+        ids = list(range(0, 20, 2))
+        running.json("/api/edits", {"action": "move", "ids": ids, "to": "Gala"})
+        (item,) = running.json("/api/suggestions?coarse=apple")["items"]
+        assert item["kind"] == "Gala"
+        assert set(item["ids"]) <= set(range(20, 40, 2))
+        assert len(item["ids"]) >= 5
+    finally:
+        assert running.end() == 0
+
+
+def test_the_end_writes_kinds_csv_which_the_next_start_continues(tmp_path):
+    pytest.importorskip("fastapi")
+    file = embeddings(tmp_path)
+    running = Served(file)
+    second = maskcon("explore", str(file), "--no-browser", cwd=tmp_path)
+    assert second.returncode == 2
+    assert "is writing to" in second.stderr
+    running.json("/api/edits", {"action": "move", "ids": [0, 1], "to": "Gala"})
+    assert running.end(signal.SIGTERM) == 0
+    folder = tmp_path / "photos-kinds"
+    assert sum(row.kind == "Gala" for row in read_kinds(folder / "kinds.csv")) == 2
+    text = (folder / "kinds.csv").read_text("utf-8-sig").replace("Gala", "Fuji")
+    (folder / "kinds.csv").write_text(text, "utf-8")  # by hand, while no server runs
+    running = Served(file)
+    state = running.json("/api/state")
+    assert state["last_edit"] == "took over kinds.csv: 2 images changed"
+    assert state["revision"] == 2
+    assert running.json("/api/undo", {})["revision"] == 3
+    assert running.json("/api/images?ids=0")["images"][0]["kind"] == "Gala"
+    assert running.end() == 0
+    assert "Traceback" not in running.errors.read_text()
+
+
+def test_events_tell_other_tabs_of_a_change(served):
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    connection.request("GET", "/api/events", headers={"X-Maskcon-Token": served.token})
+    response = connection.getresponse()
+    assert response.getheader("content-type", "").startswith("text/event-stream")
+    assert b"revision" in response.readline()
+    response.readline()
+    revision = served.json("/api/edits", {"action": "junk", "ids": [7]})["revision"]
+    begun = time.monotonic()
+    while f'"revision": {revision}'.encode() not in response.readline():
+        assert time.monotonic() - begun < 5
+    connection.close()
+    served.json("/api/undo", {})
+
+
+def test_the_images_of_a_run_itself_are_shown_from_its_folder(tmp_path):
+    pytest.importorskip("fastapi")
+    from maskcon.data import load
+    from tests.finished_run import finished_run
+
+    embeddings(tmp_path)
+    for name in "012":
+        (tmp_path / "photos" / name).rename(tmp_path / "photos" / f"class {name}")
+    run = finished_run(tmp_path / "run", load(str(tmp_path / "photos")), source=str(tmp_path / "photos"))
+    done = maskcon("kinds", str(run.folder), "--device", "cpu", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    running = Served(run.folder)
+    try:
+        status, content = running.get("/thumb/0?size=64")
+        assert status == 200, content
+        assert Image.open(io.BytesIO(content)).size == (30, 20)
+        state = running.json("/api/state")
+        assert state["command"].startswith(f"maskcon train {tmp_path / 'photos'} --fine ")
+        assert state["can_upload"]
+        headers = {"X-Maskcon-Token": running.token, "Content-Type": "application/octet-stream"}
+        picture = (tmp_path / "photos" / running.json("/api/images?ids=5")["images"][0]["path"]).read_bytes()
+        status, _, answer = running.raw("POST", "/api/upload", picture, headers)
+        assert status == 200, answer
+        assert json.loads(answer) == {"upload": "u1", "width": 30, "height": 20}
+        (best, *_) = running.json("/api/search", {"uploads": ["u1"], "k": 3})["results"]
+        assert best["id"] == 5
+        assert best["score"] > 0.999
+        assert running.ask("/api/search", {"uploads": ["u9"]})[0] == 400
+    finally:
+        running.end()
