@@ -25,7 +25,6 @@ from typing import Any
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.config.choices import long_warmup
-from maskcon.config.presets import PRESETS
 from maskcon.training.comparison import Job, run_jobs
 from maskcon.training.journal import read_journal
 from maskcon.training.run_folder import JOURNAL, make_writable, read_result
@@ -36,7 +35,7 @@ Row = dict[str, Any]
 
 NET: Settings = {"backbone": "resnet10", "width": 16, "stem": "fast", "weights": "none"}
 # How `fast` is optimised.
-MUON: Settings = {key: PRESETS["fast"][key][0] for key in ("optimizer", "schedule")}
+MUON: Settings = {"optimizer": "muon"}
 RELATION_WARMUP = 0.5  # of the epochs of Grafit and of MaskCon by projections, with Muon
 BY_MUON = " by muon"
 ENCODED = 0.74  # share of the epochs where a key encoder runs, for the same CPU time
@@ -180,7 +179,6 @@ ABLATIONS: Mapping[str, Settings] = {
     "SGD at its best rate": {
         "optimizer": "sgd",
         "learning_rate": 0.2,
-        "schedule": "cosine",
         "warmup_epochs": 1.0,
     },
     "rate falling from epoch 2, from 0.1": {"learning_rate": 0.1, "warmup_epochs": 1.0},

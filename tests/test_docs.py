@@ -222,7 +222,7 @@ def test_every_disagreement_names_a_setting_and_its_true_value_in_both_presets()
     }
     for _point, _paper, _code, setting, *values in rows:
         (key,) = inline_code(setting)
-        assert key in RunConfig.known_keys()
+        assert key in list(RunConfig.model_fields)
         for name, cell in zip(presets, values, strict=True):
             stated = inline_code(cell)[0]
             actual = presets[name][key]
@@ -367,7 +367,7 @@ def check_command(arguments: list[str]) -> None:
         assert not getattr(command, "commands", None), f"{name} needs one of {list(command.commands)}"
         context = command.make_context(name, rest)
         for pair in context.params.get("settings") or []:
-            assert pair.partition("=")[0] in RunConfig.known_keys(), pair
+            assert pair.partition("=")[0] in list(RunConfig.model_fields), pair
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -72,8 +72,8 @@ def test_dry_run_shows_every_setting_with_its_source():
     reference = CliRunner().invoke(app, ["train", "cifar100", "--preset", "reference", "--dry-run"])
     assert "256" in reference.output
     lines = {line.split()[0]: line for line in shown.output.splitlines()[1:] if line.strip()}
-    assert set(RunConfig.known_keys()) <= set(lines)
-    for key in RunConfig.known_keys():  # paper with its section, code, ours, or the user: never nothing
+    assert set(RunConfig.model_fields) <= set(lines)
+    for key in list(RunConfig.model_fields):  # paper with its section, code, ours, or the user: never nothing
         assert re.search(r"paper, |published code|ours|given|the data's", lines[key]), lines[key]
     assert "appendix B, best row" in lines["tau"]
     assert "0.05" in lines["tau"]

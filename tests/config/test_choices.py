@@ -212,7 +212,7 @@ def test_a_spoken_budget_reads_back(seconds):
 
 def planned(budget: float, image: float, images: int, *, spent: float = 0.0, scoring: float = 1.0):
     """The choice for a budget by a pace, and how long it takes where the true pace is `slower` times that."""
-    pace = Pace(start=0.0, key=image / 3, contrast=image, classify=image, evaluation=scoring, end=2.0)
+    pace = Pace(key=image / 3, step=image, evaluation=scoring)
 
     def seconds_of(epochs: int, slower: float = 1.0) -> float:
         config = BASE.changed(**epoch_settings(epochs, {}, BASE))
@@ -238,7 +238,7 @@ def test_the_plan_keeps_the_budget_while_the_machine_is_up_to_17_percent_slower(
 
 
 def planned_one_epoch(image: float, images: int) -> float:
-    pace = Pace(start=0.0, key=image / 3, contrast=image, classify=image, evaluation=1.0, end=2.0)
+    pace = Pace(key=image / 3, step=image, evaluation=1.0)
     return run_seconds(pace, BASE.changed(**epoch_settings(1, {}, BASE)), images)
 
 

@@ -80,7 +80,7 @@ def test_every_preset_resolves_for_every_method_with_a_reason_for_each_value(pre
         resolved = resolve("embedded", method=method.name, preset=preset, overrides={"epochs": 7})
         assert resolved.config.epochs == 7
         assert resolved.reasons["epochs"] == "given"
-        assert set(RunConfig.known_keys()) == set(resolved.reasons)
+        assert set(RunConfig.model_fields) == set(resolved.reasons)
         assert all(
             re.match(r"paper|published code|ours|for |given|the |neighbours|pretrained|without", r)
             for r in resolved.reasons.values()
@@ -92,7 +92,7 @@ def test_settings_of_methods_name_known_methods_and_settings():
     for (preset, _, method), settings in METHOD_SETTINGS.items():
         assert preset in {*PRESETS, "frozen"}
         assert method in names
-        assert set(settings) <= set(RunConfig.known_keys())
+        assert set(settings) <= set(RunConfig.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_the_warm_up_of_fast_follows_the_number_of_epochs_unless_given():
 def test_every_setting_is_in_a_group():
     groups = RunConfig.groups()
     assert list(groups) == list(GROUPS.values())
-    assert [key for keys in groups.values() for key in keys] == RunConfig.known_keys()
+    assert [key for keys in groups.values() for key in keys] == list(RunConfig.model_fields)
 
 
 def test_teachcon_finds_neighbours_by_hog_from_random_weights():
@@ -179,7 +179,7 @@ def test_pictures_larger_than_cifars_are_normalised_as_imagenet(preset):
 def test_values_of_a_data_set_name_known_settings_and_give_way_to_the_user():
     for sources in SOURCE_SETTINGS.values():
         for settings in sources.values():
-            assert set(settings) <= set(RunConfig.known_keys())
+            assert set(settings) <= set(RunConfig.model_fields)
     given = resolve("imagenet32", method="maskcon", preset="paper", overrides={"epochs": 3, "w": 0.3})
     assert (given.config.epochs, given.config.w, given.reasons["w"]) == (3, 0.3, "given")
 

@@ -85,7 +85,6 @@ def test_learning_rate_rises_from_zero_to_the_peak_and_falls_to_zero():
     assert abs(rates[55] - 0.25) < 1e-9
     assert rates[100] == 0
     assert all(a >= b for a, b in itertools.pairwise(rates[10:]))
-    assert learning_rate(70, peak=0.5, total_steps=100, schedule="constant") == 0.5
 
 
 def test_a_linear_rate_falls_by_the_same_step_each_time_to_zero():

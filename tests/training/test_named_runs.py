@@ -89,7 +89,7 @@ def test_changed_names_are_refused_with_the_way_out(tmp_path, finished):
         with pytest.raises(KeyboardInterrupt):
             fit(tmp_path / "run", data=DATA, fine=fine, announce=Stopping())
     write_names(tmp_path, range(0, 72, 2))
-    with pytest.raises(UsageError, match=r"kinds.csv has changed since .* choose another --out"):
+    with pytest.raises(UsageError, match=r"the file of --fine has changed since.* choose another --out"):
         fit(tmp_path / "run", data=DATA, fine=fine)
     write_names(tmp_path, range(0, 72, 3))
     fit(tmp_path / "run", data=DATA, fine=fine)

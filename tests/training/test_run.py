@@ -207,8 +207,6 @@ def test_the_gradient_norm_is_reported_without_the_scale_of_the_loss(tmp_path, m
         {"protocol": "reference", "normalise": "imagenet"},
         {"relation_space": "features"},
         {"relation_space": "hog"},
-        {"schedule": "constant"},
-        {"schedule": "linear"},
         {"optimizer": "muon"},
         {"image_size": 12},
     ],

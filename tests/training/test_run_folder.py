@@ -9,8 +9,8 @@ import pytest
 from maskcon._utils.errors import MaskconError, TrainingError, UsageError
 from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine
-from maskcon.training import loop, runner, step
-from maskcon.training.journal import Journal, read_journal
+from maskcon.training import journal, loop, runner, step
+from maskcon.training.journal import read_journal
 from maskcon.training.signals import Interrupted
 from tests.miniature import miniature
 from tests.training.runs import OFTEN, Stopping, Told, fit, weights
@@ -152,15 +152,15 @@ def test_a_lost_encoder_of_a_finished_run_is_written_again(tmp_path):
 
 
 def test_a_full_disk_at_the_journal_says_what_to_do_and_loses_nothing(tmp_path, monkeypatch):
-    real = Journal.write
+    real = journal.write_all
 
-    def full(self, kind, **values):
-        if kind == "step" and values["step"] == 3:
+    def full(file, data):
+        if b'"step": 3,' in data:
             raise OSError(28, "No space left on device")
-        real(self, kind, **values)
+        real(file, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "write", full)
+        patch.setattr(journal, "write_all", full)
         with pytest.raises(MaskconError, match=r"journal.*No space left.*checkpoint is intact"):
             fit(tmp_path / "run")
     fit(tmp_path / "run")
@@ -255,16 +255,15 @@ def test_a_device_that_works_ahead_is_asked_after_a_hundred_steps_at_the_latest(
     assert len(calls) == 3
 
 
-@pytest.mark.parametrize("changed", ["final_statistics: 2560", "weak_queries: 0.5", "keys: means"])
-def test_a_stopped_run_of_an_earlier_version_is_resumed_only_if_nothing_differs(tmp_path, changed):
+def test_a_stopped_run_of_an_earlier_version_is_not_resumed(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "run", announce=Stopping())
     config = tmp_path / "run" / "config.yaml"
     now = config.read_text()
-    config.write_text(f"{now}{changed}\n")
-    with pytest.raises(UsageError, match=f"begun with {changed.split(':')[0]}=.*another --out"):
+    config.write_text(f"{now}keys: means\n")
+    with pytest.raises(UsageError, match=r"earlier version, which had the setting keys; .*another --out"):
         fit(tmp_path / "run")
-    config.write_text(f"{now}final_statistics: 0\nkeys: encoder\nview_engine: tensor\ndrop_last: false\n")
+    config.write_text(f"{now}schedule: cosine\n")  # as it follows from the optimizer
     fit(tmp_path / "run")
     fit(tmp_path / "whole")
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")

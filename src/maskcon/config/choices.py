@@ -109,8 +109,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
         )
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
     whole |= {"projector_hidden": 512, "projection_dim": 128, "learning_rate": 0.02}
-    # Muon, and the schedule that goes with it, were tried on small nets alone.
-    whole |= {"optimizer": "sgd", "schedule": "cosine"}
+    whole["optimizer"] = "sgd"  # Muon was tried on small nets alone
     if TUNED_BACKBONE in facts.weights:
         return Choice(
             "encoder",

@@ -36,7 +36,6 @@ PAPER: Settings = {
     "optimizer": ("sgd", _TEXT),
     "learning_rate": (0.02, _TEXT),
     "weight_decay": (5e-4, _TEXT),
-    "schedule": ("cosine", _TEXT),
     "warmup_epochs": (0.0, _TEXT),
     "bank_size": (8192, _TEXT),
     "freeze": (False, "paper, section 4: the whole encoder learns"),
@@ -95,7 +94,6 @@ FAST: Settings = {
     **CPU,
     "optimizer": ("muon", _MUON),
     "learning_rate": (0.2, "ours: the best of 0.05, 0.1, 0.2 over all methods (benchmarks/method_table.py)"),
-    "schedule": ("linear", _MUON),
 }
 
 PRESETS: dict[str, Settings] = {"paper": PAPER, "reference": REFERENCE, "cpu": CPU, "fast": FAST}
@@ -107,7 +105,7 @@ def default_method(preset: str) -> str:
     return "teachcon" if preset == "fast" else "maskcon"
 
 
-# What goes by dataset, on top of the preset.
+# Settings of a dataset, on top of the preset.
 _LARGE_IMAGES: Settings = {
     "image_size": (224, _SILENT),
     "normalise": ("imagenet", _SILENT),
@@ -183,7 +181,6 @@ FREEZE: Settings = {
     "key_view": (None, "ours, for a frozen backbone: the plain view, as at test time"),
     "epochs": (30, FROZEN),
     "optimizer": ("sgd", FROZEN),
-    "schedule": ("cosine", FROZEN),
     "batch_size": (128, FROZEN),
     "bank_size": (2048, FROZEN),
     "learning_rate": (0.05, FROZEN),

@@ -19,7 +19,6 @@ from maskcon.config.earlier import translate
 
 HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugging Face hub
 
-
 VALIDATION_FRACTION = 0.2  # of the training images, with evaluate_on=validation
 
 # The first setting of each group, in the order of `RunConfig`.
@@ -115,14 +114,12 @@ class RunConfig(BaseModel):
     epochs: int = Field(200, ge=1, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step, over all processes")  # B
     optimizer: Literal["sgd", "muon"] = Field(
-        "sgd", description="muon: updates of weight matrices are made orthogonal"
+        "sgd",
+        description="sgd: the rate falls by half a cosine; muon: updates of weight matrices are made orthogonal, the "
+        "rate falls in a straight line",
     )
     learning_rate: float = Field(0.02, gt=0, description="peak rate of the optimiser")
     weight_decay: float = Field(5e-4, ge=0, description="weight decay")
-    schedule: Literal["cosine", "linear", "constant"] = Field(
-        "cosine",
-        description="rate after the warm-up: down to 0 by half a cosine or a straight line, or constant",
-    )
     warmup_epochs: float = Field(0.0, ge=0, description="the rate rises from 0 over so many epochs")
 
     # Evaluation
@@ -166,6 +163,11 @@ class RunConfig(BaseModel):
         return self.protocol == "paper"
 
     @property
+    def schedule(self) -> Literal["cosine", "linear"]:
+        """How the rate falls to 0 after the warm-up."""
+        return "linear" if self.optimizer == "muon" else "cosine"
+
+    @property
     def uses_hog(self) -> bool:
         """Whether HOG features find the neighbours.
 
@@ -183,15 +185,11 @@ class RunConfig(BaseModel):
         return found
 
     @classmethod
-    def known_keys(cls) -> list[str]:
-        return list(cls.model_fields)
-
-    @classmethod
     def build(cls, values: Mapping[str, Any]) -> RunConfig:
         """Validate; the first thing wrong becomes one line that names it and the way out."""
         for key in values:
             if key not in cls.model_fields:
-                raise unknown("setting", str(key), cls.known_keys())
+                raise unknown("setting", str(key), cls.model_fields)
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -221,11 +219,11 @@ class RunConfig(BaseModel):
 class Machine(BaseModel):
     """Where and how a run is carried out, which may differ from one call to the next.
 
-    It does not change what is learnt, but for this: devices and threads round differently, and each of
-    several processes has BatchNorm statistics of its own rows (see `RunConfig.batchnorm`).
+    It changes nothing of what is learnt but rounding (devices, threads) and, with several processes, BatchNorm
+    statistics, which each has of its own rows (see `RunConfig.batchnorm`).
 
-    threads: of torch, in each process. None: on a CPU `fit` takes as many as cores are free, or for a run that goes on
-    as many as it had.
+    Attributes:
+        threads: of torch, in each process. None: on a CPU `fit` takes the free cores; a resumed run keeps its number.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -241,7 +239,7 @@ class Machine(BaseModel):
 
 
 def read_values(path: Path) -> dict[Any, Any]:
-    """Read the `key: value` lines of a saved config as they are."""
+    """Read the `key: value` lines of a saved config, not validated."""
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bad UTF-8, 2024-99-99
@@ -273,7 +271,7 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def parse_value(raw: str) -> Any:
-    """A number, yes/no, none, or the text as it is."""
+    """Parse a number, yes or no, none, or else text."""
     lowered = raw.lower()
     if lowered in ("inf", "infinity", "+inf"):
         return math.inf

@@ -1,6 +1,6 @@
 """Precomputed nearest neighbours of every training image, used by relations instead of the cosine of keys.
 
-nearest_in(variants, listed)        nearest neighbours within one group of images      -> rows and similarities
+nearest_in(variants, listed)     nearest neighbours within one group of images      -> rows and similarities
 NeighbourLists                   those of all images                                [N, k]
 NeighbourLists.among(rows, ..)   those of a batch that are in the bank              -> Neighbourhood
 Neighbourhood.table()            their similarities d for the relations             [B, K]

@@ -68,14 +68,11 @@ class RelationInputs:
             neighbours=None if self.neighbours is None else self.neighbours.rows(part),
         )
 
-    @property
-    def _known(self) -> Tensor | None:
-        return None if self.neighbours is None else self.neighbours.table()
-
     def similarities(self) -> Tensor:
         """Return d, float32 ``[B, K]``: cosines of keys, or those of `neighbours` with -inf for entries not listed."""
-        known = self._known
-        return similarities(self.keys, self.bank_keys) if known is None else known
+        if self.neighbours is not None:
+            return self.neighbours.table()
+        return similarities(self.keys, self.bank_keys)
 
     def self_relation(self) -> Tensor:
         return self_relation(len(self.keys), len(self.bank_keys), device=self.keys.device)
@@ -102,7 +99,8 @@ class RelationInputs:
         return adaptive_relation(self.keys, self.bank_keys, self.tau, **self._compared())
 
     def _compared(self) -> dict[str, Any]:
-        return {"index": self.index, "bank_index": self.bank_index, "similarity": self._known}
+        known = None if self.neighbours is None else self.neighbours.table()
+        return {"index": self.index, "bank_index": self.bank_index, "similarity": known}
 
     def with_self(self, relation: Tensor) -> Tensor:
         """Return ``w * relation + (1-w) * self_relation``."""

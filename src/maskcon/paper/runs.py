@@ -30,7 +30,7 @@ from maskcon.report.tables import METHOD_NAMES
 from maskcon.training.callbacks import Callback
 from maskcon.training.comparison import Job
 from maskcon.training.run_folder import is_finished, read_result
-from maskcon.training.runner import refuse_other_data
+from maskcon.training.runner import refuse_others
 from maskcon.training.setup import load_dataset, settle
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def unfinished(
         cut = (source, config.train_limit, config.test_limit, config.evaluate_on)
         if cut not in fingerprints:  # a finished run must be of these same images
             fingerprints[cut] = load_dataset(data[source], config, machine, Callback()).fingerprint()
-        refuse_other_data(run.folder, run.result().get("data"), fingerprints[cut])
+        refuse_others(run.folder, run.result(), {"data": fingerprints[cut]})
         finished.append(run)
     return waiting, finished
 

@@ -44,9 +44,10 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Recursio
 class Completed:
     """The settings of a run before its images are decoded.
 
-    plan: the images, where they were looked at
-    budget: seconds that the number of epochs is still to be fitted to
-    is_recalled: whether the choices were read from the folder of the run
+    Attributes:
+        plan: the images, if already found.
+        budget: seconds that the number of epochs has to be fitted to.
+        is_recalled: whether the choices were read from the folder of the run.
     """
 
     resolved: Resolved
@@ -105,7 +106,7 @@ def complete_settings(
 
 
 def is_known(source: str | Path | Dataset) -> bool:
-    """Whether this is a built-in dataset, which has its own settings."""
+    """Return whether this is a built-in dataset, which has its own settings."""
     return isinstance(source, str) and source in SOURCES
 
 
@@ -134,7 +135,7 @@ def find_out(
     try:
         locate(backbone, PRETRAINED, download=True)
     except MaskconError as error:
-        if several_processes(machine.devices):  # all must choose the same, and another may have reached it
+        if several_processes(machine.devices):  # all must choose the same, and another may have succeeded
             raise
         reason, _, _ = str(error).partition("; ")
         return replace(facts, unfetched=reason)
@@ -158,7 +159,7 @@ def look(
 
 
 def weights_at_hand() -> frozenset[str]:
-    """Backbones whose ImageNet weights are on this machine."""
+    """Return the backbones whose ImageNet weights are on this machine."""
     known = PUBLISHED[PRETRAINED]
     return frozenset(
         name for name, published in known.items() if has_file(weights_folder() / published.file_name)
@@ -172,7 +173,7 @@ def choices_bytes(choices: tuple[Choice, ...], budget: float | None) -> bytes:
 
 
 def read_choices(folder: Path, budget: float | None) -> tuple[Choice, ...]:
-    """Read the choices of the run in a folder; none where it was started without any.
+    """Read the choices of the run in a folder; empty if it was started without any.
 
     Raises:
         UsageError: it was started with another budget.
@@ -181,7 +182,7 @@ def read_choices(folder: Path, budget: float | None) -> tuple[Choice, ...]:
     if not path.is_file():
         if budget is not None:
             raise UsageError(
-                f"{folder} holds a run that was begun without --budget; leave it off, or choose another --out"
+                f"{folder} holds a run that was started without --budget; leave it off, or choose another --out"
             )
         return ()
     try:
@@ -191,7 +192,7 @@ def read_choices(folder: Path, budget: float | None) -> tuple[Choice, ...]:
                 str(entry["name"]),
                 str(entry["shown"]),
                 str(entry["reason"]),
-                # of an earlier version some may be gone
+                # an earlier version may have had others
                 {key: value for key, value in entry["settings"].items() if key in RunConfig.model_fields},
             )
             for entry in values["choices"]
@@ -205,7 +206,7 @@ def read_choices(folder: Path, budget: float | None) -> tuple[Choice, ...]:
     if budget is not None and budget != stored:
         before = "without --budget" if stored is None else f"with --budget {duration(stored)}"
         raise UsageError(
-            f"{folder} holds a run that was begun {before}; give the same again, or choose another --out"
+            f"{folder} holds a run that was started {before}; give the same again, or choose another --out"
         )
     return choices
 

@@ -26,35 +26,40 @@ from maskcon.training.setup import Assembly
 from maskcon.training.state import Learner
 from maskcon.training.step import Place, TrainingData, encode_keys, train_step
 
-WARM_STEPS = 2  # left out: caches fill, memory is taken
+WARM_STEPS = 2  # not timed
 MOST_STEPS = 12
 MOST_SECONDS = 4.0  # of steps, and of keys; a slow machine does fewer
 KEY_BATCHES = 3
 SCORED_IMAGES = 128
-END_SECONDS = 1.0  # checkpoints, files, exit; the raw-pixel floor costs about a scoring
-# When it is said that embedding does not fit a budget. The first seconds are slow beside other programs, and what is
-# embedded is kept, so a near miss is watched for some time; what would take several budgets is refused at once.
+END_SECONDS = 1.0  # checkpoints, files, exit
+# When to refuse a budget that embedding alone exceeds: at once if it takes several budgets, else after a tenth of it,
+# because the first seconds are slow and embedded images are kept.
 HOPELESS_AFTER, HOPELESS_BUDGETS = 5.0, 4.0
 JUDGED_AFTER_SHARE = 0.1  # of the budget
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds on this machine, with as many processes side by side as will be running."""
+    """Seconds of the parts of a run on this machine.
 
-    start: float  # from the start of a process to its first step: imports, data, net
-    key: float  # to prime the bank, an image
-    contrast: float  # a training step with contrast, an image
-    classify: float  # a training step without, an image
-    evaluation: float  # one scoring of the test images
-    end: float  # after the last scoring: the raw-pixel floor, files, exit
+    Attributes:
+        key: per image, to fill the bank at the start.
+        step: per image of a training step.
+        evaluation: per evaluation on the test images; the raw-pixel floor at the end costs as much.
+    """
+
+    key: float
+    step: float
+    evaluation: float
 
 
 @dataclass(frozen=True)
 class Budget:
     """Time for a run, from the start of its command.
 
-    begun: `time.monotonic` at that start; given: settings of the user, which stay
+    Attributes:
+        begun: `time.monotonic` at that start.
+        given: settings of the user, which are kept.
     """
 
     seconds: float
@@ -106,38 +111,36 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
 
 
 def run_seconds(pace: Pace, config: RunConfig, images: int) -> float:
-    """Expected seconds of one run over `images` training images.
+    """Return the expected seconds of a run over `images` training images.
 
-    >>> pace = Pace(start=4, key=0.0, contrast=0.001, classify=0.0005, evaluation=1, end=1)
     >>> from maskcon.config.resolution import resolve
     >>> config = resolve("embedded", method="selfcon", preset="cpu", overrides={"epochs": 2}).config
-    >>> run_seconds(pace, config, 1000)
-    8.0
+    >>> run_seconds(Pace(key=0.0, step=0.001, evaluation=2.0), config, 1000)
+    7.0
     """
-    contrasts = method_named(config.method).contrasts
-    each = pace.contrast if contrasts else pace.classify
-    primed = min(config.bank_size, images) if contrasts else 0
-    training = config.epochs * images * each
+    primed = min(config.bank_size, images) if method_named(config.method).contrasts else 0
     every = config.eval_every_epochs
-    first = config.eval_when == "before"  # a scoring ahead of the first epoch
-    between = (config.epochs - 1) // every + first if every else 0
-    return pace.start + primed * pace.key + training + (1 + between) * pace.evaluation + pace.end
+    between = (config.epochs - 1) // every + (config.eval_when == "before") if every else 0
+    evaluations = between + 1 + 1  # the last one, and the raw-pixel floor
+    return (
+        primed * pace.key + config.epochs * images * pace.step + evaluations * pace.evaluation + END_SECONDS
+    )
 
 
 def measure_pace(assembly: Assembly) -> Pace:
-    """Seconds of the parts of this run, by doing a little of each; the learner is put back to its start."""
+    """Time a little of each part of this run; the learner is restored afterwards."""
     learner, config, data = assembly.learner, assembly.config, assembly.training_data
     assert data is not None  # prepared before
     with learner.put_back():
-        key = _key_seconds(learner, data, config)
-        step = _step_seconds(learner, data, config)
-        scoring = _scoring_seconds(learner, assembly.data.test, assembly.facts, assembly.features)
-    end = END_SECONDS + scoring
-    return Pace(start=0.0, key=key, contrast=step, classify=step, evaluation=scoring, end=end)
+        return Pace(
+            key=_key_seconds(learner, data, config),
+            step=_step_seconds(learner, data, config),
+            evaluation=_evaluation_seconds(learner, assembly.data.test, assembly.facts, assembly.features),
+        )
 
 
 def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
-    """To encode the key of an image. Fills the bank, with the same keys again and again."""
+    """Time the encoding of keys, per image. Fills the bank with repeated keys."""
     bank = learner.bank
     if bank is None:
         return 0.0
@@ -154,7 +157,7 @@ def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> flo
 
 
 def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
-    """To train on an image, after the first epoch: there, keys may have to be encoded that means then replace."""
+    """Time training steps of the second epoch, per image; in the first, keys may be encoded that means then replace."""
     place = Place(epoch=1, step=0, w=config.w, learning_rate=0.0)
     return _seconds_per_image(
         lambda rows: train_step(learner, data, config, place, rows).loss,
@@ -168,7 +171,7 @@ def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> fl
 def _seconds_per_image(
     work: Callable[[Tensor], Tensor], data: TrainingData, config: RunConfig, *, count: int, warm: int
 ) -> float:
-    """Time some batches; the first few warm up and are left out."""
+    """Time some batches, without the first few, which warm up."""
     batches = data.batches(config, epoch=0)
     spent: list[float] = []
     begun = time.perf_counter()
@@ -178,22 +181,13 @@ def _seconds_per_image(
         spent.append((time.perf_counter() - before) / len(rows))
         if len(spent) > 1 and time.perf_counter() - begun > MOST_SECONDS:
             break
-    return _typical(spent, warm)
-
-
-def _typical(spent: list[float], warm: int) -> float:
-    """The mean without the first few, which warm up; the last alone where there are no others.
-
-    >>> _typical([9.0, 5.0, 1.0, 3.0], 2), _typical([9.0, 5.0], 2)
-    (2.0, 5.0)
-    """
     return fmean(spent[warm:] or spent[-1:])
 
 
-def _scoring_seconds(
+def _evaluation_seconds(
     learner: Learner, test: ImageSet, facts: EncoderFacts, cached: FrozenFeatures | None
 ) -> float:
-    """One scoring of the test images; of many images that are to be embedded, by a part of them."""
+    """Time an evaluation; of many test images that have to be embedded, only a part is."""
     part = test
     if cached is None and len(test) > SCORED_IMAGES:
         part = test.subset(np.linspace(0, len(test) - 1, SCORED_IMAGES).astype(np.int64))

@@ -54,16 +54,10 @@ class Lines(Callback):
     def __init__(self) -> None:
         self._epochs = self._epoch_steps = 1
         self._losses: list[float] = []
-        self._embedding = False
 
     def on_begin(self, config: RunConfig, data: Dataset, done: int, total: int) -> None:  # noqa: ARG002
         self._epochs, self._epoch_steps = config.epochs, total // config.epochs
         self.on_message(begin_line(config, data))
-
-    def on_extract(self, done: int, total: int, views_per_second: float) -> None:  # noqa: ARG002
-        if not self._embedding and done < total:
-            self.on_message(embedding_line(total - done))
-        self._embedding = done < total
 
     def on_step(self, done: int, total: int, images: int, loss: float, seconds: float) -> None:  # noqa: ARG002
         if math.isfinite(loss):  # logged
@@ -84,19 +78,10 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     values += f"tau={config.tau:g} " if method.uses_tau else ""
     values += "with neighbours by HOG features " if method.uses_tau and config.relation_space == "hog" else ""
     title = full_title(method.title, config.coarse_weight)
+    width = "" if has_own_shape(config.backbone) else f" of width {config.width}"
+    encoder = f"{config.backbone} frozen, a head on it" if config.freeze else f"{config.backbone}{width}"
     return (
         f"{title} {values}on {data.name}: {counted(len(data.train), 'image')}, "
         f"{counted(len(data.coarse_names), 'coarse class', 'coarse classes')}, {config.image_size} px; "
-        f"{_encoder(config)}, {counted(config.epochs, 'epoch')}, preset {config.preset}, seed {config.seed}"
+        f"{encoder}, {counted(config.epochs, 'epoch')}, preset {config.preset}, seed {config.seed}"
     )
-
-
-def embedding_line(views: int) -> str:
-    """Announce the extraction of a frozen backbone."""
-    return f"embedding {counted(views, 'view')} once"
-
-
-def _encoder(config: RunConfig) -> str:
-    if config.freeze:
-        return f"{config.backbone} frozen, a head on it"
-    return config.backbone if has_own_shape(config.backbone) else f"{config.backbone} of width {config.width}"

@@ -27,6 +27,7 @@ from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon._utils.failpoints import failpoint
 from maskcon._utils.files import sync_folder, write_synced
 
+CHECKPOINT_FORMAT = 3
 TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
 

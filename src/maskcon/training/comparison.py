@@ -1,4 +1,4 @@
-"""Several runs side by side: each in a process of its own, resumable, several at a time on a CPU."""
+"""Run several trainings, each in its own process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.5
 
 @dataclass
 class Job:
-    """One `maskcon train` to be run, and how far it is."""
+    """One `maskcon train`, and its progress."""
 
     label: str
     folder: Path
@@ -36,7 +36,7 @@ class Job:
 
     @property
     def log_path(self) -> Path:
-        """What the process says, beside the folder. Not `with_suffix`: grafit-w0.5-seed0 has a dot of its own."""
+        """Path of the output, beside the folder. Not `with_suffix`: grafit-w0.5-seed0 contains a dot."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
     def start(self, threads: int | None) -> None:
@@ -48,7 +48,7 @@ class Job:
                 f"cannot write to {self.folder.parent}: {error.strerror}; choose another --out"
             ) from None
         command = [sys.executable, "-m", "maskcon", "train", *self.arguments, "--out", str(self.folder)]
-        command += ["--stop-with-parent"]  # which is told by the end of its standard input
+        command += ["--stop-with-parent"]  # noticed by the end of standard input
         environment = dict(os.environ)
         if threads is not None:
             command += ["--threads", str(threads)]
@@ -69,13 +69,13 @@ class Job:
             self.share = min(1.0, steps[-1] / total)
 
     def close(self) -> None:
-        """Let go of the files of a process that has ended; closing twice is harmless."""
+        """Close the files of a process that has ended; closing twice is harmless."""
         for file in (self.log, None if self.process is None else self.process.stdin):
             if file is not None:
                 file.close()
 
     def reason(self) -> str:
-        """The last line the process printed: why it failed."""
+        """Return the last line of output: why the process failed."""
         text = self.log_path.read_text(encoding="utf-8", errors="replace").strip()
         return text.splitlines()[-1].removeprefix("maskcon: ") if text else "no output"
 
@@ -88,10 +88,12 @@ def run_jobs(
     watch: Callable[[Sequence[Job]], None],
     may_fail: Callable[[Job], bool] = lambda job: False,  # noqa: ARG005
 ) -> None:
-    """Run all, `at_once` at a time. A failure or a request to stop ends all of them, resumably.
+    """Run all jobs, `at_once` at a time. A failure or a request to stop ends all of them; they can be resumed.
 
-    may_fail: asked of a run that failed; True lets the others continue.
-    Finished ones are started too: only `maskcon train` knows whether a folder holds the run asked for, or another.
+    Finished ones are started too: only `maskcon train` knows whether a folder holds the run asked for.
+
+    Args:
+        may_fail: called with a run that failed; True lets the others continue.
     """
     waiting = list(jobs)
     active: list[Job] = []

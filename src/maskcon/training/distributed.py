@@ -1,17 +1,14 @@
-"""Devices, processes, threads and memory: the only place that knows how many there are and of what kind.
+"""Devices, processes and threads of a run.
 
-Several processes behave as one with the same global batch: each holds the same bank, keys are shared in the
-order of the batch, and no row is seen twice.
+Several processes behave as one with the same global batch: each has the same bank, keys are gathered in the order of
+the batch, and no row is seen twice.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import json
 import logging
 import os
-import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,13 +24,8 @@ from maskcon._utils.errors import MaskconError, UsageError, unknown
 from maskcon._utils.text import counted
 from maskcon._utils.threads import free_cores
 from maskcon.config.settings import Machine
-from maskcon.training.run_folder import ENVIRONMENT, RESULT
+from maskcon.training.run_folder import RESULT, recorded_environment
 from maskcon.training.schedule import share_bounds
-
-# glibc's malloc: numbers of malloc.h, and where the library itself ends up under large pieces
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
-_NEVER, _NO_PIECES = 2**31 - 1, 0
-_USUAL_PIECES, _LARGEST_THRESHOLD = 65536, 32 << 20
 
 
 class FirstProcessError(MaskconError):
@@ -61,15 +53,15 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """True in the one process that writes files and speaks."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """This process's stretch of a global batch of `count` rows."""
+        """Return this process's part of a global batch of `count` rows."""
         return slice(*share_bounds(count, self.count)[self.rank])
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
-        """All processes' shares of a global batch of `count` rows, in the order of the batch: ``[count, ...]``."""
+        """Gather the parts of a global batch from all processes, in its order: ``[count, ...]``."""
         if self.count == 1:
             return rows
         bounds = share_bounds(count, self.count)
@@ -81,7 +73,7 @@ class Processes:
         return torch.cat([part[: end - start] for part, (start, end) in zip(parts, bounds, strict=True)])
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up in any process, so that all of them turn at the same step."""
+        """Return whether the flag is set in any process, so that all of them act at the same step."""
         if self.count == 1:
             return flag
         votes = torch.tensor([float(flag)], device=self.device)
@@ -89,7 +81,7 @@ class Processes:
         return bool(votes.item())
 
     def mean(self, value: Tensor) -> Tensor:
-        """Mean of a number over the processes."""
+        """Return the mean of a number over the processes."""
         if self.count == 1:
             return value
         total = value.detach().clone()
@@ -102,7 +94,7 @@ class Processes:
             dist.broadcast(value, src=0)
 
     def in_first(self, work: Callable[[], None]) -> None:
-        """Let the first process do what only one may. The others wait, and stop where it fails."""
+        """Do the work in the first process only. The others wait, and stop if it fails."""
         failure: MaskconError | None = None
         if self.is_first:
             try:
@@ -113,32 +105,27 @@ class Processes:
             raise failure or FirstProcessError(f"process {self.rank} stopped with the first one")
 
     def close(self) -> None:
-        """Part from the peers, when nobody waits for this process any more and its wrapped nets have been let go.
+        """Leave the process group, after the last collective call and without references to wrapped networks.
 
-        A process that ends without it may be aborted: threads of the connection still hold the last tensors that were
-        sent. Here they are waited for. The nets go first, because one that outlived the connection would wait for
-        these threads itself, and keep Python's lock meanwhile, which they need to end. What memory training kept
-        for its steps goes back to the system.
+        A process that ends without this may be aborted: threads of the connection still hold the last tensors sent.
+        Networks go first: one that outlived the connection would wait for these threads while it holds Python's lock,
+        which they need to end.
         """
         if self.count > 1 and dist.is_initialized():
             gc.collect()
             dist.destroy_process_group()
-        if self.device.type == "cpu":
-            give_back_memory()
 
 
 def start(*, device: str, devices: int, precision: str, threads: int | None = None) -> Processes:
-    """Start this process, and its peers where there are several, on the wanted devices.
+    """Start this process, and its peers if there are several.
 
-    Under `torchrun` (or `fabric run`) the processes exist already and `devices` is theirs to say.
+    Under `torchrun` or `fabric run` the processes exist already, and the launcher decides their number.
     """
     if threads is not None:
         torch.set_num_threads(threads)
     accelerator = usable_device(device)
-    if accelerator == "cpu" and precision == "16-mixed":  # Fabric would take bfloat16 without a word
+    if accelerator == "cpu" and precision == "16-mixed":  # Fabric would take bfloat16 silently
         raise UsageError("precision=16-mixed needs a GPU; on a CPU use precision=bf16-mixed or 32-true")
-    if accelerator == "cpu":
-        keep_freed_memory()
     # Lightning Fabric is imported here: it is slow to import and only training needs it.
     from lightning_fabric import Fabric
 
@@ -163,17 +150,17 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
 
 
 def several_processes(devices: int) -> bool:
-    """Whether a run on so many devices, or under the launcher of this process, is one of several processes."""
+    """Return whether a run on this many devices, or under this launcher, has several processes."""
     return devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_first_process() -> bool:
-    """The same as `Processes.is_first`, for those who hold none: launchers tell every process its number."""
+    """Return `Processes.is_first` before the processes are started, by the variables that launchers set."""
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
 
 
 def usable_device(name: str) -> str:
-    """The device asked for, the best one here for "auto"; one that is not here is refused."""
+    """Return the device asked for, or the best one here for "auto"; raise if it is not available."""
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return next(kind for kind, available in here.items() if available)
@@ -230,35 +217,7 @@ def _threads_now() -> int:
 
 
 def _recorded(folder: Path) -> int | None:
-    """Threads of the last start of the run; None for a new one, or where that cannot be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return max(1, int(json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["threads"]))
+    """Threads of the last start of the run; None for a new one, or if that cannot be read."""
+    with suppress(ValueError, KeyError, TypeError):
+        return max(1, int(recorded_environment(folder)["threads"]))
     return None
-
-
-def keep_freed_memory() -> bool:
-    """Let memory that a step frees stay with this process for the next one; whether that could be arranged.
-
-    The C library would hand large pieces back to the system, and every page be mapped and cleared anew: a tenth of a
-    ResNet-18 step of 128 images at 32 pixels. Only with glibc, and not where the environment has settings of its own.
-    The process holds on to the most that it ever needed at once, and somewhat more, until `give_back_memory`.
-    """
-    library = _glibc()
-    if library is None:
-        return False
-    return bool(library.mallopt(_MMAP_MAX, _NO_PIECES) and library.mallopt(_TRIM_THRESHOLD, _NEVER))
-
-
-def give_back_memory() -> None:
-    """Return to the usual ways, and what is free now to the system."""
-    library = _glibc()
-    if library is not None:
-        library.mallopt(_MMAP_MAX, _USUAL_PIECES)
-        library.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
-        library.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
-        library.malloc_trim(0)
-
-
-def _glibc() -> ctypes.CDLL | None:
-    chosen = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
-    return None if chosen or platform.libc_ver()[0] != "glibc" else ctypes.CDLL(None)

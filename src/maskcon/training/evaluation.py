@@ -111,7 +111,7 @@ class Evaluator:
             "source_path": absolute(config.source),  # to be found again from another directory
             "preset": config.preset,
             "epochs": config.epochs,
-            "labels": self.learner.method.labels,  # seen in training
+            "labels": self.learner.method.labels,  # used in training
             "scored_by": self.label_kind,
             "evaluated_on": config.evaluate_on,
             "train_images": len(data.train),
@@ -120,7 +120,7 @@ class Evaluator:
             "processes": self.learner.processes.count,
             "data": data.fingerprint(),
         }
-        if self.frozen is not None:  # what the head is there to improve on
+        if self.frozen is not None:  # what the head improves on
             result["frozen_backbone"] = by_name(recall_at_k(self.frozen.whole_test, self.labels, KS))
         return result
 

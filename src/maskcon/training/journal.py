@@ -21,7 +21,6 @@ from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.files import write_all
-from maskcon.training.run_folder import JOURNAL
 
 TAIL_BYTES = 8_192  # holds the last dozens of lines
 
@@ -31,11 +30,19 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
     Kinds in use: `start` (the settings), `step` (step, epoch, loss, learning_rate, ...), `evaluation` (step,
     epoch, recall, effective_rank), `warning` (message) and `end`; any other is welcome.
+
+    Args:
+        path: None in processes that write nothing.
+        tensorboard: whether to write the curves for TensorBoard too, beside the journal.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str] | None, *, tensorboard: bool = False) -> None:
+        self.path = Path(path or os.devnull)
         self._file: io.FileIO | None = None
+        self._board: Any = None
+        self._writes = path is not None
+        if not self._writes:
+            return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: each write is one system call. Append mode: no handle can overwrite earlier lines.
@@ -49,31 +56,46 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         except BaseException:
             self.close()
             raise
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(self.path.with_name("tensorboard")))
 
     def write(self, kind: str, **values: Any) -> None:
         """Append one event. NaN and infinities become null; 0-d arrays and tensors become plain numbers."""
+        if not self._writes:
+            return
         line = _encoded({"kind": kind, **values})
         file = self._opened()
-        size_before = file.seek(0, os.SEEK_END)
-        try:
-            write_all(file, line)
-        except OSError:
-            # Disk full: half a line would spoil the next one, which would be glued to it.
-            with contextlib.suppress(OSError):
-                file.truncate(size_before)
-            raise
+        with self._clear_when_full():
+            size_before = file.seek(0, os.SEEK_END)
+            try:
+                write_all(file, line)
+            except OSError:
+                # Disk full: half a line would spoil the next one, which would be glued to it.
+                with contextlib.suppress(OSError):
+                    file.truncate(size_before)
+                raise
+        if self._board is not None:
+            for name, value in _scalars(kind, values).items():
+                self._board.add_scalar(name, value, values["step"])
 
     def position(self) -> int:
-        """Bytes written so far, on the disk; kept with a checkpoint, it says where the journal stood."""
+        """Return the bytes written so far, on the disk; a checkpoint keeps this number."""
+        if not self._writes:
+            return 0
         file = self._opened()
-        os.fsync(file.fileno())
-        return file.seek(0, os.SEEK_END)
+        with self._clear_when_full():
+            os.fsync(file.fileno())
+            return file.seek(0, os.SEEK_END)
 
     def rewind(self, position: int) -> None:
         """Drop what was written after `position`, to resume from its checkpoint.
 
         Kept lines keep their bytes, so the journal of a resumed run continues as an undisturbed one would.
         """
+        if not self._writes:
+            return
         file = self._opened()
         if file.seek(0, os.SEEK_END) > position:
             file.truncate(position)
@@ -81,9 +103,10 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        for target in (self._file, self._board):
+            if target is not None:
+                target.close()
+        self._file = self._board = None
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -93,54 +116,15 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             raise ValueError(f"the journal {self.path} is closed")
         return self._file
 
-
-class RunRecorder:
-    """Writes to the journal of a run folder, and to TensorBoard; does nothing without a folder."""
-
-    def __init__(self, folder: Path | None, *, tensorboard: bool = False) -> None:
-        self.journal = None if folder is None else Journal(folder / JOURNAL)
-        self.board: Any = None
-        if tensorboard and folder is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.board = SummaryWriter(str(folder / "tensorboard"))
-
-    def record(self, kind: str, values: Mapping[str, Any]) -> None:
-        """Write one event; see `Journal` for the kinds."""
-        if self.journal is not None:
-            with _clear_when_full(self.journal):
-                self.journal.write(kind, **values)
-        if self.board is not None:
-            for name, value in _scalars(kind, values).items():
-                self.board.add_scalar(name, value, values["step"])
-
-    def position(self) -> int:
-        """Return the length of the journal, which a checkpoint keeps."""
-        if self.journal is None:
-            return 0
-        with _clear_when_full(self.journal):
-            return self.journal.position()
-
-    def rewind(self, position: int) -> None:
-        """Drop the events after a checkpoint."""
-        if self.journal is not None:
-            self.journal.rewind(position)
-
-    def close(self) -> None:
-        for target in (self.journal, self.board):
-            if target is not None:
-                target.close()
-
-
-@contextlib.contextmanager
-def _clear_when_full(journal: Journal) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise MaskconError(
-            f"could not write {journal.path}: {error.strerror or error}; the last checkpoint is intact. "
-            "Free some space and rerun the same command to resume"
-        ) from error
+    @contextlib.contextmanager
+    def _clear_when_full(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise MaskconError(
+                f"could not write {self.path}: {error.strerror or error}; the last checkpoint is intact. "
+                "Free some space and rerun the same command to resume"
+            ) from error
 
 
 def check_tensorboard() -> None:
@@ -150,7 +134,7 @@ def check_tensorboard() -> None:
 
 
 def _scalars(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
-    """The curves of an event, by their names in TensorBoard."""
+    """Return the curves of an event, by their names in TensorBoard."""
     if kind == "step":
         return {f"train/{name}": values[name] for name in ("loss", "learning_rate", "w", "gradient_norm")}
     if kind != "evaluation":
@@ -176,9 +160,9 @@ def read_journal(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def read_ends(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The first event and some of the last: where a run stands, however long its journal has grown.
+    """Read the first event and some of the last, however long the journal is; incomplete lines are left out.
 
-    None where there is no journal yet; a line that is not whole is passed over.
+    Returns an empty list if there is no journal yet.
     """
     try:
         with Path(path).open("rb") as file:
@@ -207,7 +191,7 @@ def _encoded(event: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value in what JSON can hold, for those that it does not know."""
+    """Convert a value that JSON does not know."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, os.PathLike):

@@ -15,9 +15,9 @@ from torch import Tensor
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.training.callbacks import Callback
-from maskcon.training.checkpoint import Progress, save_checkpoint
+from maskcon.training.checkpoint import CHECKPOINT_FORMAT, Progress, save_checkpoint
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.journal import RunRecorder
+from maskcon.training.journal import Journal
 from maskcon.training.schedule import learning_rate, ramped, steps_in_epoch
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.training.state import Learner
@@ -41,14 +41,14 @@ LONGEST_WAIT_STEPS = 100  # at most so many steps go unread
 
 @dataclass
 class Training:
-    """A run in motion."""
+    """A run from its progress to its end."""
 
     learner: Learner
     data: TrainingData
     config: RunConfig
     machine: Machine
     callback: Callback
-    recorder: RunRecorder
+    journal: Journal
     evaluator: Evaluator
     checkpoints: Path
     identity: Mapping[str, Any]  # goes into each checkpoint: what it belongs to
@@ -61,11 +61,13 @@ class Training:
         )
         self.total_steps = self.epoch_steps * config.epochs
         self._saved_at = time.monotonic()
-        self._contrast = torch.zeros((), device=processes.device)  # read only when it is needed: no waiting
+        self._contrast = torch.zeros(
+            (), device=processes.device
+        )  # read when needed: no waiting for the device
         self._watch = FiniteWatch(config, processes.device)
 
-    def run(self) -> Progress:
-        """Train from where `progress` stands to the end. Raises `Interrupted` when asked to stop, all saved."""
+    def run(self) -> None:
+        """Train from `progress` to the end; raises `Interrupted` when asked to stop, all saved."""
         self._contrast.fill_(self.progress.contrast_sum)
         with StopRequest() as stop:
             bank = self.learner.bank
@@ -87,10 +89,9 @@ class Training:
                 self._checkpoint_if_due()
                 self._stop_if_asked(stop)
             self.save()
-        return self.progress
 
     def save(self) -> None:
-        """Write a checkpoint of this very moment (by the first process; the others hold the same)."""
+        """Write a checkpoint in the first process; the others hold the same state."""
         self._watch.check()
         self.learner.processes.in_first(self._write_checkpoint)
         self._saved_at = time.monotonic()
@@ -101,8 +102,9 @@ class Training:
         values = {
             "progress": asdict(self.progress),
             "learner": plain,
-            "journal_position": self.recorder.position(),
+            "journal_position": self.journal.position(),
             "epoch_steps": self.epoch_steps,
+            "format": CHECKPOINT_FORMAT,
             **self.identity,
         }
         save_checkpoint(self.checkpoints, self.progress.step, tensors, values)
@@ -111,7 +113,7 @@ class Training:
         return self.data.batches(self.config, epoch, self.learner.processes.count)
 
     def _prefetch(self, epoch: int, batches: list[Tensor]) -> None:
-        """Begin to read what this process needs for the coming steps, so that the next is read during this one."""
+        """Start reading what this process needs for the next steps."""
         if not self.data.feed.reads_ahead:
             return
         processes = self.learner.processes
@@ -186,7 +188,7 @@ class Training:
             "w": place.w,
             "seconds": round(self.progress.seconds, 3),
         }
-        self.recorder.record("step", values)
+        self.journal.write("step", **values)
         self.callback.on_step(done, self.total_steps, images, loss, self.progress.seconds)
 
     def _evaluation_due(self, epoch: int, offset: int) -> bool:
@@ -202,7 +204,7 @@ class Training:
     def _evaluate(self, stop: StopRequest) -> None:
         self._watch.check()
         alone = self.learner.processes.count == 1  # several processes must all finish what they started
-        self.learner.share_statistics()  # one encoder is scored, and saved, not one a process
+        self.learner.share_statistics()  # one encoder is scored and saved, not one per process
         values = self.evaluator.evaluate(lambda: alone and stop.made)
         if values is None:
             self._stop_if_asked(stop)
@@ -217,7 +219,7 @@ class Training:
         }
         self.progress.evaluations.append(entry)
         if self.learner.processes.is_first:
-            self.recorder.record("evaluation", entry)
+            self.journal.write("evaluation", **entry)
             self.callback.on_evaluation(entry)
 
     def _watch_for_collapse(self, epoch: int) -> None:
@@ -243,7 +245,7 @@ class Training:
             f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
             f"(now {self.config.relation_warmup_epochs:g}), start from pretrained --set weights, or lower --w"
         )
-        self.recorder.record("warning", {"step": self.progress.step, "message": text})
+        self.journal.write("warning", step=self.progress.step, message=text)
         self.callback.on_message(text)
 
     def _checkpoint_if_due(self) -> None:

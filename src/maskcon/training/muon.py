@@ -1,4 +1,4 @@
-"""Muon: momentum SGD whose updates of weight matrices are made orthogonal first.
+"""Muon: momentum SGD that makes the updates of weight matrices orthogonal.
 
 The momentum of a layer is mostly a few strong directions. Made orthogonal, all its singular values become about 1, and
 the weak directions learn as fast as the strong ones. A convolution's filters count as a matrix [out, in * kernel].
@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-# One step of the iteration maps a singular value s to A s + B s^3 + C s^5; five of them bring what is not tiny to
-# within about 0.7 and 1.2. Published with the method.
+# A step of the iteration maps a singular value s to A s + B s^3 + C s^5; five steps bring all but tiny values between
+# about 0.7 and 1.2. Published with the method.
 A, B, C = 3.4445, -4.7750, 2.0315
 ITERATIONS = 5
-SMALLEST_NORM = 1e-20  # of a matrix; below it is a matrix of zeros, which stays one
+SMALLEST_NORM = 1e-20  # a matrix of a smaller norm counts as zero and stays so
 
 
 class Muon(Optimizer):
@@ -63,7 +63,7 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update by the gradients that are there."""
+        """Update the parameters that have gradients."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -71,11 +71,15 @@ class Muon(Optimizer):
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
-                (self._step_orthogonal if group["orthogonal"] else self._step_plain)(parameters, group)
+                gradients = [parameter.grad for parameter in parameters]
+                step = self._step_orthogonal if group["orthogonal"] else self._step_plain
+                step(parameters, gradients, group)
         return loss
 
-    def _step_orthogonal(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        updates = self._nesterov([_gradient(parameter) for parameter in parameters], parameters, group)
+    def _step_orthogonal(
+        self, parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]
+    ) -> None:
+        updates = self._nesterov(gradients, parameters, group)
         torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
         alike: dict[tuple[int, ...], list[int]] = defaultdict(
             list
@@ -89,8 +93,7 @@ class Muon(Optimizer):
             for number, update in zip(numbers, orthogonal(stacked), strict=True):
                 parameters[number].sub_(update.view(shape), alpha=scale)
 
-    def _step_plain(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        gradients = [_gradient(parameter) for parameter in parameters]
+    def _step_plain(self, parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> None:
         if group["weight_decay"]:
             gradients = list(torch._foreach_add(gradients, parameters, alpha=group["weight_decay"]))
         updates = self._nesterov(gradients, parameters, group)
@@ -108,13 +111,8 @@ class Muon(Optimizer):
         return list(torch._foreach_add(gradients, buffers, alpha=group["momentum"]))
 
 
-def _gradient(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None  # those without are left out by `step`
-    return parameter.grad
-
-
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Each matrix of float ``[n, rows, columns]`` with its singular values brought near 1, its directions kept.
+    """Bring the singular values of each matrix ``[n, rows, columns]`` near 1 and keep its directions.
 
     The iteration X <- (A + B X X' + C (X X')^2) X is a polynomial of the gram matrix X X' times X, so it runs on the
     small square gram alone, and the long matrix is multiplied once. In float32 also under autocast: the gram squares

@@ -45,7 +45,7 @@ def short_name(source: str) -> str:
 
 
 def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
-    """Where the data of a finished run are now: where they were, or else under the same path from here."""
+    """Return where the data of a finished run are now: where they were, else at the same path from here."""
     recorded = str(result.get("source_path", source))
     for place in dict.fromkeys((recorded, source)):
         if is_there(place):
@@ -64,8 +64,8 @@ def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
 def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
     """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images.
 
-    It follows from what is given alone, so that the same command finds it again. Runs of a frozen backbone have
-    ``-frozen`` behind the method, runs with known names ``-named``: all may be tried on the same images.
+    It depends only on what is given, so that the same command finds it again. Runs of a frozen backbone have
+    ``-frozen`` after the method, runs with known names ``-named``.
 
     >>> default_folder("./photos", "maskcon", {"freeze": True, "seed": 3}).name
     'photos-maskcon-frozen-seed3'
@@ -76,7 +76,7 @@ def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
 
 
 def is_new(folder: Path) -> bool:
-    """Whether no run was begun in the folder yet. A file, or a folder of other things, is refused."""
+    """Return whether no run was started in the folder yet; raise for a file or a folder of other things."""
     try:
         if (folder / CONFIG).is_file():
             return False
@@ -92,9 +92,9 @@ def is_new(folder: Path) -> bool:
 
 
 def check_place(folder: Path, source: str | None) -> None:
-    """Fail before anything slow where a folder cannot be written. Makes nothing.
+    """Raise, before anything slow, where a folder cannot be written; creates nothing.
 
-    source: images that it must not lie among: figures drawn there would be read as images.
+    source: images that it must not lie among, where its figures would be read as images.
     """
     try:
         images = Path(absolute(source)) if source is not None and is_path(source) else None
@@ -114,7 +114,7 @@ def check_place(folder: Path, source: str | None) -> None:
 
 
 def is_finished(folder: Path, config: RunConfig) -> bool:
-    """Whether the folder holds this very run, done. Another run's folder, or a folder of other things, is refused."""
+    """Return whether the folder holds this run, finished; raise for other runs and folders of other things."""
     if is_new(folder):
         return False
     saved = folder / CONFIG
@@ -129,21 +129,17 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
     return True
 
 
-def recorded_engine(folder: Path) -> str | None:
-    """Return what makes the views of the run in a folder; None for a new run, or where that cannot be read.
-
-    A resumed run keeps it, since rounding depends on it: `environment.json` records it, and earlier versions did so in
-    `config.yaml`.
-    """
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["view_engine"])
-    if is_new(folder):
-        return None
-    return str(read_values(folder / CONFIG).get("view_engine", "tensor"))
+def recorded_environment(folder: Path) -> dict[str, Any]:
+    """Read environment.json of the run in a folder; empty if there is none or it cannot be read."""
+    with suppress(OSError, ValueError, RecursionError):
+        values = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        if isinstance(values, dict):
+            return values
+    return {}
 
 
 def make_writable(folder: Path) -> None:
-    """Fail now, not at the first checkpoint, when nothing can be written there."""
+    """Create the folder and raise if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -153,7 +149,7 @@ def make_writable(folder: Path) -> None:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """result.json of a finished run."""
+    """Read result.json of a finished run."""
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
     if not _has_result(folder):

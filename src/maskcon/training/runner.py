@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -22,10 +23,10 @@ from maskcon.data.known_names import KnownNames, known_names
 from maskcon.training.automatic import choices_bytes
 from maskcon.training.budget import Budget, epochs_within
 from maskcon.training.callbacks import Callback
-from maskcon.training.checkpoint import Progress, load_latest
+from maskcon.training.checkpoint import CHECKPOINT_FORMAT, Progress, load_latest
 from maskcon.training.distributed import Processes, start
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.journal import RunRecorder, check_tensorboard
+from maskcon.training.journal import Journal, check_tensorboard
 from maskcon.training.loop import Training
 from maskcon.training.run_folder import (
     CHECKPOINTS,
@@ -33,6 +34,7 @@ from maskcon.training.run_folder import (
     CONFIG,
     ENCODER,
     ENVIRONMENT,
+    JOURNAL,
     RESULT,
     is_finished,
     json_bytes,
@@ -42,7 +44,14 @@ from maskcon.training.run_folder import (
 from maskcon.training.schedule import SMALLEST_SHARE
 from maskcon.training.setup import Assembly, Engine, assemble, load_views, view_engine
 
-CHECKPOINT_FORMAT = 3
+# What must be the same when a run is resumed or opened again, and what to say if it is not.
+SAME = {
+    "data": "was trained on other data than given now; choose another --out",
+    "names": "was started with other names of finer kinds: the file of --fine has changed since; put it back, or "
+    "choose another --out",
+    "features": "was started on other features of the same images: the weights of the frozen backbone or its views "
+    "have changed since; put them back, or choose another --out",
+}
 
 
 def train(
@@ -64,10 +73,9 @@ def train(
         test_resize: in place of the protocol's.
     """
     names = None if config.fine is None else known_names(Path(config.fine), data)
+    identity = {"data": data.fingerprint(), "names": None if names is None else names.fingerprint()}
     if is_finished(folder, config):
-        before = read_result(folder)
-        refuse_other_data(folder, before.get("data"), data.fingerprint())
-        _refuse_other_names(folder, config, before.get("names"), names)
+        refuse_others(folder, read_result(folder), identity)
         callback.on_message(f"{folder} holds this run, finished; delete the folder to train it again")
         return
     if machine.tensorboard:
@@ -75,16 +83,16 @@ def train(
     processes = start(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
+    heard = callback if processes.is_first else Callback()
     # refuses what it cannot build before anything is written
     engine = view_engine(config, folder)
-    message = callback.on_message if processes.is_first else Callback().on_message
-    load_views(config, engine, processes.device, message)
+    load_views(config, engine, processes.device, heard.on_message)
     assembly = assemble(
         config, data, processes, engine, download=machine.download, test_resize=test_resize, names=names
     )
     failure: MaskconError | None = None
     try:
-        _train_together(assembly, engine, folder, machine, callback, choices, budget)
+        _train_together(assembly, engine, folder, machine, heard, choices, budget, identity)
     except MaskconError as error:
         clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
         failure = error
@@ -98,6 +106,13 @@ def train(
         raise SystemExit(0)
 
 
+def refuse_others(folder: Path, found: Mapping[str, Any], now: Mapping[str, str | None]) -> None:
+    """Raise where the run in a folder differs in one of `SAME`; `found` is its result or checkpoint."""
+    for key, value in now.items():
+        if found.get(key) != value:
+            raise UsageError(f"{folder} {SAME[key]}")
+
+
 def _train_together(
     assembly: Assembly,
     engine: Engine,
@@ -106,19 +121,19 @@ def _train_together(
     callback: Callback,
     choices: tuple[Choice, ...],
     budget: Budget | None,
+    identity: dict[str, str | None],
 ) -> None:
-    processes = assembly.processes
-    heard = callback if processes.is_first else Callback()
+    processes, data, names = assembly.processes, assembly.data, assembly.names
     with ExitStack() as held:
         held.callback(assembly.close)
         if budget is not None:
-            choice = epochs_within(budget, assembly, heard)
+            choice = epochs_within(budget, assembly, callback)
             choices = (*choices, choice)
             assembly.config = assembly.config.changed(**choice.settings)
         config = assembly.config
 
         def begin() -> None:
-            _check_shares(min(config.batch_size, len(assembly.data.train)), processes)
+            _check_shares(min(config.batch_size, len(data.train)), processes)
             make_writable(folder)
             held.enter_context(FolderLock(folder))
             is_finished(folder, config)  # another run may have begun, and ended, while this one was loading
@@ -129,7 +144,32 @@ def _train_together(
             write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes, engine)))
 
         processes.in_first(begin)
-        _carry_out(assembly, folder, machine, heard)
+        training_data = assembly.prepare(callback)
+        identity["features"] = None if assembly.features is None else assembly.features.key
+        journal = Journal(folder / JOURNAL if processes.is_first else None, tensorboard=machine.tensorboard)
+        held.callback(journal.close)
+        evaluator = Evaluator(assembly.learner, data.test, assembly.facts, assembly.features)
+        held.callback(evaluator.close)
+        held.callback(callback.on_end)
+        training = Training(
+            assembly.learner,
+            training_data,
+            config,
+            machine,
+            callback,
+            journal,
+            evaluator,
+            folder / CHECKPOINTS,
+            identity,
+        )
+        _resume(training)
+        if training_data.hog is not None:
+            _compare_by_hog(training, *assembly.cost)
+        for note in (*data.notes, *(() if names is None else names.notes), *assembly.learner.notes):
+            callback.on_message(note)
+        callback.on_begin(config, data, training.progress.step, training.total_steps)
+        training.run()
+        processes.in_first(lambda: _finish(training, data, folder, names))
 
 
 def _check_shares(batch: int, processes: Processes) -> None:
@@ -140,80 +180,21 @@ def _check_shares(batch: int, processes: Processes) -> None:
         )
 
 
-def refuse_other_data(folder: Path, trained_on: str | None, given: str) -> None:
-    """Raise where the run in a folder saw other data, by `Dataset.fingerprint`."""
-    if trained_on != given:
-        raise UsageError(f"{folder} was trained on other data than given now; choose another --out")
-
-
-def _refuse_other_names(
-    folder: Path, config: RunConfig, trained_with: str | None, names: KnownNames | None
-) -> None:
-    if trained_with != (None if names is None else names.fingerprint()):
-        raise UsageError(
-            f"{config.fine} has changed since the run in {folder} was started, and names other training images or "
-            "names them differently; choose another --out, or put it back"
-        )
-
-
-def _carry_out(assembly: Assembly, folder: Path, machine: Machine, callback: Callback) -> None:
-    learner, config, data = assembly.learner, assembly.config, assembly.data
-    training_data = assembly.prepare(callback)
-    cached = assembly.features
-    processes = learner.processes
-    features = None if cached is None else cached.key
-    names = assembly.names
-    identity = {
-        "format": CHECKPOINT_FORMAT,
-        "data": data.fingerprint(),
-        "features": features,
-        "names": None if names is None else names.fingerprint(),
-    }
-    recorder = RunRecorder(folder if processes.is_first else None, tensorboard=machine.tensorboard)
-    evaluator = Evaluator(learner, data.test, assembly.facts, cached)
-    training = Training(
-        learner,
-        training_data,
-        config,
-        machine,
-        callback,
-        recorder,
-        evaluator,
-        folder / CHECKPOINTS,
-        identity,
-    )
-    try:
-        _resume(training, names)
-        if training_data.hog is not None:
-            _compare_by_hog(training, *assembly.cost)
-        for note in (*data.notes, *(() if names is None else names.notes), *learner.notes):
-            callback.on_message(note)
-        callback.on_begin(config, data, training.progress.step, training.total_steps)
-        progress = training.run()
-        processes.in_first(lambda: _finish(training, data, folder, progress, names))
-    finally:
-        callback.on_end()
-        recorder.close()
-        evaluator.close()
-
-
-def _finish(
-    training: Training, data: Dataset, folder: Path, progress: Progress, names: KnownNames | None
-) -> None:
+def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames | None) -> None:
     """Write the encoder, then the result: a folder with a result is a finished run."""
     write_atomically(folder / ENCODER, training.evaluator.encoder_bytes())
-    result = training.evaluator.result(training.config, data, progress)
+    result = training.evaluator.result(training.config, data, training.progress)
     if names is not None:
         result |= {"names": names.fingerprint(), "named_images": names.images, "named_kinds": names.count}
         result["train_images"] = len(training.data)  # without junk
-    training.recorder.record("end", {"step": progress.step, "recall": result["recall"]})
+    training.journal.write("end", step=training.progress.step, recall=result["recall"])
     write_atomically(folder / RESULT, json_bytes(result))
 
 
 def _compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> None:
-    """Count the price of the HOG features as training's, and have a bank that was taken up again compare by these.
+    """Count the cost of the HOG features as training's, and let a restored bank compare by these.
 
-    Their axes may point otherwise on another machine, device or number of threads than where the bank was filled.
+    Their axes may differ on another machine, device or number of threads than where the bank was filled.
     """
     training.progress.seconds += seconds
     training.progress.cpu_seconds += cpu_seconds
@@ -222,7 +203,7 @@ def _compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> N
         bank.compare_by(data.hog.vectors[data.rows_of(bank.index)])
 
 
-def _resume(training: Training, names: KnownNames | None) -> None:
+def _resume(training: Training) -> None:
     """Resume from the newest valid checkpoint, if any; the same one in every process."""
     folder, processes = training.checkpoints.parent, training.learner.processes
     checkpoint, notes = load_latest(training.checkpoints)
@@ -236,35 +217,27 @@ def _resume(training: Training, names: KnownNames | None) -> None:
             f"the processes do not share {folder}: they find checkpoints of steps {found} there"
         )
     if checkpoint is None:
-        training.recorder.rewind(0)
-        training.recorder.record(
-            "start",
-            {"step": 0, "total_steps": training.total_steps, "settings": training.config.model_dump()},
-        )
+        training.journal.rewind(0)
+        settings = training.config.model_dump()
+        training.journal.write("start", step=0, total_steps=training.total_steps, settings=settings)
         return
     values = checkpoint.values
-    if values.get("format") != training.identity["format"]:
+    if values.get("format") != CHECKPOINT_FORMAT:
         raise UsageError(f"{folder} was created by an incompatible version of maskcon; choose another --out")
-    refuse_other_data(folder, values.get("data"), training.identity["data"])
-    _refuse_other_names(folder, training.config, values.get("names"), names)
-    if values.get("features") != training.identity["features"]:
-        raise UsageError(
-            f"{folder} was started on other features of the same images: the weights of the frozen backbone or its "
-            "views have changed since; put them back, or choose another --out"
-        )
+    refuse_others(folder, values, training.identity)
     if values["epoch_steps"] != training.epoch_steps:
         raise UsageError(
-            f"{folder} was begun with {values['epoch_steps']} steps per epoch, and {processes.count} processes make it "
-            f"{training.epoch_steps}; use as many --devices as before, or choose another --out"
+            f"{folder} was started with {values['epoch_steps']} steps per epoch, and {processes.count} processes make "
+            f"it {training.epoch_steps}; use as many --devices as before, or choose another --out"
         )
     training.learner.load(checkpoint)
     training.progress = Progress(**values["progress"])
-    training.recorder.rewind(values["journal_position"])
+    training.journal.rewind(values["journal_position"])
     training.callback.on_message(f"resuming from step {training.progress.step} of {training.total_steps}")
 
 
 def environment(processes: Processes, engine: Engine) -> dict[str, Any]:
-    """Versions and machine facts, kept with a run."""
+    """Return versions and machine facts, kept with a run."""
     packages = ("maskcon", "torch", "lightning-fabric", "numpy", "pillow", "safetensors")
     device = processes.device
     return {

@@ -1,4 +1,4 @@
-"""What a step is made of besides images: random draws, batches, learning rate, relation weight.
+"""Random draws, batches, learning rate and relation weight of a step.
 
 Randomness is stateless: every random choice follows from (seed, epoch, step, purpose) alone. So a resumed run, or one
 over another number of processes, draws the same numbers, and a checkpoint needs no generator state.
@@ -14,12 +14,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Schedule = Literal["cosine", "linear", "constant"]
+Schedule = Literal["cosine", "linear"]
 SMALLEST_SHARE = 2  # BatchNorm in training mode needs two values per channel
 
 
 def generator(seed: int, purpose: str, epoch: int = 0, step: int = 0) -> torch.Generator:
-    """A CPU generator for one purpose at one place of a run.
+    """Return a CPU generator for one purpose at one place of a run.
 
     >>> a, b = (torch.rand(1, generator=generator(0, "crop", step=7)) for _ in range(2))
     >>> bool(a == b)
@@ -31,7 +31,7 @@ def generator(seed: int, purpose: str, epoch: int = 0, step: int = 0) -> torch.G
 
 
 def uniforms(rows: int, draws: int, seed: int, purpose: str, epoch: int = 0, step: int = 0) -> Tensor:
-    """A table of numbers in [0, 1), float32 ``[rows, draws]``: a row for each sample of the GLOBAL batch."""
+    """Draw numbers in [0, 1), float32 ``[rows, draws]``: a row for each sample of the GLOBAL batch."""
     return torch.rand(rows, draws, generator=generator(seed, purpose, epoch, step))
 
 
@@ -60,14 +60,14 @@ def epoch_batches(
 
 
 def steps_in_epoch(count: int, batch_size: int, *, drop_last: bool = False, processes: int = 1) -> int:
-    """Length of `epoch_batches` without drawing it."""
+    """Return the length of `epoch_batches` without drawing it."""
     whole, rest = divmod(count, batch_size)
     joins = rest < SMALLEST_SHARE * processes
     return max(1, whole + (0 if rest == 0 or drop_last or (joins and whole) else 1))
 
 
 def share_bounds(count: int, processes: int) -> list[tuple[int, int]]:
-    """Start and end of each process's stretch of a global batch; lengths differ by at most one.
+    """Return start and end of each process's part of a global batch; lengths differ by at most one.
 
     >>> share_bounds(10, 4)
     [(0, 3), (3, 6), (6, 8), (8, 10)]
@@ -85,7 +85,7 @@ def learning_rate(
     warmup_steps: int = 0,
     schedule: Schedule = "cosine",
 ) -> float:
-    """Rate of step 0, 1, ...: up from 0 in a straight line, then a half cosine (or a line) down to 0 at the end.
+    """Return the rate of a step: up from 0 in a straight line, then by half a cosine or a line down to 0 at the end.
 
     >>> [round(learning_rate(s, peak=1.0, total_steps=4), 3) for s in range(4)]
     [1.0, 0.854, 0.5, 0.146]
@@ -94,8 +94,6 @@ def learning_rate(
     """
     if step < warmup_steps:
         return peak * step / warmup_steps
-    if schedule == "constant":
-        return peak
     done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
     if schedule == "linear":
         return peak * (1 - min(1.0, done))
@@ -103,7 +101,7 @@ def learning_rate(
 
 
 def ramped(step: int, *, value: float, warmup_steps: int) -> float:
-    """A value that rises from 0 in a straight line over `warmup_steps` and then stays.
+    """Return a value that rises from 0 in a straight line over `warmup_steps` and then stays.
 
     >>> [ramped(s, value=1.0, warmup_steps=4) for s in (0, 2, 4, 9)]
     [0.0, 0.5, 1.0, 1.0]

@@ -38,7 +38,7 @@ from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
 from maskcon.training.frozen import features as frozen
 from maskcon.training.frozen.features import FrozenFeatures
-from maskcon.training.run_folder import recorded_engine
+from maskcon.training.run_folder import recorded_environment
 from maskcon.training.state import Learner, build_learner
 from maskcon.training.step import TrainingData
 
@@ -46,7 +46,7 @@ Engine = Literal["tensor", "compiled"]
 
 EARLIER_WEIGHT = 0.5  # frozen: of the features of earlier layers beside the last ones
 HEAD_FEATURES = 256  # frozen: leading axes of the features that the head learns on
-SILENT_SECONDS = 3.0  # loops that are compiled already load faster
+SILENT_SECONDS = 3.0  # loops compiled before load faster
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -56,7 +56,7 @@ def plan_images(
     progress: Progress | None = None,
     variant: Variant = "paper",
 ) -> ImagePlan | None:
-    """Find the images of a source without decoding them; None where they come as arrays."""
+    """Find the images of a source without decoding them; None if they come as arrays."""
     if isinstance(source, Dataset):
         return None
     return image_plan(
@@ -79,7 +79,8 @@ def load_dataset(
 ) -> Dataset:
     """Load the data of a config, limited, with the validation part as test if set.
 
-    plan: the images of the source, if they were looked at before.
+    Args:
+        plan: the images of the source, if already found.
     """
     plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)
     if isinstance(source, Dataset):
@@ -97,13 +98,13 @@ def load_dataset(
             progress=announce.on_load,
         )
     if config.evaluate_on == "validation":
-        # at once: a large set that is memory-mapped is never copied whole for the sake of a few images
+        # in one step: a large memory-mapped set is never copied whole
         return data.hold_out(VALIDATION_FRACTION, train=config.train_limit, test=config.test_limit)
     return data.limited(config.train_limit, config.test_limit)
 
 
 def check_names(config: RunConfig) -> None:
-    """Raise where `fine` cannot be used, before any image is decoded."""
+    """Raise if `fine` cannot be used, before any image is decoded."""
     if config.fine is None:
         return
     method = method_named(config.method)
@@ -117,7 +118,7 @@ def check_names(config: RunConfig) -> None:
 
 
 def settle(config: RunConfig, data: Dataset) -> RunConfig:
-    """Complete open settings from the data; raise where they do not fit it."""
+    """Complete open settings from the data; raise if they do not fit."""
     method = method_named(config.method)
     if method.labels == "fine" and data.train.fine is None:
         raise DataError(f"{method.title} needs fine labels, and {data.name} has none")
@@ -164,11 +165,11 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
 
 
 def view_engine(config: RunConfig, folder: Path | None = None) -> Engine:
-    """Return what makes the views: of the run in the folder if it was begun, else the fastest there is.
+    """Return what makes the views: as recorded for the run in the folder, else the fastest available.
 
     Compiled loops need numba, and photographs. They differ from the tensor code by rounding.
     """
-    recorded = None if folder is None else recorded_engine(folder)
+    recorded = None if folder is None else recorded_environment(folder).get("view_engine")
     if recorded == "tensor" or config.freeze:  # frozen: views are cached for runs with and without numba
         return "tensor"
     wanted: Engine | Literal["auto"] = "compiled" if recorded == "compiled" else "auto"
@@ -209,7 +210,7 @@ class Assembly:
     data: Dataset
     processes: Processes
     facts: EncoderFacts
-    labels: NDArray[np.int64]  # [N] what the method is told of the training images
+    labels: NDArray[np.int64]  # [N] labels that the method may use
     learner: Learner
     frozen_backbone: Backbone | None
     # the query's view, the key's, and what normalises both
@@ -280,7 +281,7 @@ class Assembly:
         )
 
     def _variants(self) -> Variants:
-        """The ways to look at images that the views of this run have: what they leave alone tells kinds apart."""
+        """Return the variants of an image that its views may show: mirrored, turned."""
         names = (self.config.query_view, self.config.key_view)
         seen = [
             view
@@ -350,9 +351,9 @@ def load_views(
 def _views(
     config: RunConfig, engine: Engine, facts: EncoderFacts, device: torch.device
 ) -> tuple[transforms.Policy, transforms.Policy, Callable[[Tensor], Tensor]]:
-    """The query's and the key's policy, and what normalises their views: compiled loops do so themselves.
+    """Return the policies of query and key, and the normalisation of their views, which compiled loops include.
 
-    Devices other than the CPU have the tensor code only, whatever the run was begun with.
+    Only the CPU has compiled loops, whatever the run was started with.
     """
     query, key = str(config.query_view), str(config.key_view)
     if engine == "compiled" and device.type == "cpu":
@@ -366,7 +367,7 @@ def _as_they_are(images: Tensor) -> Tensor:
 
 
 def _training_labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """What the method is told about the training images: the coarse labels, or the fine ones for SupFINE."""
+    """Return the labels that the method may use: coarse, or fine for SupFINE."""
     if method.labels == "fine" and data.train.fine is not None and data.fine_names is not None:
         return data.train.fine, data.fine_names
     return data.train.coarse, data.coarse_names

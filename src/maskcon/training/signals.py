@@ -12,7 +12,7 @@ from maskcon._utils.errors import MaskconError
 
 
 class Interrupted(MaskconError):  # noqa: N818 - it is not an error
-    """Stopped on request; the state was saved. Exit codes as shells expect: 130 for Ctrl-C, 143 for SIGTERM."""
+    """Stopped on request, with the state saved. Exit codes: 130 for Ctrl-C, 143 for SIGTERM."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class Interrupted(MaskconError):  # noqa: N818 - it is not an error
 
 
 class StopRequest:
-    """Listens while active; a second Ctrl-C no longer waits. Outside the main thread it listens to nothing."""
+    """Notes signals while active; a second Ctrl-C raises at once. Ignored outside the main thread."""
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
@@ -49,9 +49,9 @@ class StopRequest:
 
 
 def stop_with_parent() -> None:
-    """Ask this process to stop once its standard input ends: a pipe whose other end a parent holds until it dies.
+    """Stop this process when its standard input ends: a pipe that its parent holds open.
 
-    The kernel closes that end also for a parent that was killed, so none of its runs continues without it.
+    The kernel also closes the pipe of a killed parent, so none of its runs continues without it.
     """
 
     def wait() -> None:

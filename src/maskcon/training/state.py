@@ -1,4 +1,4 @@
-"""All that changes during training, in one object: encoders, bank, optimiser."""
+"""The learner, all that changes during training: encoders, bank, optimizer."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ MOMENTUM = 0.9  # of the optimiser
 class Learner:
     """What a step reads and writes.
 
-    `query` is the query model as the training loop calls it (wrapped for several processes), `model` the same
-    model bare. `pair` and `bank` are None for a method without contrast, `means` where keys are encoded.
+    Attributes:
+        model: the query model.
+        query: the same, wrapped for several processes; the step calls this one.
+        pair, bank: None for a method without contrast.
+        means: running means of queries that serve as keys; None where keys are encoded.
     """
 
     method: Method
@@ -56,7 +59,7 @@ class Learner:
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
-        """Of the query model, in its order; listed once."""
+        """Parameters of the query model."""
         return list(self.model.parameters())
 
     def forget_gradients(self) -> None:
@@ -64,11 +67,11 @@ class Learner:
             parameter.grad = None
 
     def encodes_keys(self, epoch: int) -> bool:
-        """Whether keys of this epoch come from the key encoder; in the first there are no means yet."""
+        """Whether keys of this epoch come from the key encoder; in the first epoch there are no means yet."""
         return self.pair is not None and (self.means is None or epoch < 1)
 
     def update_keys(self, momentum: float) -> None:
-        """Move the key encoder towards the query encoder, the same way in every process."""
+        """Move the key encoder towards the query encoder, alike in every process."""
         if self.pair is not None:
             self.pair.update(momentum)
 
@@ -77,15 +80,19 @@ class Learner:
         for buffer in self.model.buffers():
             self.processes.copy_first(buffer)
 
+    @property
+    def _parts(self) -> dict[str, nn.Module]:
+        key = None if self.pair is None else self.pair.key
+        parts = {"query": self.model, "key": key, "bank": self.bank, "means": self.means}
+        return {name: part for name, part in parts.items() if part is not None}
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain values that, loaded into a fresh learner, make it this one."""
-        tensors = {f"query.{name}": value for name, value in self.model.state_dict().items()}
-        if self.pair is not None:
-            tensors |= {f"key.{name}": value for name, value in self.pair.key.state_dict().items()}
-        if self.bank is not None:
-            tensors |= {f"bank.{name}": value for name, value in self.bank.state_dict().items()}
-        if self.means is not None:
-            tensors |= {f"means.{name}": value for name, value in self.means.state_dict().items()}
+        """Return tensors and plain values that, loaded into a fresh learner, make it this one."""
+        tensors = {
+            f"{part}.{name}": value
+            for part, module in self._parts.items()
+            for name, value in module.state_dict().items()
+        }
         for number, entry in self.optimizer.state_dict()["state"].items():
             for name, value in entry.items():
                 tensors[f"optimizer.{number}.{name}"] = torch.as_tensor(value)
@@ -94,7 +101,7 @@ class Learner:
 
     @contextmanager
     def put_back(self) -> Iterator[None]:
-        """Undo at the end of the block all that was learnt in it."""
+        """Restore the state of now at the end of the block."""
         tensors, plain = self.state()
         before = {name: value.clone() for name, value in tensors.items()}
         try:
@@ -103,15 +110,10 @@ class Learner:
             self.load(Checkpoint(before, {"learner": plain}, Path()))
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take over a saved state, in place."""
+        """Load a saved state, in place."""
         tensors = checkpoint.tensors
-        self.model.load_state_dict(_under(tensors, "query."))
-        if self.pair is not None:
-            self.pair.key.load_state_dict(_under(tensors, "key."))
-        if self.bank is not None:
-            self.bank.load_state_dict(_under(tensors, "bank."))
-        if self.means is not None:
-            self.means.load_state_dict(_under(tensors, "means."))
+        for part, module in self._parts.items():
+            module.load_state_dict(_under(tensors, f"{part}."))
         entries: dict[int, dict[str, Tensor]] = {}
         for name, value in _under(tensors, "optimizer.").items():
             number, _, field = name.partition(".")
@@ -124,7 +126,7 @@ class Learner:
 
 
 def build_encoder(config: RunConfig, *, in_channels: int, download: bool = False) -> Backbone:
-    """The backbone a config describes, with fresh weights."""
+    """Build the backbone of a config, with fresh weights."""
     if config.image_size is None or config.stem == "fast":
         raise UsageError("image_size and stem are open; the dataset settles them before an encoder is built")
     return build_backbone(
@@ -148,10 +150,11 @@ def build_learner(
     download: bool = False,
     backbone_of: Callable[[], Backbone] | None = None,
 ) -> Learner:
-    """A learner at step 0, the same on every process and at every call with the same config.
+    """Build the learner of step 0, the same on every process and at every call with the same config.
 
-    images: how many there are to train on.
-    backbone_of: makes another backbone than the config's, which then starts as it is made: the head of a frozen run.
+    Args:
+        images: number of training images.
+        backbone_of: makes another backbone than the config's, the head of a frozen run; no weights are loaded into it.
     """
     notes: list[str] = []
     with torch.random.fork_rng(devices=[]):
@@ -195,7 +198,7 @@ def build_learner(
 
 
 def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
-    """SGD, or Muon for every weight matrix but the classifier's, whose rows are classes and no hidden directions."""
+    """Build SGD, or Muon for all weight matrices but the classifier's: its rows are classes, not hidden directions."""
     if config.optimizer == "sgd":
         return torch.optim.SGD(
             model.parameters(),
@@ -205,11 +208,14 @@ def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
             foreach=True,
         )
     output = set() if model.classifier is None else set(model.classifier.parameters())
-    learns = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    matrices = [parameter for parameter in learns if parameter.ndim >= 2 and parameter not in output]
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            (matrices if parameter.ndim >= 2 and parameter not in output else others).append(parameter)
     return Muon(
         matrices,
-        [parameter for parameter in learns if parameter.ndim < 2 or parameter in output],
+        others,
         lr=config.learning_rate,
         momentum=MOMENTUM,
         weight_decay=config.weight_decay,

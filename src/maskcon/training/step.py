@@ -25,15 +25,15 @@ from maskcon.training.distributed import Processes
 from maskcon.training.schedule import epoch_batches, generator, uniforms
 from maskcon.training.state import Learner
 
-# Devices whose results can be looked at without waiting. On others the NaN of a step is noticed some steps later
-# (`engine.watch`), before anything of it reaches a file.
+# Devices whose results can be read without waiting. On others a NaN is noticed some steps later (`loop.FiniteWatch`),
+# before anything of it is saved.
 READ_AT_ONCE = ("cpu",)
 
-WEAK_QUERY = "weak query"  # what a query in the key's view is drawn for: not the numbers of its key
+WEAK_QUERY = "weak query"  # purpose of the draws of a query in the key's view: other numbers than its key's
 
 
 class ViewPolicy(Protocol):
-    """An augmentation that draws nothing itself: it reads one row of uniforms a sample (maskcon.transforms)."""
+    """An augmentation that draws nothing itself: it reads one row of uniforms per sample (maskcon.transforms)."""
 
     @property
     def draws(self) -> int: ...
@@ -45,7 +45,7 @@ class ViewPolicy(Protocol):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Training images and what may be known about them, all on the device but `feed`'s larger sets."""
+    """Training images and labels, on the device except for large sets in `feed`."""
 
     feed: Feed
     labels: Tensor  # [N] coarse labels; the fine ones for a method that sees those
@@ -58,7 +58,7 @@ class TrainingData:
     names: Tensor | None = None  # [N] known kinds, see `maskcon.data.known_names`
 
     def __len__(self) -> int:
-        """Number of images to train on: without junk."""
+        """Return the number of images to train on, without junk."""
         return len(self._rows)
 
     @cached_property
@@ -68,7 +68,7 @@ class TrainingData:
         return (self.names != JUNK).nonzero().squeeze(1).cpu()
 
     def batches(self, config: RunConfig, epoch: int, processes: int = 1) -> list[Tensor]:
-        """Row numbers of the global batches of an epoch."""
+        """Return the row numbers of the global batches of an epoch."""
         places = epoch_batches(
             len(self),
             config.batch_size,
@@ -80,11 +80,11 @@ class TrainingData:
         return [self._rows[batch] for batch in places]
 
     def names_of(self, rows: Tensor) -> Tensor | None:
-        """Known kinds of some rows ``[B]``, where there are any."""
+        """Return the known kinds of rows ``[B]``; None if there are none."""
         return None if self.names is None else self.names[rows]
 
     def rows_of(self, index: Tensor) -> Tensor:
-        """Row numbers of samples ``[K]`` by their sample numbers."""
+        """Return the rows of samples ``[K]`` by their sample numbers."""
         return self._by_number[1][torch.searchsorted(self._by_number[0], index)]
 
     @cached_property
@@ -94,7 +94,7 @@ class TrainingData:
 
 
 class Keys(NamedTuple):
-    """Keys of a global batch, and what relations compare them by where that is not the keys themselves."""
+    """Keys of a global batch, and the vectors that relations compare if not the keys themselves."""
 
     projection: Tensor  # [G, D], unit rows
     compared: Tensor | None  # [G, F], unit rows
@@ -112,15 +112,13 @@ class Place:
 
 @dataclass(frozen=True)
 class StepReport:
-    """Numbers of a step, left on the device until someone reads them."""
+    """Numbers of a step, on the device until they are read."""
 
     loss: Tensor
     contrast: Tensor | None  # mean contrastive loss; log(1+K) when nothing is learnt
     cross_entropy: Tensor | None
     gradient_norm: Tensor
-    finite: (
-        Tensor  # whether loss and gradient were; on a CPU a step that was not has raised before its update
-    )
+    finite: Tensor  # whether loss and gradient were; on a CPU the step raises otherwise
 
 
 def train_step(
@@ -204,11 +202,11 @@ def train_step(
 def make_views(
     data: TrainingData, config: RunConfig, place: Place, rows: Tensor, purpose: str, part: slice | Tensor
 ) -> Tensor:
-    """Normalised views of `rows[part]`: drawn as for the whole global batch, made for this part only."""
+    """Make normalised views of `rows[part]`, drawn as for the whole global batch."""
     images, sizes = data.feed.take(rows[part])  # [b, ...], read at once for views of either kind
 
     def seen(policy: ViewPolicy, drawn_for: str, some: Tensor | None = None) -> Tensor:
-        """Of all of the part, or of some ``[n]`` of its rows."""
+        """Make views of the part, or of some ``[n]`` of its rows."""
         table = uniforms(len(rows), policy.draws, config.seed, drawn_for, place.epoch, place.step)[part]
         chosen, of_these = images, sizes
         if some is not None:
@@ -231,7 +229,7 @@ def make_views(
 
 
 def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, count: int) -> Tensor:
-    """The order ``[G]`` in which the rows of a global batch are dealt out to be encoded as keys."""
+    """Return the order ``[G]`` in which rows of a global batch are shared out to be encoded as keys."""
     if processes.count > 1 and config.batchnorm == "local":
         return torch.randperm(count, generator=generator(config.seed, "shuffle", epoch, step))
     return torch.arange(count)
@@ -239,7 +237,7 @@ def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, co
 
 @torch.no_grad()
 def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor) -> Keys:
-    """Keys of the whole global batch, G rows, in its order.
+    """Encode the keys of the whole global batch, G rows, in its order.
 
     With several processes and local BatchNorm, a process encodes the keys of a shuffled part, as MoCo does:
     a query and its key must not share batch statistics that give the match away. Since views follow from
@@ -264,7 +262,7 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
 
 
 def hog_vectors_of(data: TrainingData, rows: Tensor) -> Tensor | None:
-    """HogNeighbours of some images as they are, ``[G, A]``, where relations compare those."""
+    """Return the HOG features of some images, ``[G, A]``, if relations compare those."""
     if data.hog is None:
         return None
     vectors = data.hog.vectors
@@ -272,14 +270,14 @@ def hog_vectors_of(data: TrainingData, rows: Tensor) -> Tensor | None:
 
 
 def neighbours_of(data: TrainingData, rows: Tensor, bank_index: Tensor) -> Neighbourhood | None:
-    """The neighbours of some images ``[B]`` among a bank's samples ``[K]``, where they are known by HOG features."""
+    """Return the neighbours of images ``[B]`` among a bank's samples ``[K]``, if found by HOG features."""
     if data.hog is None:
         return None
     return data.hog.neighbours.among(rows, data.rows_of(bank_index))
 
 
 def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[Tensor, Tensor]:
-    """Norm of the gradient, and whether the step may be made: that there is no NaN or Inf in it.
+    """Return the norm of the gradient, and whether it is finite.
 
     The gradients are the same on every process, so all of them stop together. Under float16 the loss scaler
     expects an overflow now and then and skips that update itself; there only the loss is looked at.
@@ -292,7 +290,7 @@ def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[T
 
 
 def not_finite(config: RunConfig, place: Place, loss: float) -> TrainingError:
-    """What to say of a step whose loss or gradient was NaN or Inf."""
+    """Return the error of a step whose loss or gradient was NaN or Inf."""
     return TrainingError(
         f"the loss or its gradient became NaN or Inf at step {place.step + 1}, in epoch {place.epoch + 1} "
         f"(loss {loss:.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. "

@@ -29,7 +29,7 @@ from maskcon.training.runner import train
 from maskcon.training.setup import settle
 from maskcon.training.signals import Interrupted
 
-# Runs in several threads wait for each other: torch has one random state a process, which new weights are drawn from.
+# One run at a time: new weights are drawn from torch's random state, which the threads of a process share.
 _ONE_RUN = threading.Lock()
 
 
@@ -52,12 +52,12 @@ def dataset_of(
     *,
     fine: bool,
 ) -> Dataset:
-    """All of these images to train on, uint8 ``[N, C, H, W]``; fine: the labels ``[N]`` are the finest there are."""
+    """Make a dataset of training images, uint8 ``[N, C, H, W]``; fine: whether ``labels`` [N] are the fine ones."""
     part = ImageSet(images, labels, labels if fine else None, np.arange(len(images)), sizes)
     return Dataset(
         name="arrays",
         train=part,
-        # the score is not used: scikit-learn splits and scores by itself
+        # not used: scikit-learn splits and scores itself
         test=part.subset([0, 1]),
         coarse_names=names,
         fine_names=names if fine else None,
@@ -79,7 +79,7 @@ def fitted_config(
     smaller = batch_choice(facts, given, usual=config.batch_size, learning_rate=config.learning_rate).settings
     if "batch_size" not in given and smaller["batch_size"] < config.batch_size:
         config = config.changed(**smaller)
-    if "bank_size" not in given:  # with more than half of the images in it, most of its keys would be stale
+    if "bank_size" not in given:  # at most half of the images: more keys would be stale
         config = config.changed(bank_size=max(config.batch_size, min(config.bank_size, len(data.train) // 2)))
     shorter = epoch_settings(config.epochs, {**usual, **given}, config)
     return settle(config.changed(**shorter), data)
@@ -103,7 +103,7 @@ def train_temporarily(
         download: whether pretrained weights may be fetched.
         announce: receives progress; silent by default.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # each would train for itself, in a folder of its own
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # each would train its own encoder
         raise UsageError(
             "an estimator trains in one process, and a launcher started several here; use maskcon.fit to share the work"
         )
@@ -116,7 +116,7 @@ def train_temporarily(
         _interrupts_as_usual(),
     ):
         folder = Path(parent) / "run"
-        # stretched, not cut: what lies at the sides of a wide array is seen when embedded, as in training
+        # stretched, not cropped: all of a wide array is embedded, as in training
         train(config, data, folder, machine, announce or Callback(), test_resize="both")
         encoder, facts = read_encoder(folder / ENCODER)
         journal = read_journal(folder / JOURNAL)

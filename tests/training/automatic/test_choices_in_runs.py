@@ -80,7 +80,7 @@ def test_other_settings_by_hand_are_refused_with_the_difference(photos, machine)
     fitted(photos, machine, Heard(), settings={"epochs": 1})
     with pytest.raises(UsageError, match="batch_size: 16 -> 8"):
         fitted(photos, machine, Heard(), settings={"epochs": 1, "batch_size": 8})
-    with pytest.raises(UsageError, match=r"begun without --budget"):
+    with pytest.raises(UsageError, match=r"started without --budget"):
         fitted(photos, machine, Heard(), budget=60.0)
 
 
@@ -117,7 +117,7 @@ def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(
 
     def pace(assembly: Assembly) -> Pace:
         calls.append(assembly.config)
-        return Pace(start=0, key=0, contrast=1.0, classify=1.0, evaluation=0, end=0)  # a second an image
+        return Pace(key=0, step=1.0, evaluation=0)  # a second per image
 
     monkeypatch.setattr("maskcon.training.budget.measure_pace", pace)
     heard = Heard()
@@ -136,12 +136,12 @@ def test_a_budget_gives_the_epochs_that_fit_and_the_same_bytes_as_those_by_hand(
     ).read_bytes()
     fitted(photos, machine, Heard(), budget=120.0, out="budget")
     assert len(calls) == 1  # the same command measures nothing
-    with pytest.raises(UsageError, match=r"begun with --budget 2m; give the same again"):
+    with pytest.raises(UsageError, match=r"started with --budget 2m; give the same again"):
         fitted(photos, machine, Heard(), budget=240.0, out="budget")
 
 
 def test_a_budget_gives_a_head_on_a_frozen_backbone_a_hundred_epochs_at_most(monkeypatch):
-    quick = Pace(start=0, key=0, contrast=1e-6, classify=1e-6, evaluation=0, end=0)
+    quick = Pace(key=0, step=1e-6, evaluation=0)
     monkeypatch.setattr("maskcon.training.budget.measure_pace", lambda *_: quick)
     for freeze, most in ((True, 100), (False, 1000)):
         config = resolve("photos", method="maskcon", preset="cpu", overrides={"freeze": freeze}).config

@@ -1,4 +1,4 @@
-"""Features on disk, filled chunk by chunk: a kill at any moment costs one chunk, a damaged chunk is made again.
+"""Features on disk, filled in chunks: a kill costs one chunk at most, a damaged chunk is computed again.
 
 features/<key>/description.json   what the features were made of; the key is its hash
                features.npy       [N, V, F], whole from the start, with gaps until it is done
@@ -31,7 +31,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def features_folder() -> Path:
-    """Where cached features are kept: `features` in our folder of the user's cache; it may be deleted any time."""
+    """Return the folder of cached features in the user's cache; it may be deleted at any time."""
     return cache_root() / "features"
 
 
@@ -42,10 +42,10 @@ def key_of(description: Mapping[str, Any]) -> str:
 
 
 class FeatureFile:
-    """The array of one cache, [N images, V views, F], and which of its chunks are in place.
+    """The array of one cache, [N images, V views, F], and which of its chunks are complete.
 
     Args:
-        folder: made when it is not there.
+        folder: created if missing.
         shape: (N, V, F).
         dtype: float16 for views that are trained on, float32 for those that are scored.
         description: kept beside the array for people.
@@ -82,7 +82,7 @@ class FeatureFile:
         return range(chunk * CHUNK_IMAGES, min((chunk + 1) * CHUNK_IMAGES, self.shape[0]))
 
     def missing(self) -> list[int]:
-        """Chunks that are not in place, or whose bytes do not match their checksum."""
+        """Return the chunks that are missing or do not match their checksum."""
         listed, array = self._listed(), self.array()
         spans = [slice(self.rows(chunk).start, self.rows(chunk).stop) for chunk in range(self.chunks)]
         return [
@@ -92,7 +92,7 @@ class FeatureFile:
         ]
 
     def write(self, chunk: int, values: NDArray[np.floating[Any]]) -> None:
-        """Put a chunk in place: the bytes first, and when the disk has them, the line that says so."""
+        """Write a chunk: its bytes, and when the disk has them, the line with its checksum."""
         data = np.ascontiguousarray(values, dtype=self.dtype).tobytes()
         if len(data) != len(self.rows(chunk)) * self._row_bytes:
             raise ValueError(f"chunk {chunk} has {values.shape}, which does not fit {self.shape}")
@@ -151,7 +151,7 @@ def _digest(data: bytes) -> str:
 
 
 def cannot_keep(folder: Path, error: OSError) -> MaskconError:
-    """The error for a cache that cannot be written."""
+    """Return the error for a cache that cannot be written."""
     what = f"cannot keep features in {folder}: {error.strerror or error}"
     if error.errno in FULL:
         return MaskconError(

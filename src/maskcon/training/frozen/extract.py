@@ -34,12 +34,12 @@ from maskcon.transforms import Policy, test_view
 BATCH_PIXELS, BATCH_VIEWS = 32 * 96 * 96, 64
 
 Message = Callable[[str], None]
-Progress = Callable[[int, int, float], None]  # views done, views in all, views a second (0: not known yet)
+Progress = Callable[[int, int, float], None]  # views done, views in all, views per second (0: unknown)
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is embedded: these views of every image, in this order; None stands for the plain test view."""
+    """The views to embed of every image, in order; None is the plain test view."""
 
     net: Backbone  # see `for_inference`
     feed: Feed
@@ -48,7 +48,7 @@ class Extraction:
     seed: int
 
     def chunk(self, number: int, rows: range) -> NDArray[np.float32]:
-        """Features [len(rows), V, F]; they depend on the seed and the chunk's number, and on no other chunk."""
+        """Compute features [len(rows), V, F]; they depend on seed and chunk number, not on other chunks."""
         images, sizes = self.feed.take(torch.arange(rows.start, rows.stop))
         step = max(1, min(BATCH_VIEWS, BATCH_PIXELS // self.facts.image_size**2))
         parts = [slice(start, start + step) for start in range(0, len(rows), step)]
@@ -82,7 +82,7 @@ class Extraction:
 
 @torch.inference_mode()
 def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[int, float]:
-    """Fill in the chunks that `file` lacks; how many views that were, and seconds.
+    """Compute the missing chunks of `file`; return the number of views and the seconds.
 
     Raises `Interrupted` when asked to stop, with all finished chunks kept.
     """
@@ -121,7 +121,7 @@ def cached_features(
     progress: Progress,
     message: Message,
 ) -> NDArray[Any]:
-    """The features of one part, from the cache, which is filled first where it has gaps."""
+    """Return the features of one part from the cache, completed first."""
     folder = features_folder() / key_of(description)
     with ExitStack() as held:
         try:
@@ -145,7 +145,7 @@ def cached_features(
 def describe(
     part: ImageSet, facts: EncoderFacts, weights: str, seen: Sequence[Policy | None], seed: int
 ) -> dict[str, Any]:
-    """All that the features of a part depend on, and nothing else: neither labels nor the seed of a run."""
+    """Return what the features of a part depend on: neither labels nor the seed of a run."""
     random = any(policy is not None for policy in seen)
     return {
         "backbone": {k: v for k, v in asdict(facts).items() if k not in ("head_features", "test_resize")},
@@ -160,7 +160,7 @@ def describe(
 
 
 def weights_hash(backbone: Backbone) -> str:
-    """sha256 over the names and values of all tensors."""
+    """Return the sha256 over names and values of all tensors."""
     digest = hashlib.sha256()
     for name, value in sorted(backbone.state_dict().items()):
         array = value.detach().cpu().contiguous().numpy()

@@ -102,7 +102,7 @@ class FrozenFeatures:
         device: torch.device,
         names: Tensor | None = None,
     ) -> TrainingData:
-        """The same as for images, with cached features in their place."""
+        """Return training data with cached features in place of images."""
         key_views = self.train.shape[1] - self.query_views
         return TrainingData(
             feed=Feed(self.train, None, device),
@@ -127,13 +127,13 @@ class FrozenFeatures:
             head.train(before)
 
     def encoder(self, head: Backbone) -> FrozenEncoder:
-        """Backbone and head as one model that embeds images."""
+        """Join backbone and head to a model that embeds images."""
         assert isinstance(head, FeatureHead)  # a frozen run has no other
         return FrozenEncoder(self.backbone, head, self.axes, earlier_weight=self.earlier_weight)
 
 
 def require_weights(config: RunConfig, *, download: bool) -> None:
-    """Refuse a frozen run without pretrained weights, before anything slow; fetches them where that is allowed."""
+    """Raise for a frozen run without pretrained weights, before anything slow; downloads them if allowed."""
     if config.weights is None:
         if config.backbone.startswith(HUGGING_FACE_PREFIX):
             return
@@ -150,7 +150,7 @@ def require_weights(config: RunConfig, *, download: bool) -> None:
 
 
 def frozen_backbone(config: RunConfig, *, in_channels: int, download: bool) -> tuple[Backbone, list[str]]:
-    """The pretrained backbone a config asks for, in evaluation mode, and notes for the log."""
+    """Build the pretrained backbone of a config, in evaluation mode, with notes for the log."""
     require_weights(config, download=download)
     with torch.random.fork_rng(devices=[]):
         # what is drawn is overwritten, but for layers that the file of a Hugging Face model lacks: always the same ones
@@ -163,7 +163,7 @@ def frozen_backbone(config: RunConfig, *, in_channels: int, download: bool) -> t
 
 
 def cached_views(config: RunConfig) -> tuple[list[transforms.Policy], list[transforms.Policy]]:
-    """The policies of the cached views, the query's and the key's; one without randomness is seen once."""
+    """Return the policies of the cached views of query and key; one without randomness is used once."""
     query, key = transforms.policy(str(config.query_view)), transforms.policy(str(config.key_view))
     return (
         [query] * (CACHED_VIEWS if query.draws else 1),
@@ -181,7 +181,7 @@ def prepare(
     progress: Progress,
     message: Message,
 ) -> FrozenFeatures:
-    """Embed what is not cached yet, in the first process, and read the cache, in all."""
+    """Embed what is not cached, in the first process; read the cache in all."""
     made: list[FrozenFeatures] = []
 
     def read() -> None:
@@ -255,7 +255,7 @@ def axes_kept(wanted: int, features: int, images: int) -> int:
 
 
 def leading_axes(features: NDArray[np.floating[Any]], kept: int) -> NDArray[np.float32]:
-    """Orthonormal columns [F, kept] from features [N, V, F], those with the most of them first.
+    """Return orthonormal columns [F, kept] of features [N, V, F], the largest first.
 
     Each points to the side of its largest entry, so the same features give the same axes.
     """
@@ -272,7 +272,7 @@ def leading_axes(features: NDArray[np.floating[Any]], kept: int) -> NDArray[np.f
 
 
 def along(features: NDArray[np.floating[Any]], matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """features [N, V, F] @ matrix [F, D] -> [N, V, D], a part at a time."""
+    """Return features [N, V, F] @ matrix [F, D], computed in parts: [N, V, D]."""
     out = np.empty((*features.shape[:2], matrix.shape[1]), dtype=np.float32)
     for start in range(0, len(features), ROWS):
         out[start : start + ROWS] = np.asarray(features[start : start + ROWS], dtype=np.float32) @ matrix
@@ -280,7 +280,7 @@ def along(features: NDArray[np.floating[Any]], matrix: NDArray[np.float32]) -> N
 
 
 def root_mean_square(values: NDArray[np.floating[Any]]) -> float:
-    """Over all values; 1 if all are zero."""
+    """Return the root mean square of all values; 1 if all are zero."""
     total = sum(
         float(np.square(values[start : start + ROWS], dtype=np.float64).sum())
         for start in range(0, len(values), ROWS)
