@@ -50,7 +50,8 @@ def here(tmp_path, monkeypatch):
 def test_without_a_table_or_figure_one_line_says_where_help_is(tmp_path):
     done = command("reproduce", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "maskcon: Missing command (see `maskcon reproduce --help`)\n"
+    line = "maskcon: Missing argument 'table|figure'. Choose from: table, figure (see `maskcon reproduce --help`)\n"
+    assert done.stderr == line
 
 
 @pytest.mark.parametrize(

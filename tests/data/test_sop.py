@@ -14,7 +14,7 @@ from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon.data import packing
 from maskcon.data.archive import extract
 from maskcon.data.builtin import release, sop
-from maskcon.data.builtin.sop import COARSE_NAMES, product_sizes, split1, split2
+from maskcon.data.builtin.sop import COARSE_NAMES, split1, split2
 from tests.data.miniature_photos import (
     SIZES,
     colour_of,
@@ -71,11 +71,6 @@ def test_set_may_lie_in_the_root_itself(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES)
     assert sop.RELEASE.missing(folder) == ()
     assert len(load_sop("split1", folder, image_size=32).train) == 20
-
-
-def test_product_sizes_are_those_of_the_list(tmp_path: Path) -> None:
-    write_sop(tmp_path, SIZES, pictures=False)
-    assert product_sizes(tmp_path) == {place: size for place, (_, size) in enumerate(SIZES, start=1)}
 
 
 @pytest.mark.parametrize("split", ["split1", "split2"])

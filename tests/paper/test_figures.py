@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -12,23 +11,11 @@ import torch
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.config.settings import Machine
-from maskcon.data.builtin import release, sop
-from maskcon.data.builtin.cars196 import FINE_NAMES, cars_listing
-from maskcon.paper.dataset_figures import example_images
-from maskcon.paper.figures import (
-    FIGURES,
-    WITHOUT_RUNS,
-    check_seeds,
-    draw_without_runs,
-    figure_named,
-    trials_of,
-)
-from maskcon.paper.heatmap import paper_grid
-from maskcon.paper.plans import TABLES, Trial, ground_for, trials_for
+from maskcon.paper.figures import DRAWN_BY, paper_grid, queries_from
+from maskcon.paper.ground import ground_for
+from maskcon.paper.plans import FIGURES, TABLES, Trial, figure_named, trials_of
 from maskcon.paper.relations import as_square, small_batch
-from maskcon.paper.retrieval import queries_from
 from maskcon.paper.runs import Setup, runs_for
-from tests.data.miniature_photos import SIZES, colour_of, write_cars_folders, write_sop
 from tests.paper.test_table import finish
 
 
@@ -43,29 +30,31 @@ def test_a_misspelt_figure_names_the_nearest():
 
 
 def test_the_heatmap_trains_w_0_once_and_grafit_for_tau_inf():
-    trials = trials_of(figure_named("heatmap"))
+    trials = trials_of(figure_named("heatmap"), "cifar100")
     assert len(trials) == len(set(trials)) == 25
     assert trials.count(Trial("selfcon")) == 1
     assert {trial.w for trial in trials if trial.method == "grafit"} == {0.2, 0.5, 0.8, 1.0}
     assert {trial.tau for trial in trials if trial.method == "maskcon"} == {0.0, 0.01, 0.05, 0.1, 0.5}
-    assert len(trials_of(figure_named("heatmap"), seeds=3)) == 75
+    assert len(trials_of(figure_named("heatmap"), "cifar100", seeds=3)) == 75
 
 
 def test_figures_of_images_need_no_run_that_the_main_table_does_not():
     for name, table in (("tsne", "cifartoy"), ("relations", "cifartoy"), ("retrieval", "cars196")):
         figure = figure_named(name)
-        assert set(trials_of(figure)) <= set(trials_for(TABLES[table], figure.source))
+        (source,) = figure.sources
+        assert set(trials_of(figure, source)) <= set(trials_of(TABLES[table], source))
 
 
 def test_seeds_are_refused_where_single_runs_are_shown():
-    for name in (*FIGURES, *WITHOUT_RUNS):
-        check_seeds(name, 1)
-        if name in FIGURES and FIGURES[name].takes_seeds:
-            check_seeds(name, 3)
-        else:
-            reason = "images of single runs" if name in FIGURES else "needs no run"
-            with pytest.raises(UsageError, match=f"--seeds 3 .*{name} .*{reason}"):
-                check_seeds(name, 3)
+    assert figure_named("heatmap", seeds=3).takes_seeds
+    for name in FIGURES.keys() - {"heatmap"}:
+        assert figure_named(name, seeds=1)
+        with pytest.raises(UsageError, match=f"--seeds 3 .*heatmap.*{name} .*images of single runs"):
+            figure_named(name, seeds=3)
+
+
+def test_every_figure_can_be_drawn():
+    assert FIGURES.keys() == DRAWN_BY.keys()
 
 
 def test_the_papers_grid_holds_its_appendix_and_nothing_else():
@@ -80,21 +69,22 @@ def test_the_papers_grid_holds_its_appendix_and_nothing_else():
 def test_the_heatmap_shows_the_mean_of_each_setting(tmp_path, seeds):
     figure = figure_named("heatmap")
     ground = ground_for("cifar100")
-    runs = runs_for(trials_of(figure, seeds), ground, out=tmp_path)
+    runs = runs_for(trials_of(figure, ground.asked, seeds), ground, out=tmp_path)
     for trial, run in runs.items():
         finish(run, 0.3 + 0.2 * float(trial.w or 0) + 0.02 * trial.seed + 0.1 * (trial.tau == 0.05))
-    files, said = figure.draw(Setup(figure, ground, runs, seeds, tmp_path / "figures", Machine()))
-    assert [path.name for path in files] == ["heatmap.png", "heatmap.svg", "heatmap.csv"]
-    rows = {(row["w"], row["tau"]): row for row in csv.DictReader(files[2].read_text().splitlines())}
-    assert len(rows) == 30
+    files, said = DRAWN_BY[figure.name](Setup(figure, ground, runs, seeds, tmp_path / "figures", Machine()))
+    assert [path.name for path in files] == ["heatmap.png", "heatmap.svg", "heatmap.json"]
+    numbers = json.loads(files[2].read_text())
+    cells = {(cell["w"], cell["tau"]): cell for cell in numbers["cells"]}
+    assert len(cells) == 30
     extra = 1.0 * (seeds - 1)
-    assert float(rows["1", "0.05"]["recall_at_1"]) == pytest.approx(60 + extra)
-    assert float(rows["0.5", "inf"]["recall_at_1"]) == pytest.approx(40 + extra)  # the run of Grafit
-    assert {row["recall_at_1"] for (w, _), row in rows.items() if w == "0"} == {f"{30 + extra:.2f}"}
-    assert rows["1", "0.05"]["sd"] == ("" if seeds == 1 else "1.41")
-    assert rows["1", "0.05"]["paper_recall_at_1"] == "65.52"
-    assert rows["0.2", "0.1"]["paper_recall_at_1"] == ""
-    assert rows["1", "0.05"]["data"] == "cifar100 (STAND-IN: embedded)"
+    assert cells[1, "0.05"]["recall_at_1"] == pytest.approx(60 + extra)
+    assert cells[0.5, "inf"]["recall_at_1"] == pytest.approx(40 + extra)  # the run of Grafit
+    assert {cell["recall_at_1"] for (w, _), cell in cells.items() if w == 0} == {30 + extra}
+    assert cells[1, "0.05"]["sd"] == (None if seeds == 1 else 1.41)
+    assert cells[1, "0.05"]["paper_recall_at_1"] == 65.52
+    assert cells[0.2, "0.1"]["paper_recall_at_1"] is None
+    assert numbers["data"] == "cifar100 (STAND-IN: embedded)"
     assert "w = 1, tau = 0.05" in said
     assert "oracle" in said
 
@@ -107,14 +97,14 @@ def test_settings_are_the_papers():
 
 def test_runs_on_other_data_than_the_rest_are_refused(tmp_path):
     figure = figure_named("tsne")
-    ground = ground_for(figure.source)
-    runs = runs_for(trials_of(figure), ground, out=tmp_path)
+    ground = ground_for(*figure.sources)
+    runs = runs_for(trials_of(figure, ground.asked), ground, out=tmp_path)
     for number, run in enumerate(runs.values()):
         finish(run, 0.5)
         file = run.folder / "result.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), "data": f"print {number}"}))
     with pytest.raises(DataError, match="was trained on other data than"):
-        figure.draw(Setup(figure, ground, runs, 1, tmp_path / "figures", Machine()))
+        DRAWN_BY[figure.name](Setup(figure, ground, runs, 1, tmp_path / "figures", Machine()))
     assert not (tmp_path / "figures").exists()
 
 
@@ -144,55 +134,3 @@ def test_queries_come_from_different_coarse_classes_and_can_be_answered():
         assert sorted(coarse[rows].tolist()) == [0, 1]  # nobody of class 2 has a match
         assert set(fine[rows].tolist()) == {0, 2}
     assert len({tuple(queries_from(coarse, fine, 3, seed).tolist()) for seed in range(20)}) > 1
-
-
-def test_sop_statistics_counts_the_list_of_the_set(tmp_path):
-    write_sop(tmp_path, SIZES, pictures=False)
-    files, said = draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures")
-    assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
-    rows = list(csv.DictReader(files[2].read_text().splitlines()))
-    assert {int(row["images_of_a_product"]): int(row["products"]) for row in rows} == {
-        2: 1, 3: 1, 7: 1, 8: 1, 9: 1, 12: 3,
-    }  # fmt: skip
-    assert "8 images or more: 5 products, 53 images; exactly 12: 3 products, 36 images" in said
-    assert "the paper says 5,035" in said
-
-
-@pytest.mark.parametrize("name", ["sop-statistics", "coarse-cars"])
-def test_without_the_dataset_the_error_says_what_is_missing(tmp_path, name):
-    with pytest.raises(DataError, match=r"missing.*--data-root") as refused:
-        draw_without_runs(name, tmp_path / "nothing", tmp_path / "other")
-    assert "\n" not in str(refused.value)
-    assert not (tmp_path / "other").exists()
-
-
-def test_with_download_the_set_is_fetched_or_the_error_says_why_not(tmp_path, monkeypatch):
-    fetched = []
-
-    def fetch(url, target, **_):
-        fetched.append(url)
-        raise DataError("no network")
-
-    monkeypatch.setattr(release, "fetch", fetch)
-    with pytest.raises(DataError, match="no network"):
-        draw_without_runs("sop-statistics", tmp_path, tmp_path / "figures", download=True)
-    assert fetched == [sop.RELEASE.urls[0]]
-    with pytest.raises(DataError, match="cannot be downloaded"):
-        draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures", download=True)
-    assert not (tmp_path / "figures").exists()
-
-
-def test_the_sheet_of_cars_takes_the_first_readable_training_image(tmp_path):
-    write_cars_folders(tmp_path / "cars196", {"train": [3, 3, 196], "test": [1, 3]})
-    (tmp_path / "cars196" / "train" / FINE_NAMES[2] / "00000.jpg").write_bytes(b"no image")
-    found = example_images(cars_listing(tmp_path), side=12)
-    assert sorted(found) == [2, 195]  # class 1 has an image to test on only
-    assert found[2].shape == (3, 8, 12)
-    assert np.abs(found[2].mean(axis=(1, 2)) - colour_of("train1")).max() < 4
-    files, said = draw_without_runs("coarse-cars", tmp_path, tmp_path / "figures")
-    assert "Wagon 7" in said
-    assert [path.suffix for path in files] == [".png", ".svg", ".csv"]
-    rows = list(csv.DictReader(files[2].read_text().splitlines()))
-    counts = [sum(int(row["coarse"]) == coarse for row in rows) for coarse in range(8)]
-    assert counts == [18, 50, 36, 30, 29, 14, 7, 12]
-    assert (rows[0]["class"], rows[0]["model"]) == ("1", "AM General Hummer SUV 2000")

@@ -10,11 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from maskcon.paper.dataset_figures import example_sheet, size_histogram
-from maskcon.paper.heatmap import Grid, settings_heatmap
+from maskcon.paper.figures import Classes, Query, map_panels, retrieval_sheet, settings_heatmap
 from maskcon.paper.relations import Batch, relation_panels
-from maskcon.paper.retrieval import Query, retrieval_sheet
-from maskcon.paper.tsne import Classes, map_panels
 from maskcon.report.figures import png_bytes, svg_text
 from maskcon.report.style import RIGHT, WRONG, figure_style, new_figure
 
@@ -67,7 +64,7 @@ def test_lines_part_coarse_classes_darker_than_fine_ones():
 
 def test_each_number_stands_in_its_cell_and_the_best_is_framed():
     percent = np.array([[40.0, 40.0, 40.0], [51.2, 55.5, math.nan]])
-    figure = settings_heatmap([Grid("Ours", percent)], (0.0, 0.5), (0.0, 0.1, math.inf))
+    figure = settings_heatmap({"Ours": percent}, (0.0, 0.5), (0.0, 0.1, math.inf))
     axes = figure.axes[0]
     cells = {text.get_position(): text.get_text() for text in axes.texts}
     assert {cells[column, 0] for column in range(3)} == {"40.0"}
@@ -89,7 +86,7 @@ def test_letters_stay_readable_on_every_cell():
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
     percent = np.linspace(0, 100, 60).reshape(10, 6)
-    axes = settings_heatmap([Grid("g", percent)], np.linspace(0.1, 1, 10), range(6)).axes[0]
+    axes = settings_heatmap({"g": percent}, np.linspace(0.1, 1, 10), range(6)).axes[0]
     faces = axes.images[0].to_rgba(percent)[..., :3]
     for text in axes.texts:
         light, dark = sorted(
@@ -99,8 +96,10 @@ def test_letters_stay_readable_on_every_cell():
 
 
 def test_seeds_show_their_spread():
-    grid = Grid("g", np.array([[10.0, 20.0]]), np.array([[0.4, 0.6]]))
-    assert "20.0\n± 0.6" in words_of(settings_heatmap([grid], (1.0,), (0.0, 0.1)))
+    means, spreads = np.array([[10.0, 20.0]]), np.array([[0.4, 0.6]])
+    figure = settings_heatmap({"ours": means, "paper": means}, (1.0,), (0.0, 0.1), spreads)
+    words = words_of(figure)
+    assert (words.count("20.0\n± 0.6"), words.count("20.0")) == (1, 1)
 
 
 # Figure 3
@@ -169,23 +168,6 @@ def test_neighbours_are_shown_nearest_first_and_never_stretched():
     rows, columns = np.nonzero((first == 7).all(axis=2))
     assert np.ptp(columns) + 1 == 2 * (np.ptp(rows) + 1)
     assert (second == 9).all(axis=2).any()
-
-
-# Appendix A
-
-
-def test_the_histogram_has_a_bar_a_size_in_the_look_of_its_split():
-    figure = size_histogram({2: 5, 8: 3, 12: 7}, caption="c")
-    bars = {bar.get_x() + 0.4: (bar.get_height(), bar.get_hatch() or "") for bar in figure.axes[0].patches}
-    assert {round(size): value for size, value in bars.items()} == {2: (5, ""), 8: (3, "//"), 12: (7, "xx")}
-    assert {"5", "3", "7", "not used", "in split 1", "in splits 1 and 2"} <= set(words_of(figure))
-
-
-def test_a_sheet_of_examples_captions_and_says_where_a_image_is_lacking():
-    figure = example_sheet({0: images(1)[0]}, ("BMW M3", "Audi R8"), (1, 0), ("Cab", "Coupe"))
-    assert words_of(figure).count("no image") == 1
-    assert len(titled(figure, "BMW M3\n/ Coupe").images) == 1
-    assert not titled(figure, "Audi R8\n/ Cab").images
 
 
 def test_a_caption_gets_room_and_a_dollar_stays_a_dollar():

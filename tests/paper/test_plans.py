@@ -8,7 +8,8 @@ import pytest
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import parse_override
-from maskcon.paper.plans import TABLES, Trial, candidates, ground_for, table_named, trials_for
+from maskcon.paper.ground import ground_for
+from maskcon.paper.plans import TABLES, Trial, candidates, table_named, trials_of
 from maskcon.paper.runs import runs_for
 
 
@@ -64,16 +65,16 @@ def test_trials_that_differ_do_not_share_a_folder():
     ],
 )
 def test_a_table_needs_every_setting_once_and_the_choice_on_validation(name, source, runs):
-    trials = trials_for(table_named(name), source)
+    trials = trials_of(table_named(name), source)
     assert len(trials) == len(set(trials)) == runs
-    with_three = trials_for(table_named(name), source, seeds=3)
+    with_three = trials_of(table_named(name), source, seeds=3)
     validation = [trial for trial in trials if trial.evaluate_on == "validation"]
     assert len(with_three) == 3 * (runs - len(validation)) + len(validation)
     assert not any(t.evaluate_on == "validation" for t in trials if table_named(name).kind == "appendix")
 
 
 def test_what_has_nothing_to_choose_is_not_validated():
-    trials = trials_for(table_named("cifar100"), "cifar100")
+    trials = trials_of(table_named("cifar100"), "cifar100")
     validated = {trial.method for trial in trials if trial.evaluate_on == "validation"}
     assert validated == {"grafit", "coins", "supce", "maskcon"}  # supce: CoIns with w = 1
 
@@ -81,8 +82,8 @@ def test_what_has_nothing_to_choose_is_not_validated():
 def test_an_appendix_table_is_served_by_the_runs_of_its_main_table():
     for name in ("cifartoy", "cifar100", "sop1", "sop2", "cars196"):
         for source in TABLES[name].sources:
-            main = set(trials_for(TABLES[name], source, seeds=2))
-            assert set(trials_for(TABLES[f"appendix-{name}"], source, seeds=2)) <= main
+            main = set(trials_of(TABLES[name], source, seeds=2))
+            assert set(trials_of(TABLES[f"appendix-{name}"], source, seeds=2)) <= main
 
 
 def test_the_sweep_is_the_papers():
@@ -161,7 +162,7 @@ def test_a_run_asks_train_for_what_it_plans():
 
 
 def test_one_learning_rate_serves_all_methods_of_a_scale():
-    trials = trials_for(table_named("cifar100"), "cifar100")
+    trials = trials_of(table_named("cifar100"), "cifar100")
     runs = runs_for(trials, ground_for("cifar100"), out=Path("out"))
     shared = ("learning_rate", "weight_decay", "epochs", "batch_size", "bank_size", "backbone", "train_limit")
     assert len({tuple(getattr(run.config, key) for key in shared) for run in runs.values()}) == 1

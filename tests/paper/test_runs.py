@@ -9,7 +9,8 @@ import pytest
 
 from maskcon._utils.errors import UsageError
 from maskcon.config.settings import Machine
-from maskcon.paper.plans import Trial, ground_for
+from maskcon.paper.ground import ground_for
+from maskcon.paper.plans import Trial
 from maskcon.paper.runs import expected_seconds, runs_for, unfinished
 from maskcon.training.callbacks import Callback
 from maskcon.training.setup import load_dataset, settle

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon.paper.plans import Trial, ground_for, table_named, trials_for
+from maskcon.paper.ground import ground_for
+from maskcon.paper.plans import Trial, table_named, trials_of
 from maskcon.paper.runs import PlannedRun, runs_for
 from maskcon.paper.table import (
     HONEST,
@@ -47,7 +48,7 @@ def finish(run: PlannedRun, recall: float) -> None:
 def section(name: str, out: Path, score: Score, seeds: int = 1) -> Section:
     table = table_named(name)
     ground = ground_for(table.sources[0])
-    runs: Mapping[Trial, PlannedRun] = runs_for(trials_for(table, table.sources[0], seeds), ground, out=out)
+    runs: Mapping[Trial, PlannedRun] = runs_for(trials_of(table, table.sources[0], seeds), ground, out=out)
     for trial, run in runs.items():
         finish(run, score(trial))
     return section_for(table, ground, runs, seeds)
@@ -187,7 +188,7 @@ def test_two_data_sets_are_two_sections_and_one_csv(tmp_path):
     sections = []
     for source in table.sources:
         ground = ground_for(source)
-        runs = runs_for(trials_for(table, source), ground, out=tmp_path)
+        runs = runs_for(trials_of(table, source), ground, out=tmp_path)
         for run in runs.values():
             if not run.folder.exists():
                 finish(run, 0.5)

@@ -45,27 +45,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(
-        inspect,
-        train,
-        evaluate,
-        compare,
-        report,
-        kinds,
-        explore,
-        embed,
-        export,
-        index,
-        search,
-        methods,
-        pack,
-        demo,
-    ),
+    *(inspect, train, evaluate, compare, report, kinds, explore, embed, export, index, search),
+    *(methods, pack, demo, reproduce),
 )
 for command in COMMANDS:
     app.command()(options.with_quiet(command))
 app.add_typer(datasets)
-app.add_typer(reproduce)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,27 +50,24 @@ def draw(setup: Setup) -> Drawn:
     """Draw figure 1 from the last keys of its run; its numbers are d_z of each method and every weight."""
     run = next(iter(setup.open_methods().values()))
     data = setup.data_of([run])
-    settings = {
-        method: (trial.w, trial.tau)
-        for method in ("grafit", "maskcon")
-        for trial in [paper_trial(setup.ground.asked, method)]
-    }
     train = data.train
     if train.fine is None or data.fine_names is None:
         raise DataError(f"relations are compared with fine labels, and {data.name} has none")
     bank = bank_of_run(run)
-    row_of = {number: row for row, number in enumerate(train.index.tolist())}
-    images = np.array([row_of[number] for number in bank.index.tolist()])  # [K] rows of `train`
-    rows = small_batch(train.coarse[images], train.fine[images], bank.index.numpy())
-    index, keys, images = bank.index[rows], bank.compared[rows], images[rows]
-    coarse, fine = torch.from_numpy(train.coarse[images]), torch.from_numpy(train.fine[images])
-    truth = coarse_relation(fine, fine, index=index, bank_index=index)
-    tau = settings["maskcon"][1]  # which ASCL takes too
+    position = {number: row for row, number in enumerate(train.index.tolist())}
+    places = np.array([position[number] for number in bank.index.tolist()])
+    rows = small_batch(train.coarse[places], train.fine[places], bank.index.numpy())
+    places, index, keys = places[rows], bank.index[rows], bank.compared[rows]
+    batch = Batch(np.asarray(train.images[places]), train.coarse[places], train.fine[places], data.fine_names)
+    coarse, fine = torch.from_numpy(batch.coarse), torch.from_numpy(batch.fine)
+    truth = coarse_relation(fine, fine, index=index, bank_index=index)  # eq. 16 to 18, of the fine labels
+    settings = {name: paper_trial(setup.ground.asked, name) for name in ("grafit", "maskcon")}
+    tau = settings["maskcon"].tau  # which ASCL takes too
     panels = {"Fine labels (truth)": as_square(truth)}
     weights, distances = {}, {}
     for name in METHODS:
         method = method_named(name)
-        w, own_tau = settings.get(name, (None, tau))
+        w = settings[name].w if name in settings else None
         inputs = RelationInputs(
             keys=keys,
             coarse=coarse,
@@ -80,29 +76,27 @@ def draw(setup: Setup) -> Drawn:
             bank_coarse=coarse,
             bank_index=index,
             w=1.0 if w is None else w,
-            tau=1.0 if own_tau is None else own_tau,
+            tau=1.0 if tau is None else tau,
         )
         assert method.relation is not None  # all of METHODS contrast
         relation = method.relation(inputs)
-        distances[method.title] = d_z = float(torch.linalg.vector_norm(relation - truth, dim=1).mean())
+        distances[method.title] = d_z = float((relation.float() - truth).norm(dim=1).mean())
         weights[method.title] = square = as_square(relation)
         values = [f"w = {w:g}"] if method.uses_w and w is not None else []
-        values += [f"τ = {own_tau:g}"] if method.uses_tau and own_tau is not None else []
+        values += [f"τ = {tau:g}"] if method.uses_tau and tau is not None else []
         panels[f"{method.title}\n{', '.join([*values, f'd_z = {d_z:.2f}'])}"] = square
-    batch = Batch(np.asarray(train.images[images]), coarse.numpy(), fine.numpy(), data.fine_names)
     words = (
         f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: the positive "
         "weights of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
     )
-    figure = relation_panels(panels, batch, caption=setup.caption(run, words))
     numbers = {
         "samples": index.tolist(),
-        "coarse": coarse.tolist(),
-        "fine": fine.tolist(),
+        "coarse": batch.coarse.tolist(),
+        "fine": batch.fine.tolist(),
         "d_z": distances,
         "weights": {title: np.round(of.astype(float), 6).tolist() for title, of in weights.items()},
     }
-    paths = setup.write(figure, "json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    paths = setup.write(relation_panels(panels, batch, caption=setup.caption(run, words)), numbers)
     told = ", ".join(f"{title} {d_z:.2f}" for title, d_z in distances.items())
     return paths, f"distance from the fine labels' relation: {told}"
 
@@ -167,20 +161,6 @@ class Batch:
     fine: IntArray
     fine_names: Sequence[str]
 
-    @property
-    def order(self) -> IntArray:
-        """Return rows sorted by coarse, then by fine label."""
-        return np.lexsort((self.fine, self.coarse))
-
-
-def over_own_key(weights: FloatArray) -> FloatArray:
-    """Divide each row by its diagonal entry, the weight of the own key, which no other exceeds.
-
-    >>> over_own_key(np.array([[0.5, 0.25], [0.1, 0.9]]))[0].tolist()
-    [1.0, 0.5]
-    """
-    return weights / np.diagonal(weights)[:, None]
-
 
 @figure_style()
 def relation_panels(panels: Mapping[str, FloatArray], batch: Batch, *, caption: str = "") -> Figure:
@@ -191,7 +171,7 @@ def relation_panels(panels: Mapping[str, FloatArray], batch: Batch, *, caption: 
     """
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
-    order = batch.order
+    order = np.lexsort((batch.fine, batch.coarse))  # by coarse, then by fine label
     coarse, fine = batch.coarse[order], batch.fine[order]
     images = [as_pixels(batch.images[row]) for row in order.tolist()]
     last = len(order) - 0.5
@@ -205,7 +185,7 @@ def relation_panels(panels: Mapping[str, FloatArray], batch: Batch, *, caption: 
         axes.set(xticks=[], yticks=[])
         axes.set_title(title, size=SMALL_POINTS)
         shown = axes.imshow(
-            over_own_key(weights)[np.ix_(order, order)],
+            (weights / np.diagonal(weights)[:, None])[np.ix_(order, order)],
             cmap=LinearSegmentedColormap.from_list("weights", COLOURS),
             norm=PowerNorm(GAMMA, vmin=0, vmax=1),
             interpolation="nearest",

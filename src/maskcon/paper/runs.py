@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +23,8 @@ from maskcon.api import Run, data_of
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
-from maskcon.paper.plans import Ground, Trial, paper_trial
+from maskcon.paper.ground import Ground
+from maskcon.paper.plans import PaperFigure, Trial, paper_trial
 from maskcon.report.figures import save
 from maskcon.report.tables import METHOD_NAMES
 from maskcon.training.callbacks import Callback
@@ -86,7 +86,7 @@ class PlannedRun:
 def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Trial, PlannedRun]:
     """Plan the run of each trial; several trials may share one (`Trial.canonical`). Nothing is started.
 
-    >>> from maskcon.paper.plans import ground_for
+    >>> from maskcon.paper.ground import ground_for
     >>> wanted = [Trial("supcon"), Trial("grafit", 1.0)]
     >>> runs = runs_for(wanted, ground_for("embedded"), out=Path("runs"))
     >>> {str(run.folder) for run in runs.values()}
@@ -144,19 +144,6 @@ Drawn = tuple[list[Path], str]  # the files written, and one line of what they s
 
 
 @dataclass(frozen=True)
-class PaperFigure:
-    """A figure of the paper that needs runs: the dataset, the methods (one run each), the trials, how to draw it."""
-
-    name: str
-    title: str
-    source: str
-    draw: Callable[[Setup], Drawn]
-    methods: tuple[str, ...] = ()  # with the paper's settings for the dataset
-    trials: tuple[Trial, ...] = ()  # beyond those of the methods
-    takes_seeds: bool = False
-
-
-@dataclass(frozen=True)
 class Setup:
     """A figure with its ground, its finished runs, and the folder for its files."""
 
@@ -173,7 +160,7 @@ class Setup:
     def open_methods(self) -> dict[str, Run]:
         """Open the run of each method of the figure, by its title."""
         return {
-            METHOD_NAMES[method]: self.open(paper_trial(self.figure.source, method))
+            METHOD_NAMES[method]: self.open(paper_trial(self.figure.sources[0], method))
             for method in self.figure.methods
         }
 
@@ -195,7 +182,7 @@ class Setup:
 
     def settings(self) -> str:
         """Describe the w and tau of the figure's methods."""
-        trials = [paper_trial(self.figure.source, method) for method in self.figure.methods]
+        trials = [paper_trial(self.figure.sources[0], method) for method in self.figure.methods]
         described = [
             f"{METHOD_NAMES[trial.method]} w = {trial.w:g}"
             + ("" if trial.tau is None else f", τ = {trial.tau:g}")
@@ -219,24 +206,9 @@ class Setup:
         )
         return f"{stand_in}{text} {trained}"
 
-    def write(self, figure: Figure, extension: str, numbers: str) -> list[Path]:
-        """Write the figure and, beside it, its numbers."""
-        return write_figure(figure, self.folder / self.figure.name, extension, numbers)
-
-
-def write_figure(figure: Figure, stem: Path, extension: str, numbers: str) -> list[Path]:
-    """Write STEM.png, STEM.svg and the numbers as STEM.EXTENSION; returns the paths."""
-    paths = [*save(figure, stem), stem.with_suffix(f".{extension}")]
-    write_atomically(paths[-1], numbers.encode())
-    return paths
-
-
-def as_csv(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """Format rows as CSV.
-
-    >>> as_csv(["w", "tau"], [[1, 0.5]])
-    'w,tau\\n1,0.5\\n'
-    """
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *rows])
-    return stream.getvalue()
+    def write(self, figure: Figure, numbers: Mapping[str, Any]) -> list[Path]:
+        """Write the figure as PNG and SVG and, beside it, its numbers as JSON; returns the paths."""
+        stem = self.folder / self.figure.name
+        paths = [*save(figure, stem), stem.with_suffix(".json")]
+        write_atomically(paths[-1], (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())
+        return paths

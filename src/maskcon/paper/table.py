@@ -10,10 +10,10 @@ from typing import Any
 
 from maskcon._utils.files import write_atomically
 from maskcon.config.settings import VALIDATION_FRACTION, RunConfig
+from maskcon.paper.ground import Ground
 from maskcon.paper.plans import (
     CHOICE_SEED,
     IMAGENET_GRID,
-    Ground,
     PaperTable,
     Trial,
     candidates,
@@ -137,7 +137,7 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
     Args:
         table: which table.
         ground: data and settings of the runs.
-        runs: the run of every trial that `plans.trials_for` names.
+        runs: the run of every trial that `plans.trials_of` names.
         seeds: how many seeds each trial was run with.
     """
 

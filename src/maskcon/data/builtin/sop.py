@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -115,12 +114,6 @@ def sop_listing(
         ],
         notes=notes,
     )
-
-
-def product_sizes(root: Path, *, download: bool = False, progress: Progress | None = None) -> Counter[int]:
-    """Count the images of each product of the whole set, by class_id."""
-    folder = RELEASE.get(root, download=download, progress=progress)
-    return Counter(image.product for image in read_info(folder / INFO_FILE))
 
 
 def _chosen(split: SplitName, root: Path, folder: Path, images: list[ProductImage]) -> tuple[Split, str]:
