@@ -119,18 +119,6 @@ def test_long_losses_are_averaged_in_equal_stretches() -> None:
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 0.5)
 
 
-def test_many_fine_classes_are_coloured_by_their_coarse_class() -> None:
-    points = np.random.default_rng(0).normal(size=(100, 2))
-    figure = embedding_map(
-        points,
-        np.arange(100),
-        [str(i) for i in range(100)],
-        coarse=np.arange(100) % 3,
-        coarse_names=["x", "y", "z"],
-    )
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["x", "y", "z"]
-
-
 def test_a_single_step_is_seen() -> None:
     assert loss_curves({"x": [(3, 2.5)]}).axes[0].lines[0].get_marker() == "o"
 

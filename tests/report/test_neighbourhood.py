@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.neighbourhood import (
-    chance,
-    measures_table,
-    neighbourhood,
-    shared,
-    suspect_labels,
-)
+from maskcon.report.neighbourhood import neighbourhood, suspect_labels
 from maskcon.retrieval.nearest import unit_rows
 
 
@@ -51,7 +45,6 @@ def test_few_images_have_few_neighbours(n: int, k: int) -> None:
     near = neighbourhood(embeddings(n))
     assert near.positions.shape == near.cosines.shape == (n, k)
     labels = np.zeros(n, dtype=np.int64)
-    assert shared(near.positions, labels) == ((1.0, 1.0) if k else (0.0, 0.0))
     assert suspect_labels(near, labels, 3).tolist() == []
 
 
@@ -60,16 +53,6 @@ def test_broken_embeddings_are_refused() -> None:
     rows[3, 1] = math.nan
     with pytest.raises(UsageError, match="embedding 3 of 40 is not finite"):
         neighbourhood(rows)
-
-
-def test_shares_match_counting_by_hand() -> None:
-    near = neighbourhood(embeddings(), 5)
-    labels = np.arange(40) % 3
-    first = sum(labels[found[0]] == labels[row] for row, found in enumerate(near.positions.tolist()))
-    every = sum(labels[other] == labels[row] for row, found in enumerate(near.positions) for other in found)
-    assert shared(near.positions, labels) == pytest.approx((first / 40, every / 200))
-    same = sum(labels[a] == labels[b] for a in range(40) for b in range(40) if a != b)
-    assert chance(labels) == pytest.approx(same / (40 * 39))
 
 
 def test_an_image_among_another_class_is_found() -> None:
@@ -91,14 +74,3 @@ def test_an_image_that_is_alone_in_its_class_is_no_suspect() -> None:
     suspects = suspect_labels(neighbourhood(rows), labels, 9)
     assert len(suspects) > 0  # five companions could have stood there instead
     assert labels[suspects].min() == 1
-
-
-def test_the_table_of_measures_speaks_of_fine_classes_only_where_known() -> None:
-    near = {"a": neighbourhood(embeddings()), "b": neighbourhood(embeddings(seed=1))}
-    coarse = np.arange(40) % 2
-    table = measures_table(near, coarse)
-    assert list(table.columns) == ["Measure", "a", "b"]
-    assert not any("fine" in str(row[0]) for row in table.rows)
-    known = measures_table(near, coarse, np.arange(40) % 4)
-    assert sum("fine class" in str(row[0]) for row in known.rows) == 3
-    assert {str(row[0]): str(row[1]) for row in table.rows}["Effective rank"].endswith(" of 6")

@@ -12,6 +12,7 @@ import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,15 @@ Curve = Sequence[tuple[float, float | None]]  # (epoch or step, value)
 MOST_CLASSES_IN_COLOUR = 24  # more fine classes than this are coloured by their coarse class
 MOST_POINTS_IN_LINE = 600
 PRINT_DPI = 200
+
+
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure with its alternative text and a caption."""
+
+    figure: Figure
+    alt: str
+    caption: str = ""
 
 
 @figure_style()
@@ -121,15 +131,11 @@ def embedding_map(
     labels: Sequence[int] | NDArray[Any],
     names: Sequence[str],
     *,
-    coarse: Sequence[int] | NDArray[Any] | None = None,
-    coarse_names: Sequence[str] | None = None,
     title: str = "",
 ) -> Figure:
-    """Draw points [N, 2] by label [N], or by coarse label where there are too many labels."""
+    """Draw points [N, 2] by label [N]."""
     positions = np.asarray(points, dtype=np.float64)
     kinds = np.asarray(labels, dtype=np.int64)
-    if len(names) > MOST_CLASSES_IN_COLOUR and coarse is not None and coarse_names is not None:
-        kinds, names = np.asarray(coarse, dtype=np.int64), coarse_names
     figure, axes = _new_axes(title, "", "")
     figure.set_size_inches(WIDTH_INCHES, WIDTH_INCHES * 0.75)
     hide_axes(axes)  # the axes of a map have no unit

@@ -1,4 +1,4 @@
-"""Tables as text, Markdown, LaTeX, CSV and HTML.
+"""Tables as text, Markdown, LaTeX and CSV; `page` renders them as HTML.
 
     table = Table(["Method", "R@1"], [["SelfCon", "40.50"], ["MaskCon", Cell("65.52", bold=True)]])
     print(table.text())
@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import re
 import unicodedata
@@ -28,7 +27,7 @@ class Cell:
     muted: bool = False  # for orientation only: the floor and the ceiling
     value: float | None = None
     spread: float | None = None  # sample standard deviation
-    image: str = ""  # data URI of an image, shown by `html` in place of the text
+    image: str = ""  # data URI of an image, shown on a page in place of the text
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Table:
         """Render for a terminal; a star marks what other formats print bold."""
         grid = [[_one_line(name) for name in self.columns]]
         marks = [[""] * len(self.columns)]
-        for row in self._cells():
+        for row in self.cells():
             grid.append([_one_line(cell.text) for cell in row])
             marks.append(["*" if cell.bold else "" for cell in row])
         # A column with a star leaves a place for it in every row, so that digits stay aligned.
@@ -93,7 +92,7 @@ class Table:
 
     def csv(self) -> str:
         """Render as CSV (RFC 4180). Measured numbers take two columns, the mean and its standard deviation."""
-        cells = self._cells()
+        cells = self.cells()
         has_spread = [
             any(row[index].spread is not None for row in cells) for index in range(len(self.columns))
         ]
@@ -112,27 +111,6 @@ class Table:
             writer.writerow(fields)
         return stream.getvalue()
 
-    def html(self) -> str:
-        """Render as a `<figure>` with the table and its notes; style it by the classes `table` and `muted`."""
-        head, *body = self._marked(html.escape, bold="<strong>{}</strong>")
-        rows = ["".join(f'<th scope="col">{name}</th>' for name in head)]
-        for texts, cells in zip(body, self._cells(), strict=True):
-            styles = [' class="muted"' if cell.muted else "" for cell in cells]
-            texts = [
-                _image_html(cell) if cell.image else text for text, cell in zip(texts, cells, strict=True)
-            ]
-            first = f'<th scope="row"{styles[0]}>{texts[0]}</th>'
-            rest = (f"<td{style}>{text}</td>" for style, text in zip(styles[1:], texts[1:], strict=True))
-            rows.append("".join([first, *rest]))
-        lines = "\n".join(f"<tr>{row}</tr>" for row in rows[1:])
-        caption = f"<caption>{html.escape(self.title)}</caption>\n" if self.title else ""
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        notes = f"\n<figcaption>{notes}</figcaption>" if notes else ""
-        return (
-            f'<figure class="table"><div class="scroll"><table>\n{caption}<thead><tr>{rows[0]}</tr></thead>\n'
-            f"<tbody>\n{lines}\n</tbody>\n</table></div>{notes}</figure>"
-        )
-
     def files(self) -> dict[str, str]:
         """Render in every format for files, by file extension."""
         return {
@@ -150,14 +128,11 @@ class Table:
             text = muted.format(text) if text and cell.muted else text
             return bold.format(text) if text and cell.bold else text
 
-        return [[escape(name) for name in self.columns], *([marked(c) for c in row] for row in self._cells())]
+        return [[escape(name) for name in self.columns], *([marked(c) for c in row] for row in self.cells())]
 
-    def _cells(self) -> list[list[Cell]]:
+    def cells(self) -> list[list[Cell]]:
+        """Return the rows, all as cells."""
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
-
-
-def _image_html(cell: Cell) -> str:
-    return f'<img src="{cell.image}" alt="{html.escape(cell.text)}">'
 
 
 def printable(text: str) -> str:

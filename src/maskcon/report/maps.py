@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import html
-import json
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.report.figures import embedding_map
+from maskcon.report.figures import MOST_CLASSES_IN_COLOUR, PageFigure, embedding_map
 from maskcon.report.gallery import Images, fitted_size, image_uri, sprite_sheet
 from maskcon.report.neighbourhood import Neighbourhood
-from maskcon.report.page import PageFigure, package_text
+from maskcon.report.page import part
 from maskcon.report.sample import Sample, file_part
 from maskcon.report.style import class_look
 from maskcon.retrieval.nearest import unit_rows
@@ -78,7 +75,7 @@ QUALITIES = (82, 65, 45, 25)
 
 def map_of(
     sample: Sample, near: Mapping[str, Neighbourhood], seed: int
-) -> tuple[str, str, dict[str, PageFigure]]:
+) -> tuple[str, dict[str, Any], dict[str, PageFigure]]:
     """Lay out the map of the page: its HTML, the data for its script, and the same as figures by file name."""
     layouts = {label: map_2d(embeddings, seed) for label, embeddings in sample.embeddings.items()}
     labels = {"Coarse label": (sample.coarse, sample.coarse_names)}
@@ -87,15 +84,13 @@ def map_of(
             "Fine label": (sample.fine, sample.fine_names),
             **labels,
         }  # the first colours the map at first
+    shown = next(
+        (given for given in labels.values() if len(given[1]) <= MOST_CLASSES_IN_COLOUR),
+        labels["Coarse label"],
+    )
     figures = {}
     for number, (label, points) in enumerate(layouts.items()):
-        figure = embedding_map(
-            points,
-            *next(iter(labels.values())),
-            coarse=sample.coarse,
-            coarse_names=sample.coarse_names,
-            title=label,
-        )
+        figure = embedding_map(points, *shown, title=label)
         figures[f"map_{file_part(label, number)}"] = PageFigure(figure, f"Map of the embeddings of {label}.")
     tile = tile_for(sample.images)
     content = {
@@ -107,16 +102,7 @@ def map_of(
         "shapes": _shapes(sample.images, tile),
         "tile": tile,
     }
-    section = string.Template(package_text("map.html")).substitute(
-        layouts="".join(f"<option>{html.escape(name)}</option>" for name in layouts),
-        colourings="".join(f"<option>{html.escape(name)}</option>" for name in labels),
-        count=f"{len(sample.images):,}",
-        # no choice where there is one layout
-        several=" hidden" if len(layouts) == 1 else "",
-    )
-    # Inside a script element, only `<` could end it or open a comment.
-    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-    return section, f'<script type="application/json" id="map-data">{text}</script>', figures
+    return part("map", list(layouts), list(labels), f"{len(sample.images):,}"), content, figures
 
 
 def tile_for(images: Images) -> int:

@@ -1,6 +1,6 @@
 """One self-contained HTML file: no network, no other file, nothing of the data taken for markup.
 
-write_page("report.html", "First run", ["Recall@1 rose."], [Section("results", "Results", table.html())])
+write_page("report.html", "First run", ["Recall@1 rose."], [Section("results", "Results", part("table", table))])
 """
 
 from __future__ import annotations
@@ -8,33 +8,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import importlib.resources
 import os
 import re
-import string
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
 
 from maskcon._utils.files import write_atomically
-from maskcon.report.figures import svg_text
+from maskcon.report.figures import PageFigure, svg_text
 from maskcon.report.formats import Table
 from maskcon.report.style import INK
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 ROWS_SHOWN_OPEN = 12
-
-
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure with its alternative text and a caption."""
-
-    figure: Figure
-    alt: str
-    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,10 +35,32 @@ class Section:
     heading: str
     body: str
 
-    def html(self) -> str:
-        """Render the section with its heading."""
-        opening = f'<section id="{self.key}" aria-labelledby="{self.key}-heading">'
-        return f'{opening}\n<h2 id="{self.key}-heading">{self.heading}</h2>\n{self.body}\n</section>'
+
+@cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("maskcon.report", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def part(name: str, *values: Any) -> Markup:
+    """Render a part of `parts.html`, such as "table"; values are escaped."""
+    rendered: Markup = getattr(_templates().get_template("parts.html").module, name)(*values)
+    return rendered
+
+
+def joined(parts: Sequence[Markup]) -> Markup:
+    """Put rendered parts below each other."""
+    return Markup("\n").join(parts)
+
+
+def table_html(table: Table) -> Markup:
+    """Render a table; long ones are collapsed."""
+    return part("prose_table", table, ROWS_SHOWN_OPEN)
 
 
 def write_page(
@@ -58,7 +70,7 @@ def write_page(
     sections: Sequence[Section] = (),
     *,
     footer: str = "",
-    data: str = "",
+    data: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a page, see `page_html`, atomically; returns its path."""
     target = Path(path)
@@ -70,67 +82,41 @@ def write_page(
 
 
 def page_html(
-    title: str, summary: Sequence[str], sections: Sequence[Section], *, footer: str = "", data: str = ""
+    title: str,
+    summary: Sequence[str],
+    sections: Sequence[Section],
+    *,
+    footer: str = "",
+    data: Mapping[str, Any] | None = None,
 ) -> str:
-    """Fill the template: a title, sentences, sections with a list of contents; data: an element for the script."""
-    shown = [section for section in sections if section.body]
-    script = "\n".join(package_text(name).rstrip("\n") for name in ("page.js", "page_map.js"))
+    """Fill `page.html`: a title, sentences, sections with a list of contents; data: of the map."""
+    package = _templates().loader
+    assert package is not None
+
+    def file(name: str) -> Markup:
+        return Markup(package.get_source(_templates(), name)[0].rstrip("\n"))
+
+    script = file("page.js") + "\n" + file("page_map.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return string.Template(package_text("page.html")).substitute(
-        title=html.escape(title),
-        style=package_text("page.css").rstrip("\n"),
-        script=script,
-        # Only this script may run, even if a name were left unescaped.
-        script_hash=f"sha256-{digest}",
-        summary=paragraphs(summary),
-        contents="".join(f'<a href="#{section.key}">{section.heading}</a>' for section in shown),
-        sections="\n".join(section.html() for section in shown),
-        footer=html.escape(footer),
-        data=data,
-    )
-
-
-def package_text(name: str) -> str:
-    """Read a file of this package, such as `page.css`."""
-    return importlib.resources.files("maskcon.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def paragraphs(sentences: Sequence[str]) -> str:
-    """Render sentences as paragraphs."""
-    return "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-
-
-def about_html(facts: Sequence[tuple[str, str]]) -> str:
-    """Render names with their texts as a list of definitions."""
-    rows = "".join(
-        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd></div>" for name, text in facts
-    )
-    return f'<dl class="about">{rows}</dl>' if rows else ""
-
-
-def command_html(words: str, command: str) -> str:
-    """Render a text with a command and a button that copies it."""
-    # The copy button stays hidden until the script has checked that it works.
-    copy = '<button type="button" class="copy" hidden>Copy</button>'
-    said = f"<p>{html.escape(words)}</p>" if words else ""
     return (
-        f'{said}<div class="command"><pre tabindex="0"><code>{html.escape(command)}</code></pre>{copy}</div>'
+        _templates()
+        .get_template("page.html")
+        .render(
+            title=title,
+            style=file("page.css"),
+            script=script,
+            script_hash=f"sha256-{digest}",  # only this script may run, even if a name were left unescaped
+            summary=summary,
+            sections=[section for section in sections if section.body],
+            footer=footer,
+            data=data,
+        )
     )
 
 
-def table_html(table: Table) -> str:
-    """Render a table; long ones are collapsed."""
-    if len(table.rows) <= ROWS_SHOWN_OPEN:
-        return f'<div class="prose">{table.html()}</div>'
-    title = html.escape(table.title or "All settings")
-    body = replace(table, title="").html()
-    return f'<details class="prose"><summary>{title} ({len(table.rows)})</summary>{body}</details>'
-
-
-def figure_html(item: PageFigure, prefix: str) -> str:
+def figure_html(item: PageFigure, prefix: str) -> Markup:
     """Render a figure as inline SVG; the prefix makes its identifiers unique."""
-    caption = f"<figcaption>{html.escape(item.caption)}</figcaption>" if item.caption else ""
-    return f'<figure class="plot">{_inline_svg(svg_text(item.figure), item.alt, prefix)}{caption}</figure>'
+    return part("figure", Markup(_inline_svg(svg_text(item.figure), item.alt, prefix)), item.caption)
 
 
 def _inline_svg(text: str, alt: str, prefix: str) -> str:

@@ -42,16 +42,25 @@ def curve_names(runs: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Tabulate in what runs differ, and what all share with the reasons of the first."""
+    """Tabulate in what runs differ, one row for runs that differ only in their seed, and what all share."""
     known = [run for run in runs if run.settings]
-    if not known:
-        return []
     keys = list(dict.fromkeys(key for run in known for key in run.settings))
     shared = [key for key in keys if len({repr(run.settings.get(key)) for run in known}) == 1]
     apart = [key for key in keys if key not in shared]
     tables: list[Table] = []
     if apart:
-        tables.append(Table(["Run", *apart], _rows_apart(known, apart), "Settings that differ"))
+        alike: dict[tuple[str, ...], list[RunRecord]] = {}
+        for run in known:
+            alike.setdefault(tuple(repr(run.settings.get(key)) for key in apart if key != "seed"), []).append(
+                run
+            )
+        rows = []
+        for members in alike.values():
+            texts = [
+                dict.fromkeys(setting_text(run.settings.get(key, "")) for run in members) for key in apart
+            ]
+            rows.append([", ".join(run.label for run in members), *map(", ".join, texts)])
+        tables.append(Table(["Run", *apart], rows, "Settings that differ"))
     if shared:
         first = known[0]
         title = "Settings that all runs share" if len(known) > 1 else ""
@@ -69,25 +78,3 @@ def setting_text(value: Any) -> str:
     if value is None:
         return "none"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _rows_apart(runs: Sequence[RunRecord], keys: Sequence[str]) -> list[list[str]]:
-    """Return one row for runs that differ only in their seed, with all their seeds."""
-    alike: dict[tuple[str, ...], list[RunRecord]] = {}
-    for run in runs:
-        values = tuple(repr(run.settings.get(key)) for key in keys if key != "seed")
-        alike.setdefault(values, []).append(run)
-    return [
-        [
-            ", ".join(run.label for run in members),
-            *(
-                ", ".join(
-                    dict.fromkeys(
-                        setting_text(run.settings[key]) if key in run.settings else "" for run in members
-                    )
-                )
-                for key in keys
-            ),
-        ]
-        for members in alike.values()
-    ]

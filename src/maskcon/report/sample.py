@@ -1,25 +1,20 @@
-"""A sample of test images embedded by each encoder: neighbours, maps, statistics and retrievals."""
+"""A sample of test images embedded by each encoder: neighbours and retrievals."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.formats import Table
 from maskcon.report.gallery import Images, fitted, image_uri
-from maskcon.report.neighbourhood import (
-    Neighbourhood,
-    measures_table,
-    neighbourhood,
-    suspect_labels,
-)
+from maskcon.report.neighbourhood import Neighbourhood, neighbourhood, suspect_labels
+from maskcon.report.page import part
 
 HTML_TILE_PIXELS = 96
 EXACT_SIDE = 32  # images this small are kept without loss, and enlarged by the browser
@@ -65,13 +60,6 @@ def neighbours_of(sample: Sample) -> dict[str, Neighbourhood]:
                 f"{label!r} has {len(embeddings)} embeddings for {len(sample.images)} images of the sample"
             )
     return {label: neighbourhood(embeddings) for label, embeddings in sample.embeddings.items()}
-
-
-def statistics_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> dict[str, Table]:
-    """Make the tables of the embeddings, by file name."""
-    if len(sample.images) < 2:
-        return {}
-    return {"neighbours": measures_table(near, np.asarray(sample.coarse), sample.fine)}
 
 
 @dataclass(frozen=True)
@@ -142,44 +130,21 @@ def _same(around: Neighbourhood, queries: NDArray[np.int64], labels: NDArray[Any
     return same
 
 
-def retrieval_html(grid: PageRetrieval) -> str:
+def retrieval_html(grid: PageRetrieval) -> Markup:
     """Render a heading, a note, and one list per query."""
     shown = {*grid.queries.tolist(), *grid.neighbours.reshape(-1).tolist()}
     small = max(max(grid.sample.images[row].shape[1:]) for row in shown) <= EXACT_SIDE
-    rows = "\n".join(_row_html(grid, number, small) for number in range(len(grid.queries)))
-    crisp = " crisp" if small else ""
-    return (
-        f"<h3>{html.escape(grid.title)}</h3>\n<p>{html.escape(grid.note)}</p>\n"
-        f'<div class="grids{crisp}">\n{rows}\n</div>'
-    )
 
+    def tile(row: int, cosine: float, mark: int) -> dict[str, Any]:
+        drawn = fitted(grid.sample.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
+        named = {"name": str(grid.names[row]), "id": grid.sample.shown_ids[row]}
+        return {**named, "uri": image_uri(drawn, exact=small), "cosine": f"{cosine:.2f}", "mark": mark}
 
-def _row_html(grid: PageRetrieval, number: int, small: bool) -> str:
-    query = int(grid.queries[number])
-    tiles = [_tile_html(grid, query, "query", "query", 0, small)]
-    for rank, found in enumerate(grid.neighbours[number].tolist(), start=1):
-        cosine = f"{float(grid.near.cosines[query][rank - 1]):.2f}"
-        mark = int(grid.marks[number][rank - 1])
-        tiles.append(_tile_html(grid, int(found), f"number {rank}, cosine {cosine}", cosine, mark, small))
-    label = html.escape(f"Nearest to {grid.sample.shown_ids[query]}, {grid.names[query]}")
-    return f'<ol class="tiles" aria-label="{label}">{"".join(tiles)}</ol>'
-
-
-def _tile_html(grid: PageRetrieval, row: int, description: str, shown: str, mark: int, small: bool) -> str:
-    drawn = fitted(grid.sample.images[row], EXACT_SIDE if small else HTML_TILE_PIXELS)
-    name, called = str(grid.names[row]), str(grid.sample.shown_ids[row])
-    kind, sign, said = {
-        1: (" same", "✓", ", same class"),
-        -1: (" other", "✗", ", another class"),
-        0: ("", "", ""),
-    }[mark]
-    badge = f'<b aria-hidden="true">{sign}</b>' if sign else ""
-    alt = html.escape(f"{description}: {name}{said}")
-    return (
-        f'<li class="tile{kind}" title="{html.escape(f"{name}: {called}")}"><span>'
-        f'<img src="{image_uri(drawn, exact=small)}" alt="{alt}" width="72" height="72">{badge}</span>'
-        f'<small aria-hidden="true">{html.escape(name)}</small><small aria-hidden="true">{shown}</small></li>'
-    )
+    rows = []
+    for number, query in enumerate(grid.queries.tolist()):
+        found = zip(grid.neighbours[number], grid.near.cosines[query], grid.marks[number], strict=True)
+        rows.append([tile(query, 1.0, 0), *(tile(int(o), float(c), int(m)) for o, c, m in found)])
+    return part("retrieval", grid, rows, small)
 
 
 def file_part(label: str, number: int) -> str:

@@ -15,8 +15,8 @@ from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.text import counted
 from maskcon.api import Run
 from maskcon.config.settings import Machine
-from maskcon.data import Dataset, ImageSet, absolute
-from maskcon.report.provenance import Provenance, about, provenance, train_command
+from maskcon.data import Dataset, ImageSet
+from maskcon.report.origin import about, reasons_of, train_command
 from maskcon.report.run_settings import RunRecord, curve_names
 from maskcon.report.sample import Sample
 from maskcon.report.tables import shown_name
@@ -100,16 +100,19 @@ def write_summary(
         notes.append(f"Not on the map, because their images differ or are missing: {', '.join(left_out)}.")
     for note in notes:
         message(note)
-    origins = {label: provenance(run, known.get(run.result["data"])) for label, run in runs.items()}
+    origins = {label: reasons_of(run) for label, run in runs.items()}
     rerun = [("Train the runs that are not finished, and write this page again:", command)] if command else []
     if not command and data is None:
-        rerun = _commands(runs, origins, machine, changed=changed)
+        same = "" if changed else ", with the same result"
+        for label, run in runs.items():
+            words = label if len(runs) > 1 else f"Train it again{same}"
+            rerun.append((f"{words}:", train_command(run, origins[label][1], machine)))
         rerun.append(("Write this page again:", _page_command(folders, target, images, machine)))
     source = short_name(first.config.source)
     inputs = ReportInputs(
         title=title or f"{source}: {', '.join(dict.fromkeys(_title(run) for run in runs.values()))}",
         runs=[
-            RunRecord(label, results[label], read_journal(run.folder / JOURNAL), origins[label].reasons)
+            RunRecord(label, results[label], read_journal(run.folder / JOURNAL), origins[label][0])
             for label, run in runs.items()
         ],
         sample=_sample(seen, notes, images, machine.device, message, embedding),
@@ -137,27 +140,6 @@ def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
         if len(labelled) == len(runs):
             return labelled
     return {str(run.folder): run for run in runs}  # in folders of the same name
-
-
-def _commands(
-    runs: Mapping[str, Run], origins: Mapping[str, Provenance], machine: Machine, *, changed: bool
-) -> list[tuple[str, str]]:
-    """List how to train each run again: text and command."""
-    found = []
-    for label, run in runs.items():
-        words = label if len(runs) > 1 else "Train it again" + ("" if changed else ", with the same result")
-        elsewhere = _began_elsewhere(run)
-        words += ", in the directory where it was trained first" if elsewhere else ""
-        found.append((f"{words}:", train_command(run, origins[label].given, machine, elsewhere=elsewhere)))
-    return found
-
-
-def _began_elsewhere(run: Run) -> bool:
-    """Whether the source, as typed for training, resolves to other images or none from this directory."""
-    try:
-        return absolute(run.source) != absolute(run.config.source)
-    except UsageError:  # the images are gone
-        return True
 
 
 def _page_command(folders: Sequence[Path], target: Path, images: int | None, machine: Machine) -> str:

@@ -11,20 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskcon.report.figures import learning_curves, loss_curves, save
+from maskcon.report.figures import PageFigure, learning_curves, loss_curves, save
 from maskcon.report.formats import Table
 from maskcon.report.gallery import retrieval_grid
 from maskcon.report.maps import map_of
-from maskcon.report.page import (
-    PageFigure,
-    Section,
-    about_html,
-    command_html,
-    figure_html,
-    paragraphs,
-    table_html,
-    write_page,
-)
+from maskcon.report.page import Section, figure_html, joined, part, table_html, write_page
 from maskcon.report.published import published_recall
 from maskcon.report.run_settings import RunRecord, curve_names, settings_tables
 from maskcon.report.sample import (
@@ -34,7 +25,6 @@ from maskcon.report.sample import (
     neighbours_of,
     retrieval_html,
     retrievals_of,
-    statistics_of,
 )
 from maskcon.report.tables import Group, Result, group_results, methods_table, recall_cell, scored_images
 
@@ -67,34 +57,33 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     target = Path(folder)
     tables = {"recall": _results_table(inputs.results)} if inputs.results else {}
     figures = _curve_figures(inputs)
-    results = [paragraphs(_result_notes(inputs.results)), *(table.html() for table in tables.values())]
+    results = [
+        part("paragraphs", _result_notes(inputs.results)),
+        *(part("table", table) for table in tables.values()),
+    ]
     curves = [figure_html(item, f"c{number}-") for number, item in enumerate(figures.values())]
     sections = [
-        Section("about", "What was trained", about_html(inputs.about)),
-        Section("results", "Results", "\n".join(results) if tables else ""),
-        Section("curves", "Curves", "\n".join(curves)),
+        Section("about", "What was trained", part("facts", inputs.about) if inputs.about else ""),
+        Section("results", "Results", joined(results) if tables else ""),
+        Section("curves", "Curves", joined(curves)),
     ]
-    data = ""
+    data = None
     grids: list[PageRetrieval] = []
     sample = inputs.sample
     if sample is not None and len(sample.images) and sample.embeddings:
         near = neighbours_of(sample)
         map_html, data, maps = map_of(sample, near, inputs.seed)
         grids = retrievals_of(sample, near)
-        statistics = statistics_of(sample, near)
-        numbers = [f'<div class="measures">{table.html()}</div>' for table in statistics.values()]
         sections += [
             Section("map", "Map of the images", map_html),
-            Section("retrieval", "Retrieved neighbours", "\n".join(map(retrieval_html, grids))),
-            Section("statistics", "The embedding in numbers", "\n".join(numbers)),
+            Section("retrieval", "Retrieved neighbours", joined([retrieval_html(grid) for grid in grids])),
         ]
         figures |= maps
-        tables |= statistics
-    settings = settings_tables(inputs.runs)
-    commands = [command_html(*pair) for pair in inputs.rerun]
     sections += [
-        Section("settings", "Settings", "\n".join(map(table_html, settings))),
-        Section("rerun", "How to run it again", "\n".join(commands)),
+        Section(
+            "settings", "Settings", joined([table_html(table) for table in settings_tables(inputs.runs)])
+        ),
+        Section("rerun", "How to run it again", part("commands", inputs.rerun) if inputs.rerun else ""),
     ]
     _remove_former(target)
     for name, item in figures.items():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import islice
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -15,7 +15,7 @@ from maskcon.report.formats import Cell, Table
 from maskcon.report.gallery import image_uri, thumbnail
 from maskcon.report.inspection.findings import ClassCount, Inspection, Sizes, Twins
 from maskcon.report.inspection.scan import Read
-from maskcon.report.page import Section, page_html, table_html
+from maskcon.report.page import Section, page_html, part, table_html
 
 CLASSES_PRINTED = 40  # in a terminal
 GROUPS_SHOWN = 60  # on the page
@@ -94,11 +94,13 @@ def page(found: Inspection, read: Read) -> str:
     if len(found.failures) > FILES_SHOWN:
         failures.append(f"and {len(found.failures) - FILES_SHOWN:,} more")
     sections = [
-        Section("warnings", "Warnings", _list(found.warnings, "loud") or "<p>No warnings.</p>"),
+        Section(
+            "warnings", "Warnings", _list(found.warnings, "loud") or part("paragraphs", ["No warnings."])
+        ),
         Section(
             "choices", "What maskcon train would choose", _list([choice.line for choice in found.choices])
         ),
-        Section("coarse", "Coarse classes", f'<div class="prose">{coarse.html()}</div>'),
+        Section("coarse", "Coarse classes", part("prose_table", coarse, len(classes))),
         Section("fine", "Fine classes", table_html(fine) if found.fine else ""),
         Section("identical", "Identical files", _twins(found.twins, read)),
         Section("near", "Near-duplicates", _twins(found.near_twins, read)),
@@ -109,18 +111,17 @@ def page(found: Inspection, read: Read) -> str:
     return page_html(f"{found.name}: inspection", lines(found)[:3], sections, footer=footer)
 
 
-def _list(items: Sequence[str], kind: str = "") -> str:
-    lines = "".join(f'<li class="{kind}">{escape(item)}</li>' for item in items)
-    return f"<ul>{lines}</ul>" if lines else ""
+def _list(items: Sequence[str], kind: str = "") -> Markup:
+    return part("items", items, kind) if items else Markup()
 
 
 def _images(strip: Image.Image | None, alt: str) -> Cell:
     return Cell("") if strip is None else Cell(alt, image=image_uri(strip, exact=False))
 
 
-def _twins(groups: Sequence[Twins], read: Read) -> str:
+def _twins(groups: Sequence[Twins], read: Read) -> Markup:
     if not groups:
-        return "<p>None.</p>"
+        return part("paragraphs", ["None."])
     shown = groups[:GROUPS_SHOWN]
     strips = strips_of(read, {place: group.rows[:IMAGES_SHOWN] for place, group in enumerate(shown)})
     rows: list[list[str | Cell]] = []
@@ -135,7 +136,7 @@ def _twins(groups: Sequence[Twins], read: Read) -> str:
         rows.append([Cell(", ".join(marks), bold=True), _images(strips[place], ""), told])
     left_out = len(groups) - GROUPS_SHOWN
     notes = [f"And {left_out:,} more groups; --json lists all."] if left_out > 0 else []
-    return f'<div class="prose">{Table(["found in", "images", "files"], rows, notes=notes).html()}</div>'
+    return part("prose_table", Table(["found in", "images", "files"], rows, notes=notes), len(rows))
 
 
 def class_strips(read: Read) -> dict[int, Image.Image]:

@@ -15,9 +15,7 @@ from maskcon.cli import app, options
 from maskcon.cli.train import train as train_function
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
-from maskcon.data import load
-from maskcon.data.decoding import canvas_for
-from maskcon.report.provenance import about, provenance, train_command
+from maskcon.report.origin import about, reasons_of, train_command
 from maskcon.training.run_folder import CHOICES, CONFIG, ENCODER, ENVIRONMENT, RESULT, json_bytes
 from maskcon.training.setup import settle
 from tests.finished_run import finished_run, write_photo
@@ -56,7 +54,7 @@ def typed(command: str) -> dict[str, Any]:
 )
 def test_the_command_gives_the_very_settings_again(run: Run, values: dict[str, Any]) -> None:
     run = changed(run, **values)
-    command = train_command(run, provenance(run, miniature()).given, Machine(data_root="some where"))
+    command = train_command(run, reasons_of(run)[1], Machine(data_root="some where"))
     given = typed(command)
     overrides = options.parse_settings(given["settings"])
     overrides |= {k: given[k] for k in ("w", "tau", "epochs", "seed") if given[k] is not None}
@@ -69,42 +67,34 @@ def test_the_command_gives_the_very_settings_again(run: Run, values: dict[str, A
 
 def test_every_setting_has_a_source(run: Run) -> None:
     run = changed(run, source="embedded", key_momentum=0.5)
-    reasons = provenance(run, miniature()).reasons
+    reasons = reasons_of(run)[0]
     assert set(reasons) == set(type(run.config).model_fields)
     assert reasons["key_momentum"] == reasons["batch_size"] == reasons["method"] == "given"
     assert reasons["weights"] == "ours: random weights; the paper does not say"
-    assert reasons["query_view"] == "set by the data"
+    assert reasons["query_view"] == "given, or set by the data"
     assert reasons["w"].startswith("for maskcon: ")
 
 
 def test_what_was_chosen_for_the_images_says_why(run: Run) -> None:
     choice = {"name": "bank", "shown": "40", "reason": "half of 80 images", "settings": {"bank_size": 40}}
     (run.folder / CHOICES).write_text(json.dumps({"format": 1, "choices": [choice]}))
-    found = provenance(run, miniature())
-    assert found.reasons["bank_size"] == "chosen: half of 80 images"
-    assert found.given["bank_size"] == 40
+    reasons, given = reasons_of(run)
+    assert reasons["bank_size"] == "chosen: half of 80 images"
+    assert given["bank_size"] == 40
     (run.folder / CHOICES).write_text("[[")  # a damaged file costs the reason, not the page
-    assert provenance(run, miniature()).reasons["bank_size"] == "given"
+    assert reasons_of(run)[0]["bank_size"] == "given"
 
 
 def test_a_frozen_backbone_that_was_chosen_says_why(run: Run) -> None:
     run = changed(run, freeze=True, backbone="mobilenet_v2", weights="imagenet")
-    assert provenance(run, miniature()).reasons["freeze"] == "given"
+    assert reasons_of(run)[0]["freeze"] == "given"
     choice = {"reason": "no GPU, and its weights are at hand", "settings": {"freeze": True}}
     (run.folder / CHOICES).write_text(json.dumps({"choices": [choice]}))
-    found = provenance(run, miniature())
-    assert found.reasons["freeze"] == "chosen: no GPU, and its weights are at hand"
-    command = train_command(run, found.given, Machine())
+    reasons, given = reasons_of(run)
+    assert reasons["freeze"] == "chosen: no GPU, and its weights are at hand"
+    command = train_command(run, given, Machine())
     assert "--freeze" in command
     assert "freeze=" not in command
-
-
-def test_without_its_data_a_run_has_a_command_that_names_what_they_settled(run: Run) -> None:
-    run = changed(run, source="embedded")
-    assert "query_view" not in provenance(run, miniature()).given
-    found = provenance(run, None)
-    assert found.given["query_view"] == run.config.query_view
-    assert found.reasons["query_view"] == "given"
 
 
 def test_the_command_of_several_processes_asks_for_as_many(run: Run) -> None:
@@ -114,7 +104,7 @@ def test_the_command_of_several_processes_asks_for_as_many(run: Run) -> None:
 
 
 def test_another_machine_has_nothing_left_to_choose(run: Run) -> None:
-    given = provenance(run, miniature()).given  # "miniature" is no dataset known by name
+    given = reasons_of(run)[1]  # "miniature" is no dataset known by name
     assert {"backbone", "weights", "image_size", "batch_size", "bank_size", "epochs"} <= set(given)
 
 
@@ -138,13 +128,13 @@ def test_the_command_trains_the_run_again_to_the_same_bytes(
     given = {**TINY, "epochs": 1, "image_size": 16, "tau": 0.2}
     del given["batch_size"], given["bank_size"]  # are chosen
     first = fit("photos", choose=True, settings=given, machine=Machine(device="cpu", threads=1))
-    found = provenance(first, load("photos", image_size=canvas_for(16)))
-    command = train_command(first, found.given, Machine())
+    command = train_command(first, reasons_of(first)[1], Machine())
     ended = CliRunner().invoke(app, [*shlex.split(command)[1:], "--device", "cpu", "--threads", "1"])
     assert ended.exit_code == 0, ended.output
     again = Path("runs/photos-teachcon-seed0-again")
     assert (again / ENCODER).read_bytes() == (first.folder / ENCODER).read_bytes()
-    assert Run.open(again).config.differences(first.config) == []
+    (apart,) = Run.open(again).config.differences(first.config)
+    assert apart.startswith("source: ")  # the command works from any directory
 
 
 def test_the_facts_say_what_was_trained_on_what(run: Run) -> None:
