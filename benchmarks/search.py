@@ -1,11 +1,10 @@
-"""Time of a search in an index, and recall of the HNSW graph against exact search.
+"""Time of a search in an index.
 
-python benchmarks/search.py [--images 100000] [--dimension 512] [--hnsw] [--json FILE]
+python benchmarks/search.py [--images 100000] [--dimension 512] [--json FILE]
 
 open_seconds      check every byte of an index on disk and read its vectors
 query_ms          one exact query for 10 neighbours: median and slowest of 20 by wall clock, and median CPU time of
                   all threads
-hnsw_*            build time, query time and recall@10 of the graph, on other queries than those timed
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.retrieval.index import Index, index_store
-from maskcon.retrieval.nearest import nearest, unit_rows
+from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.store import Entry, Header
 
 CLUSTERS, SPREAD, QUERIES = 200, 1.0, 20
@@ -62,7 +61,7 @@ def query_times(store: Index, queries: NDArray[np.float32]) -> dict[str, float]:
     }
 
 
-def measure(count: int, dimension: int, *, hnsw: bool) -> dict[str, Any]:
+def measure(count: int, dimension: int) -> dict[str, Any]:
     vectors, queries = clustered(count, dimension, 1), clustered(QUERIES, dimension, 2)
     with tempfile.TemporaryDirectory() as name:
         filled(Path(name), vectors)
@@ -75,15 +74,6 @@ def measure(count: int, dimension: int, *, hnsw: bool) -> dict[str, Any]:
             "open_seconds": round(time.perf_counter() - begun, 3),
             "query_ms": query_times(store, queries),
         }
-        if hnsw:
-            begun = time.perf_counter()
-            result["hnsw_message"] = store.make_graph()
-            result["hnsw_build_seconds"] = round(time.perf_counter() - begun, 1)
-            store.use_graph()
-            result["hnsw_query_ms"] = query_times(store, queries)
-            others = clustered(500, dimension, 3)
-            found, truth = store.search(others, 10).scores, nearest(vectors, others, 10)[1]
-            result["hnsw_recall_at_10"] = round(float((found >= truth[:, -1:] - 1e-9).mean()), 4)
     return result
 
 
@@ -93,10 +83,9 @@ def main() -> None:
     )
     parser.add_argument("--images", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=512)
-    parser.add_argument("--hnsw", action="store_true", help="also build the graph (minutes)")
     parser.add_argument("--json", type=Path, help="write the result to this file")
     chosen = parser.parse_args()
-    result = json.dumps(measure(chosen.images, chosen.dimension, hnsw=chosen.hnsw), indent=2)
+    result = json.dumps(measure(chosen.images, chosen.dimension), indent=2)
     print(result)
     if chosen.json is not None:
         chosen.json.write_text(result + "\n")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from maskcon.methods.losses import BLOCK_ELEMENTS
-from maskcon.retrieval.faiss_index import LINKS
 
 from .count import FLOAT32, Net, Passes, Rates, bank_bytes, passes, relation_work
 
@@ -201,6 +200,9 @@ def bank_table() -> str:
         *(f"of {gpu.name}" for gpu in gpus()),
     )
     return table(head, rows)
+
+
+LINKS = 32  # M of an HNSW graph
 
 
 def graph_bytes(dim: int) -> float:

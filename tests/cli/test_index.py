@@ -1,8 +1,7 @@
-"""`maskcon index` as a user meets it: every source, refreshed, with a graph, and killed."""
+"""`maskcon index` as a user meets it: every source, refreshed, and killed."""
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import signal
@@ -12,16 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon._utils.locks import FolderLock
 from maskcon.api import Run
-from maskcon.cli import app
 from maskcon.data import load
 from maskcon.data.image_readers import with_channels
 from maskcon.models.encoder_file import read_encoder
-from maskcon.retrieval import faiss_index
 from maskcon.retrieval.index import INDEX, Index
 from maskcon.retrieval.nearest import unit_rows
 from tests.cli.commands import maskcon, start
@@ -40,7 +36,7 @@ def test_the_same_command_again_takes_in_what_changed(run, photos, tmp_path):
     (photos / "broken.png").write_text("no picture")
     told = call("index", run, photos, *where)
     assert "1 added, 1 changed, 1 removed, 3 unchanged; 2 embedded" in told
-    assert "note: 1 image could not be read and was left out: broken.png (not an image" in told
+    assert "left out: broken.png (not an image" in told
     assert "cannot be read" in refused(DataError, "index", run, photos, *where, "--strict")
 
 
@@ -70,55 +66,11 @@ def test_an_index_of_another_model_or_source_or_a_damaged_one_is_not_overwritten
     assert "5 embedded" in call("index", other, photos, "--out", where)
 
 
-def test_the_graph_is_made_on_request_refreshed_and_its_recall_told(run, photos, tmp_path):
-    pytest.importorskip("faiss", reason="the extra `faiss` is not installed")
-    where = tmp_path / "index"
-    assert "HNSW, recall@10 1.0000 against exact" in call("index", run, photos, "--out", where, "--hnsw")
-    picture(photos / "b.png", 50)
-    assert "HNSW, recall@10" in call("index", run, photos, "--out", where)  # no longer asked for, but there
-    query = ("search", run, photos / "b.png", "--index", where, "--json")
-    by_graph, exact = json.loads(call(*query, "--approximate")), json.loads(call(*query, "--exact"))
-    assert by_graph["search"].startswith("HNSW, recall@10")
-    assert by_graph["queries"] == exact["queries"]
-    assert json.loads(call(*query))["search"] == "exact"  # few pictures
-
-
-def test_large_indexes_get_a_graph_unasked_and_do_without_where_it_cannot_be_used(
-    run, photos, tmp_path, monkeypatch
-):
-    pytest.importorskip("faiss", reason="the extra `faiss` is not installed")
-    monkeypatch.setattr(faiss_index, "LARGE", 3)
-    where = tmp_path / "index"
-    monkeypatch.setattr(faiss_index, "is_available", lambda: False)
-    assert "pip install 'maskcon[faiss]'" in call("index", run, photos, "--out", where)
-    monkeypatch.setattr(faiss_index, "is_available", lambda: True)
-    assert "HNSW, recall@10" in call("index", run, photos, "--out", where)
-    query = ["search", str(run), str(photos / "a.png"), "--index", str(where)]
-    told = CliRunner().invoke(app, query)
-    assert "(HNSW, recall@10 1.0000 against exact on 5 sample queries)" in told.stderr
-    graph = where / faiss_index.GRAPH
-    graph.write_bytes(graph.read_bytes()[:-1])
-    told = CliRunner().invoke(app, query)
-    assert told.exit_code == 0
-    assert "note: exact search: " in told.stderr
-    assert "damaged or cut short" in told.stderr
-    assert "damaged or cut short" in refused(CorruptFileError, *query, "--approximate")
-
-
-def test_two_commands_do_not_write_one_index_at_once_not_even_its_graph(run, photos, tmp_path, monkeypatch):
+def test_two_commands_do_not_write_one_index_at_once(run, photos, tmp_path):
     where = tmp_path / "index"
     call("index", run, photos, "--out", where)
     with FolderLock(where):
         assert "another run is writing" in refused(UsageError, "index", run, photos, "--out", where)
-    told = []
-
-    def make_graph(store, *_):
-        told.append(refused(UsageError, "index", run, photos, "--out", where))
-        return "made"
-
-    monkeypatch.setattr(Index, "make_graph", make_graph)
-    call("index", run, photos, "--out", where, "--hnsw")
-    assert "another run is writing" in told[0]
 
 
 def test_the_encoder_is_read_once_however_many_chunks_there_are(run, photos, tmp_path, monkeypatch):

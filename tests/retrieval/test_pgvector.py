@@ -26,7 +26,7 @@ ODD_NAMES = [
     "ねこ/猫.png",
     "🐈.png",
     "line\nbreak.png",
-    "'); DROP TABLE maskcon_picture; --.png",
+    "'); DROP TABLE maskcon_image; --.png",
 ]
 
 
@@ -163,22 +163,6 @@ def test_who_reads_sees_one_state_of_the_index_whatever_is_written_meanwhile(tmp
         assert later.search(query, 1).scores[0, 0] < 0.999
 
 
-def test_an_index_of_another_version_is_refused_until_replaced(tmp_path, address):
-    import psycopg
-
-    folder = photos(tmp_path / "photos", 3)
-    update_there(folder, address, "old")
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute("UPDATE maskcon_index SET version = 9 WHERE name = 'old'")
-    with pytest.raises(UsageError, match=r"has version 9, this maskcon reads 1; rebuild it with .*--replace"):
-        update_there(folder, address, "old")
-    pictures = gather(str(folder), canvas=SIDE, channels=3)
-    with store_of(folder, address, "old") as store:
-        store.forget()
-        assert refresh(store, pictures, Embedder()).embedded == 3
-    assert update_there(folder, address, "old").unchanged == 3
-
-
 def test_who_may_write_to_the_tables_need_not_be_allowed_to_make_them(tmp_path, address):
     import psycopg
 
@@ -188,7 +172,7 @@ def test_who_may_write_to_the_tables_need_not_be_allowed_to_make_them(tmp_path, 
         connection.execute("CREATE ROLE guest LOGIN")
         connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         connection.execute(
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON maskcon_index, maskcon_picture, maskcon_staged TO guest"
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON maskcon_header, maskcon_image, maskcon_vector TO guest"
         )
     assert update_there(folder, address.replace("tester@", "guest@"), "of a guest").added == 3
 

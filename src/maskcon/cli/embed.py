@@ -20,14 +20,7 @@ SHOWN_AT_MOST = 20  # unreadable files, one per line
 
 def embed(
     run: options.Run,
-    source: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder of images (class folders are not needed), a manifest (.csv, .parquet) with a column "
-            "path, a dataset by name or hf:NAME, or images.",
-        ),
-    ],
+    source: Annotated[list[str], options.IMAGES],
     out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write or update.")] = Path(
         "embeddings.parquet"
     ),

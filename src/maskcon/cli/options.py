@@ -25,6 +25,19 @@ Source = Annotated[
         "path,coarse[,fine][,split]), a dataset by name (see `maskcon datasets`), or hf:NAME[,coarse=COLUMN].",
     ),
 ]
+IMAGES = typer.Argument(
+    metavar="SOURCE",
+    help="A folder of images (class folders are not needed), a manifest (.csv, .parquet) with a column path, a dataset "
+    "by name or hf:NAME, or images.",
+)
+Store = Annotated[
+    str | None,
+    typer.Option(
+        metavar="postgresql://...",
+        help="Keep the index in PostgreSQL with pgvector instead of a folder. Prefer PGPASSWORD for a password.",
+    ),
+]
+INDEX_FOLDER = "index"  # in the run's folder
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -79,6 +92,11 @@ def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = own.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return run
+
+
+def index_name(run: Path) -> str:
+    """Return the default name of a run's index in a database: that of the run's folder."""
+    return run.resolve().name
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:

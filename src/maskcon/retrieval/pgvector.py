@@ -24,35 +24,30 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql://", "postgres://")
 WRITE_LOCK = "hashtext('maskcon'), hashtext(%s)"  # advisory lock on the index of a name
-VERSION = 1
 CONNECT_SECONDS = 10
 TABLES = (
-    """CREATE TABLE IF NOT EXISTS maskcon_index (
-        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        name text NOT NULL UNIQUE,
-        version integer NOT NULL,
+    """CREATE TABLE IF NOT EXISTS maskcon_header (
+        name text PRIMARY KEY,
         encoder text NOT NULL,
         source bytea NOT NULL,
-        root bytea NOT NULL,
-        dimension integer NOT NULL
+        root bytea NOT NULL
     )""",
-    """CREATE TABLE IF NOT EXISTS maskcon_picture (
-        index_id bigint NOT NULL REFERENCES maskcon_index ON DELETE CASCADE,
+    """CREATE TABLE IF NOT EXISTS maskcon_image (
+        name text NOT NULL,
         path bytea NOT NULL,
         size bigint NOT NULL,
         mtime_ns numeric NOT NULL,
         digest bytea NOT NULL,
-        embedding vector NOT NULL,
-        PRIMARY KEY (index_id, path)
+        PRIMARY KEY (name, path)
     )""",
-    """CREATE TABLE IF NOT EXISTS maskcon_staged (
+    # by content and encoder, so that a vector may wait here for the commit of its image
+    """CREATE TABLE IF NOT EXISTS maskcon_vector (
         name text NOT NULL,
         encoder text NOT NULL,
         digest bytea NOT NULL,
         embedding vector NOT NULL,
         PRIMARY KEY (name, encoder, digest)
     )""",
-    "CREATE INDEX IF NOT EXISTS maskcon_picture_digest ON maskcon_picture (index_id, digest)",
 )
 
 
@@ -99,33 +94,34 @@ class PostgresStore:
         self._open.close()
 
     def header(self) -> Header | None:
-        row = self._row()
-        return None if row is None else row[1]
+        if self._forgotten:
+            return None
+        query = "SELECT encoder, source, root FROM maskcon_header WHERE name = %s"
+        with _server_errors():
+            row = self._open.execute(query, (self.name,)).fetchone()
+        if row is None:
+            return None
+        source, root = (os.fsdecode(bytes(value)) for value in row[1:])
+        return Header(row[0], source, root)
 
     def entries(self) -> Sequence[Entry]:
-        row = self._row()
-        if row is None:
+        if self._forgotten:
             return []
-        query = "SELECT path, size, mtime_ns, digest FROM maskcon_picture WHERE index_id = %s ORDER BY path"
+        query = "SELECT path, size, mtime_ns, digest FROM maskcon_image WHERE name = %s ORDER BY path"
         with _server_errors():
-            found = self._open.execute(query, (row[0],)).fetchall()
-        return [_entry(values) for values in found]
+            return [_entry(values) for values in self._open.execute(query, (self.name,)).fetchall()]
 
     def known(self) -> set[str]:
-        digests = {entry.digest for entry in self.entries()}
-        query = "SELECT digest FROM maskcon_staged WHERE name = %s AND encoder = %s"
+        query = "SELECT digest FROM maskcon_vector WHERE name = %s AND encoder = %s"
         with _server_errors():
-            staged = self._open.execute(query, (self.name, self._owner().encoder)).fetchall()
-        return digests | {bytes(digest).hex() for (digest,) in staged}
+            found = self._open.execute(query, (self.name, self._owner().encoder)).fetchall()
+        return {bytes(digest).hex() for (digest,) in found}
 
     def stage(self, digests: Sequence[str], vectors: Vectors) -> None:
-        owner = self._owner()
-        query = (
-            "INSERT INTO maskcon_staged (name, encoder, digest, embedding) VALUES (%s, %s, %s, %s) "
-            "ON CONFLICT (name, encoder, digest) DO UPDATE SET embedding = EXCLUDED.embedding"
-        )
+        key = (self.name, self._owner().encoder)
+        query = "INSERT INTO maskcon_vector VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
         rows = [
-            (self.name, owner.encoder, bytes.fromhex(digest), vector)
+            (*key, bytes.fromhex(digest), vector)
             for digest, vector in zip(digests, unit_rows(vectors), strict=True)
         ]
         with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
@@ -133,24 +129,38 @@ class PostgresStore:
 
     def commit(self, entries: Sequence[Entry]) -> None:
         """Replace the index in one transaction: a search sees the old one or the new one."""
+        owner = self._owner()
         rows = sorted(
             (os.fsencode(entry.path), entry.size, entry.mtime_ns, bytes.fromhex(entry.digest))
             for entry in entries
         )
-        if [_entry(row) for row in rows] != self.entries() or self.header() != self.owner:
-            failpoint("index-before-commit")
-            with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
-                cursor.execute(
-                    "CREATE TEMPORARY TABLE maskcon_next (path bytea PRIMARY KEY, size bigint, "
-                    "mtime_ns numeric, digest bytea) ON COMMIT DROP"
+        if [_entry(row) for row in rows] == self.entries() and self.header() == owner:
+            return
+        failpoint("index-before-commit")
+        with _server_errors(), self._open.transaction(), self._open.cursor() as cursor:
+            for table in ("maskcon_image", "maskcon_header"):
+                cursor.execute(f"DELETE FROM {table} WHERE name = %s", (self.name,))
+            values = (self.name, owner.encoder, os.fsencode(owner.source), os.fsencode(owner.root))
+            cursor.execute("INSERT INTO maskcon_header VALUES (%s, %s, %s, %s)", values)
+            with cursor.copy("COPY maskcon_image (name, path, size, mtime_ns, digest) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row((self.name, *row))
+            cursor.execute(
+                "DELETE FROM maskcon_vector v WHERE name = %s AND (encoder <> %s OR NOT EXISTS "
+                "(SELECT 1 FROM maskcon_image i WHERE i.name = v.name AND i.digest = v.digest))",
+                (self.name, owner.encoder),
+            )
+            cursor.execute(
+                "SELECT count(*), min(vector_dims(embedding)), max(vector_dims(embedding)) "
+                "FROM maskcon_image JOIN maskcon_vector USING (name, digest) WHERE name = %s",
+                (self.name,),
+            )
+            stored, low, high = cursor.fetchone() or (0, None, None)
+            if stored != len(rows) or low != high:  # rolls back
+                raise MaskconError(
+                    f"the store holds {stored} of {len(rows)} vectors, of lengths {low} to {high}; use --replace"
                 )
-                with cursor.copy("COPY maskcon_next (path, size, mtime_ns, digest) FROM STDIN") as copy:
-                    for row in rows:
-                        copy.write_row(row)
-                self._merge(cursor, len(rows))
-            self._forgotten = False
-        with _server_errors():
-            self._open.execute("DELETE FROM maskcon_staged WHERE name = %s", (self.name,))
+        self._forgotten = False
 
     def forget(self) -> None:
         """Keep the rows until the commit replaces them: searches are still answered."""
@@ -158,73 +168,24 @@ class PostgresStore:
 
     def search(self, queries: Vectors, k: int) -> Neighbours:
         """Find the k nearest exactly; the server compares all vectors."""
-        row = self._row()
-        if row is None:
+        header = self.header()
+        if header is None:
             raise UsageError(f"the store has no index named {self.name!r}; build it with `maskcon index`")
-        number, _, dimension = row
-        check_request(queries, k, dimension or queries.shape[-1])  # 0: the index is empty
+        key = (self.name, header.encoder)
+        length = "SELECT vector_dims(embedding) FROM maskcon_vector WHERE name = %s AND encoder = %s LIMIT 1"
         # on unit vectors the negative inner product orders as the cosine does
         query = (
-            "SELECT path, size, mtime_ns, digest, -(embedding <#> %s) AS score FROM maskcon_picture "
-            "WHERE index_id = %s ORDER BY score DESC, path LIMIT %s"
+            "SELECT path, size, mtime_ns, digest, -(embedding <#> %s) AS score FROM maskcon_image "
+            "JOIN maskcon_vector USING (name, digest) WHERE name = %s AND encoder = %s "
+            "ORDER BY score DESC, path LIMIT %s"
         )
-        entries, scores = [], []
-        for vector in queries:
-            with _server_errors():
-                found = self._open.execute(query, (vector, number, k)).fetchall()
-            entries.append([_entry(values[:4]) for values in found])
-            scores.append([float(values[4]) for values in found])
-        return Neighbours(entries, np.array(scores, dtype=np.float64).reshape(len(queries), -1))
-
-    def _merge(self, cursor: psycopg.Cursor[Any], count: int) -> None:
-        """Apply the list of entries to the index, within the transaction."""
-        owner = self._owner()
-        if self._forgotten:
-            cursor.execute("DELETE FROM maskcon_index WHERE name = %s", (self.name,))  # and its pictures
-        values = (VERSION, owner.encoder, os.fsencode(owner.source), os.fsencode(owner.root))
-        cursor.execute(
-            "INSERT INTO maskcon_index (name, version, encoder, source, root, dimension) "
-            "VALUES (%s, %s, %s, %s, %s, 0) ON CONFLICT (name) DO UPDATE SET version = EXCLUDED.version, "
-            "encoder = EXCLUDED.encoder, source = EXCLUDED.source, root = EXCLUDED.root RETURNING id",
-            (self.name, *values),
-        )
-        (number,) = cursor.fetchone() or (None,)
-        # Copy the vectors of new and moved images first: two files may have swapped names.
-        cursor.execute(
-            "CREATE TEMPORARY TABLE maskcon_moved ON COMMIT DROP AS "
-            "SELECT n.path, n.size, n.mtime_ns, n.digest, v.embedding FROM maskcon_next n "
-            "LEFT JOIN maskcon_picture same ON same.index_id = %(number)s AND same.path = n.path "
-            "AND same.size = n.size AND same.mtime_ns = n.mtime_ns AND same.digest = n.digest "
-            "JOIN LATERAL (SELECT embedding FROM ("
-            "SELECT embedding, digest FROM maskcon_picture WHERE index_id = %(number)s AND digest = n.digest "
-            "UNION ALL SELECT embedding, digest FROM maskcon_staged "
-            "WHERE name = %(name)s AND encoder = %(encoder)s AND digest = n.digest) both_places LIMIT 1) v ON true "
-            "WHERE same.path IS NULL",
-            {"number": number, "name": self.name, "encoder": owner.encoder},
-        )
-        cursor.execute(
-            "DELETE FROM maskcon_picture p WHERE p.index_id = %s "
-            "AND NOT EXISTS (SELECT 1 FROM maskcon_next n WHERE n.path = p.path)",
-            (number,),
-        )
-        cursor.execute(
-            "INSERT INTO maskcon_picture (index_id, path, size, mtime_ns, digest, embedding) "
-            "SELECT %s, path, size, mtime_ns, digest, embedding FROM maskcon_moved "
-            "ON CONFLICT (index_id, path) DO UPDATE SET size = EXCLUDED.size, mtime_ns = EXCLUDED.mtime_ns, "
-            "digest = EXCLUDED.digest, embedding = EXCLUDED.embedding",
-            (number,),
-        )
-        cursor.execute(
-            "SELECT count(*), min(vector_dims(embedding)), max(vector_dims(embedding)) "
-            "FROM maskcon_picture WHERE index_id = %s",
-            (number,),
-        )
-        stored, low, high = cursor.fetchone() or (0, None, None)
-        if stored != count or low != high:  # rolls back
-            raise MaskconError(
-                f"the store holds {stored} of {count} vectors, of lengths {low} to {high}; use --replace"
-            )
-        cursor.execute("UPDATE maskcon_index SET dimension = %s WHERE id = %s", (low or 0, number))
+        with _server_errors():
+            (dimension,) = self._open.execute(length, key).fetchone() or (queries.shape[-1],)
+            check_request(queries, k, dimension)
+            found = [self._open.execute(query, (vector, *key, k)).fetchall() for vector in queries]
+        entries = [[_entry(values[:4]) for values in rows] for rows in found]
+        scores = np.array([[float(values[4]) for values in rows] for rows in found], dtype=np.float64)
+        return Neighbours(entries, scores.reshape(len(queries), -1))
 
     def _prepare(self, register: Any) -> None:
         """Take the write lock and create missing tables; or check that there is something to read."""
@@ -245,24 +206,7 @@ class PostgresStore:
         register(self._open)
 
     def _has_tables(self) -> bool:
-        return self._open.execute("SELECT to_regclass('maskcon_index')").fetchone() != (None,)
-
-    def _row(self) -> tuple[int, Header, int] | None:
-        """Read id, header and dimension of the index; None if there is none, or it was forgotten."""
-        if self._forgotten:
-            return None
-        query = "SELECT id, version, encoder, source, root, dimension FROM maskcon_index WHERE name = %s"
-        with _server_errors():
-            row = self._open.execute(query, (self.name,)).fetchone()
-        if row is None:
-            return None
-        if row[1] != VERSION:
-            raise UsageError(
-                f"the store's index {self.name!r} has version {row[1]}, this maskcon reads {VERSION}; "
-                "rebuild it with `maskcon index RUN SOURCE --replace`"
-            )
-        source, root = (os.fsdecode(bytes(value)) for value in row[3:5])
-        return row[0], Header(row[2], source, root), row[5]
+        return self._open.execute("SELECT to_regclass('maskcon_vector')").fetchone() != (None,)
 
     @property
     def _open(self) -> psycopg.Connection[Any]:

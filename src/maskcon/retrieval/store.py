@@ -85,12 +85,10 @@ class Neighbours:
     Attributes:
         entries: entries[q][rank].
         scores: cosines [Q, k]; k is at most the size of the index.
-        how: "exact", or a line that names the approximate search and its recall.
     """
 
     entries: list[list[Entry]]
     scores: NDArray[np.float64]
-    how: str = "exact"
 
 
 class Store(Protocol):
