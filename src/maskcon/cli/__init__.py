@@ -46,11 +46,10 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(inspect, train, evaluate, compare, report, kinds, explore, embed, export, index, search),
-    *(methods, pack, demo, reproduce),
+    *(methods, pack, demo, reproduce, datasets),
 )
 for command in COMMANDS:
     app.command()(options.with_quiet(command))
-app.add_typer(datasets)
 
 
 @app.callback(invoke_without_command=True)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from maskcon._utils.errors import UsageError
 from maskcon.cli import options
 
 if TYPE_CHECKING:
     from maskcon.data import Description
-
-datasets = typer.Typer(name="datasets", invoke_without_command=True)
 
 LISTED = (
     *("name", "title", "summary", "classes", "counts", "image", "licence", "origin_url", "how_to_get"),
@@ -24,21 +23,47 @@ LABEL_WIDTH = 12
 NAMED_AT_MOST = 100  # fine classes that are still named, not only counted
 
 
-@datasets.callback()
-def list_all(
-    context: typer.Context, as_json: options.Json = False, data_root: options.DataRoot = None
+def datasets(
+    show: Annotated[
+        Literal["show"] | None, typer.Argument(metavar="show", help="Describe one dataset.")
+    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The dataset to describe.")] = None,
+    as_json: options.Json = False,
+    data_root: options.DataRoot = None,
+    variant: Annotated[
+        str, typer.Option(help="Coarse classes of the paper's text (paper) or of its code (reference).")
+    ] = "paper",
 ) -> None:
-    """List the datasets known by name: what they are, whether they are here, how to get them.
+    """List the datasets known by name, or show one: origin, licence, counts, classes, what is missing here.
 
-    `maskcon datasets show NAME` describes one of them.
+    With --json, coarse_of is the coarse class of every fine class, in the dataset's usual order of classes.
+
+    Example: `maskcon datasets`, `maskcon datasets show imagenet32 --json`
     """
-    if context.invoked_subcommand is not None:
-        context.obj = (as_json, data_root)
+    from rich.console import Console
+
+    root = None if data_root is None else Path(data_root)
+    if show is None:
+        _list(root, as_json)
         return
+    if name is None:
+        raise UsageError("name the dataset to show; `maskcon datasets` lists them")
+    from maskcon.data import describe
+
+    kind = cast(Literal["paper", "reference"], variant)  # `describe` refuses others
+    found = describe(name, root, variant=kind)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found)))
+        return
+    console = Console(highlight=False)
+    for line in _lines(found):  # broken between words in a terminal, whole in a file
+        console.print(line, markup=False, soft_wrap=not console.is_terminal)
+
+
+def _list(root: Path | None, as_json: bool) -> None:
     from maskcon.data import catalogue
     from maskcon.data import data_root as folder_of
 
-    root = Path(data_root) if data_root is not None else None
     known = catalogue(root)
     if as_json:
         typer.echo(json.dumps([{key: getattr(info, key) for key in LISTED} for info in known]))
@@ -47,55 +72,19 @@ def list_all(
     from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table("name", "train", "test", "coarse", "fine", "images", "here", box=None, pad_edge=False)
+    table = Table("name", box=None, pad_edge=False)
+    for heading in ("train", "test", "coarse", "fine"):
+        table.add_column(heading, justify="right")
+    for heading in ("images", "here"):
+        table.add_column(heading)
     for info in known:
         numbers = [f"{number:,}" for number in (*info.counts, *info.classes)]
         by_download = "no (--download)" if info.download_mb else "no (by hand)"
         table.add_row(info.name, *numbers, info.image, "yes" if info.available else by_download)
-    for column in table.columns[1:5]:
-        column.justify = "right"
     console.print(table)
     console.print("`maskcon datasets show NAME` describes a dataset and how to get it.")
     where = f"Data folder: {folder_of(root)}. A folder of images may be given instead of a name."
     console.print(where, markup=False, soft_wrap=True)  # a path may hold [brackets], and is copied whole
-
-
-@datasets.command()
-@options.with_quiet
-def show(
-    context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A dataset by name; `maskcon datasets` lists them.")
-    ],
-    as_json: options.Json = False,
-    data_root: options.DataRoot = None,
-    variant: Annotated[
-        str, typer.Option(help="Coarse classes of the paper's text (paper) or of its code (reference).")
-    ] = "paper",
-) -> None:
-    """Describe a dataset: origin, licence, counts, classes, and what of it is missing here.
-
-    With --json, coarse_of is the coarse class of every fine class, in the dataset's usual order of classes.
-
-    Example: `maskcon datasets show imagenet32 --json`
-    """
-    from rich.console import Console
-
-    from maskcon.data import describe
-
-    json_before, root_before = context.obj or (False, None)
-    chosen = data_root if data_root is not None else root_before
-    found = describe(
-        name,
-        None if chosen is None else Path(chosen),
-        variant=cast(Literal["paper", "reference"], variant),  # `describe` refuses others
-    )
-    if as_json or json_before:
-        typer.echo(json.dumps(_as_json(found)))
-        return
-    console = Console(highlight=False)
-    for line in _lines(found):  # broken between words in a terminal, whole in a file
-        console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
 
 def _as_json(found: Description) -> dict[str, Any]:
