@@ -250,8 +250,8 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Named weights "imagenet" for resnet8, served without a network from this file."""
     path = tmp_path / "served.pth"
     torch.save(net(0).state_dict(), path)
-    prefix = hashlib.sha256(path.read_bytes()).hexdigest()[:8]
-    entry = Published(f"https://example.invalid/resnet8-{prefix}.pth", prefix)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    entry = Published(f"https://example.invalid/resnet8-{digest[:8]}.pth", digest)
     monkeypatch.setitem(PUBLISHED, "imagenet", {"resnet8": entry})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 

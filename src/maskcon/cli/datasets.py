@@ -21,6 +21,9 @@ LISTED = (
 )
 LABEL_WIDTH = 12
 NAMED_AT_MOST = 100  # fine classes that are still named, not only counted
+UNKNOWN_CLASSES = (
+    "the products are listed in Ebay_info.txt; known once the dataset is complete, intact and here"
+)
 
 
 def datasets(
@@ -95,11 +98,11 @@ def _as_json(found: Description) -> dict[str, Any]:
         "views": _views(found),
         "data_root": str(found.folder),
         "missing": found.missing,
-        "coarse_names": found.coarse_names,
-        "fine_names": None if grouping is None else grouping.fine_names,
-        "coarse_of": None if grouping is None else grouping.coarse_of,
-        "fine_per_coarse": None if grouping is None else grouping.sizes,
-        "coarse_of_reason": found.why_no_grouping,
+        "coarse_names": grouping.coarse_names,
+        "fine_names": grouping.fine_names or None,
+        "coarse_of": grouping.coarse_of or None,
+        "fine_per_coarse": grouping.sizes if grouping.fine_names else None,
+        "coarse_of_reason": None if grouping.fine_names else UNKNOWN_CLASSES,
     }
 
 
@@ -138,9 +141,9 @@ def _lines(found: Description) -> list[str]:
 
 def _class_lines(found: Description) -> list[str]:
     grouping = found.grouping
-    if grouping is None:
-        lines = [f"  {place:>3}    ?  {name}" for place, name in enumerate(found.coarse_names)]
-        return [*lines, f"  not known: {found.why_no_grouping}"]
+    if not grouping.fine_names:
+        lines = [f"  {place:>3}    ?  {name}" for place, name in enumerate(grouping.coarse_names)]
+        return [*lines, f"  not known: {UNKNOWN_CLASSES}"]
     lines = []
     for place, (name, size) in enumerate(zip(grouping.coarse_names, grouping.sizes, strict=True)):
         inside = [

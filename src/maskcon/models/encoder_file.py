@@ -99,21 +99,22 @@ def _facts(header: str, path: Path) -> EncoderFacts:
         values: dict[str, Any] = json.loads(header)
         facts = EncoderFacts(**{**values, "mean": tuple(values["mean"]), "std": tuple(values["std"])})
         sizes = (facts.width, facts.in_channels, facts.image_size, facts.head_features)
-        if not all(type(size) is int for size in sizes) or not isinstance(facts.backbone, str):
-            raise TypeError
-        if not all(
-            isinstance(value, int | float) for value in (*facts.mean, *facts.std, facts.earlier_weight)
+        numbers = (*facts.mean, *facts.std, facts.earlier_weight)
+        if (
+            any(type(size) is not int for size in sizes)
+            or not all(isinstance(number, int | float) for number in numbers)
+            or not isinstance(facts.backbone, str)
         ):
             raise TypeError
-        if facts.norm != "batch":
-            raise UsageError(
-                f"{path} has norm={facts.norm}, which this version does not have; open it with the version that "
-                "trained it, or train again"
-            )
-        return facts
     except json.JSONDecodeError as error:
         raise CorruptFileError(f"the header of {path} is damaged ({error})") from None
     except (TypeError, KeyError):
         raise CorruptFileError(
             f"{path} comes from another version of maskcon; train or export it again"
         ) from None
+    if facts.norm != "batch":
+        raise UsageError(
+            f"{path} has norm={facts.norm}, which this version does not have; open it with the version that "
+            "trained it, or train again"
+        )
+    return facts

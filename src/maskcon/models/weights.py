@@ -6,6 +6,7 @@ tensors and plain containers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from maskcon.models.base import Backbone
 from maskcon.models.published import PUBLISHED, published_file
 
 _CONTAINERS = ("state_dict", "model_state_dict", "model")
-_PREFIXES = ("module.", "query.", "backbone.", "encoder.", "base_encoder.", "encoder_q.")
+_WRAPPERS = re.compile(r"(module|query|backbone|encoder|base_encoder|encoder_q)\.")
 _MOMENTUM_COPIES = ("key.", "encoder_k.", "momentum_encoder.")
 _HEADS = ("fc.", "classifier.", "projector.", "projection.", "head.", "axes.", "predictor.", "queue")
 _SUFFIXES = (".safetensors", ".pth", ".pt")
@@ -66,10 +67,10 @@ def read_state(path: Path) -> dict[str, Tensor]:
             else torch.load(path, map_location="cpu", weights_only=True)
         )
     except Exception as error:  # the readers raise a dozen types, OSError among them, on damaged bytes
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        # without torch's text, which tells people to load the file unsafely
         raise CorruptFileError(
-            f"{path} is not a file of plain weights ({type(error).__name__}: {reason}); "
-            "nothing in it was executed; fetch it again or save it as safetensors"
+            f"{path} is not a file of plain weights ({type(error).__name__}); nothing in it was executed; "
+            "fetch it again or save it as safetensors"
         ) from error
     for container in _CONTAINERS:
         if isinstance(content, Mapping) and isinstance(content.get(container), Mapping):
@@ -101,8 +102,10 @@ def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dic
     found: dict[str, Tensor] = {}
     ignored = 0
     for full_name, value in state.items():
-        name, copy_of_another = _strip(full_name, expected)
-        if name not in expected and (copy_of_another or name.startswith(_HEADS)):
+        name = full_name
+        while name not in expected and (wrapper := _WRAPPERS.match(name)):
+            name = name[wrapper.end() :]
+        if name not in expected and name.startswith((*_MOMENTUM_COPIES, *_HEADS)):
             ignored += 1
             continue
         if name in found:
@@ -110,19 +113,6 @@ def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dic
         found[name] = value
     found = backbone.translate(found)
     return found, [f"ignored {ignored} tensors of heads or momentum copies"] if ignored else []
-
-
-def _strip(name: str, expected: Mapping[str, Tensor]) -> tuple[str, bool]:
-    """Return the name without wrapper prefixes, and whether it belongs to a momentum copy."""
-    stripping = True
-    while stripping and name not in expected:
-        stripping = False
-        if name.startswith(_MOMENTUM_COPIES):
-            return name, True
-        for prefix in _PREFIXES:
-            if name.startswith(prefix):
-                name, stripping = name[len(prefix) :], True
-    return name, False
 
 
 def _fit_stem(found: dict[str, Tensor], backbone: Backbone, whole: Path | None) -> list[str]:

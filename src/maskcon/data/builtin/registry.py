@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
@@ -58,15 +58,14 @@ class Source:
     """A named dataset: what is known of it, and how it is read.
 
     missing: data folder -> what is not there, one line each
-    grouping: data folder, variant -> the classes, or one line on why they are unknown
+    grouping: data folder, variant -> the classes; without fine ones where these are unknown
     load: reads a dataset that comes as arrays; listing: lists the images of one that is decoded onto a canvas.
         Of the two exactly one is given; both take (data folder, variant=, download=, progress=).
     """
 
     info: SourceInfo
     missing: Callable[[Path], tuple[str, ...]]
-    coarse_names: tuple[str, ...]
-    grouping: Callable[[Path, Variant], Grouping | str]
+    grouping: Callable[[Path, Variant], Grouping]
     load: Callable[..., Dataset] | None = None
     listing: Callable[..., Layout] | None = None
 
@@ -76,99 +75,95 @@ class Description:
     """All about one dataset on this machine.
 
     missing: what is not in `folder`, one line each
-    grouping: the coarse class of every fine one; None where `why_no_grouping` says why it is unknown
+    grouping: the classes; without fine ones where these are known only once the dataset is here
     """
 
     info: SourceInfo
     variant: Variant
     folder: Path
     missing: tuple[str, ...]
-    coarse_names: tuple[str, ...]
-    grouping: Grouping | None
-    why_no_grouping: str | None
-
-
-def _described(name: str, wanted: Iterable[WantedFile]) -> SourceInfo:
-    entry: dict[str, Any] = dict(_INFO[name])
-    classes, counts = tuple(entry.pop("classes")), tuple(entry.pop("counts"))
-    return SourceInfo(name=name, classes=classes, counts=counts, files=tuple(wanted), **entry)
+    grouping: Grouping
 
 
 def _source(
     name: str,
-    grouping: Callable[[Variant], Grouping],
+    grouping: Callable[[Path, Variant], Grouping],
     missing: Callable[[Path], tuple[str, ...]],
-    wanted: Iterable[WantedFile] = (),
+    wanted: Mapping[str, tuple[str, ...]],
     **reader: Any,
 ) -> Source:
-    """Make a source whose classes are known without its files."""
-    info, names = _described(name, wanted), grouping("paper").coarse_names
-    return Source(info, missing, names, lambda _, variant: grouping(variant), **reader)
+    entry: dict[str, Any] = dict(_INFO[name])
+    classes, counts = tuple(entry.pop("classes")), tuple(entry.pop("counts"))
+    files = tuple(WantedFile(file, md5) for file, md5 in wanted.items())
+    return Source(
+        SourceInfo(name=name, files=files, classes=classes, counts=counts, **entry),
+        missing,
+        grouping,
+        **reader,
+    )
 
 
 def _cifar(name: cifar.Name) -> Source:
     release = cifar.CIFAR100 if name == "cifar100" else cifar.CIFAR10
-    wanted = [WantedFile(release.archive, (release.md5,))]
-    load = partial(cifar.load_cifar, name)
-    return _source(name, partial(cifar.grouping, name), release.missing, wanted, load=load)
-
-
-def _sop(split: sop.SplitName) -> Source:
-    return Source(
-        _described(f"sop-{split}", (WantedFile(sop.RELEASE.archive, (sop.RELEASE.md5,)),)),
-        missing=sop.missing,
-        coarse_names=sop.COARSE_NAMES,
-        grouping=partial(_products, split),
-        listing=partial(sop.sop_listing, split),
+    return _source(
+        name,
+        lambda _, variant: cifar.grouping(name, variant),
+        release.missing,
+        {release.archive: (release.md5,)},
+        load=partial(cifar.load_cifar, name),
     )
 
 
-def _products(split: sop.SplitName, root: Path, variant: Variant) -> Grouping | str:
-    """Read the products of a split, which only the dataset's own lists name."""
-    if sop.RELEASE.find(root) is None:
-        return (
-            "the products are listed in Ebay_info.txt; known once the dataset is complete and unpacked here"
-        )
-    try:
-        return sop.sop_listing(split, root, variant=variant).grouping or "no product is listed"
-    except MaskconError as error:
-        return str(error)
+def _sop(split: sop.SplitName) -> Source:
+    def products(root: Path, variant: Variant) -> Grouping:
+        """Read the products of a split, which only the dataset's own lists name."""
+        try:
+            listed = (
+                sop.sop_listing(split, root, variant=variant).grouping if sop.RELEASE.find(root) else None
+            )
+        except MaskconError:
+            listed = None
+        return listed or Grouping(sop.COARSE_NAMES, (), ())
+
+    return _source(
+        f"sop-{split}",
+        products,
+        sop.RELEASE.missing,
+        {sop.RELEASE.archive: (sop.RELEASE.md5,)},
+        listing=partial(sop.sop_listing, split),
+    )
 
 
 _INFO = tomllib.loads(files("maskcon.data.builtin").joinpath("datasets.toml").read_text(encoding="utf-8"))
 _ALL: tuple[Source, ...] = (
     _source(
         "embedded",
-        lambda _: fashion_mnist.CLASSES,
-        missing=lambda _: (),
+        lambda *_: fashion_mnist.CLASSES,
+        lambda _: (),
+        {},
         load=lambda *_, **__: fashion_mnist.load_embedded(),
     ),
     _source(
         "fashion-mnist",
-        lambda _: fashion_mnist.CLASSES,
-        missing=fashion_mnist.missing,
-        wanted=(
-            WantedFile(f"{fashion_mnist.FOLDER}/{name}", (md5,)) for name, md5 in fashion_mnist.MD5.items()
-        ),
+        lambda *_: fashion_mnist.CLASSES,
+        fashion_mnist.missing,
+        {f"{fashion_mnist.FOLDER}/{name}": (md5,) for name, md5 in fashion_mnist.MD5.items()},
         load=fashion_mnist.load_fashion_mnist,
     ),
     *(_cifar(name) for name in get_args(cifar.Name)),
     _source(
         "imagenet32",
-        lambda _: imagenet32.GROUPING,
-        missing=imagenet32.missing,
-        wanted=(
-            WantedFile(name, imagenet32.KNOWN_MD5[name])
-            for name in (*imagenet32.TRAIN_FILES, imagenet32.TEST_FILE)
-        ),
+        lambda *_: imagenet32.GROUPING,
+        imagenet32.missing,
+        imagenet32.KNOWN_MD5,
         load=imagenet32.load_imagenet32,
     ),
     *(_sop(split) for split in get_args(sop.SplitName)),
     _source(
         "cars196",
-        cars196.grouping,
-        missing=cars196.missing,
-        wanted=(WantedFile("cars196/train/<model>/"), WantedFile("cars196/test/<model>/")),
+        lambda _, variant: cars196.grouping(variant),
+        cars196.missing,
+        {"cars196/train/<model>/": (), "cars196/test/<model>/": ()},
         listing=cars196.cars_listing,
     ),
 )
@@ -198,13 +193,5 @@ def describe(name: str, root: Path | None = None, *, variant: Variant = "paper")
         raise unknown("variant", variant, get_args(Variant))
     folder = data_root(root)
     missing = source.missing(folder)
-    found = source.grouping(folder, variant)
-    return Description(
-        info=replace(source.info, available=not missing),
-        variant=variant,
-        folder=folder,
-        missing=missing,
-        coarse_names=source.coarse_names,
-        grouping=None if isinstance(found, str) else found,
-        why_no_grouping=found if isinstance(found, str) else None,
-    )
+    info = replace(source.info, available=not missing)
+    return Description(info, variant, folder, missing, source.grouping(folder, variant))
