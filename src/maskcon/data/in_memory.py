@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from maskcon.data.decoding import (
     read_images,
     read_shape,
 )
-from maskcon.data.folder_layout import path_hash
+from maskcon.data.folder_layout import FineLabels, path_hash
 from maskcon.data.photos import family_of, trimmed
 from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
@@ -63,9 +64,9 @@ def from_arrays(
         >>> data.coarse_names, data.train.images.shape[1:], len(data.train) + len(data.test)
         (('cat', 'dog'), (3, 16, 16), 40)
     """
-    parts = [_labelled("images", images, coarse, fine)]
+    parts = [_Part("images", images, coarse, fine)]
     if test is not None:
-        parts.append(_labelled("test images", test[0], test[1], test[2] if len(test) == 3 else None))
+        parts.append(_Part("test images", *test))
     coarse_of = _coarse_of_fine(parts)
     coarse_labels = _in_order(label for part in parts for label in part.coarse)
     pixels = _pixels([part.images for part in parts], channels, image_size)
@@ -100,53 +101,40 @@ def from_arrays(
     )
 
 
-class _Labelled(NamedTuple):
+class _Part:
     """Images and their labels, one each."""
 
-    images: Images
-    coarse: list[Label]
-    fine: list[Label] | None
+    def __init__(self, what: str, images: Images, coarse: Labels, fine: Labels | None = None) -> None:
+        if isinstance(images, str | Path | Image.Image):
+            raise UsageError(f"{what} are given as an array or a list, even if there is only one")
+        if len(images) == 0:
+            raise DataError(f"there are no {what}")
+        self.images = images
+        self.coarse = _plain_labels("coarse label", coarse, len(images))
+        self.fine = None if fine is None else _plain_labels("fine label", fine, len(images))
 
 
-def _labelled(what: str, images: Images, coarse: Labels, fine: Labels | None) -> _Labelled:
-    if isinstance(images, str | Path | Image.Image):
-        raise UsageError(f"{what} are given as an array or a list, even if there is only one")
-    if len(images) == 0:
-        raise DataError(f"there are no {what}")
-    given = {"coarse": _plain_labels("coarse", coarse)}
-    if fine is not None:
-        given["fine"] = _plain_labels("fine", fine)
-    for kind, labels in given.items():
-        if len(labels) != len(images):
-            raise DataError(
-                f"{counted(len(images), 'image')} and {counted(len(labels), f'{kind} label')}; one each is needed"
-            )
-    return _Labelled(images, given["coarse"], given.get("fine"))
-
-
-def _plain_labels(kind: str, labels: Labels) -> list[Label]:
+def _plain_labels(kind: str, labels: Labels, count: int) -> list[Label]:
     values = np.asarray(labels).tolist() if not isinstance(labels, list | tuple) else list(labels)
-    plain: list[Label] = []
-    for row, value in enumerate(values):
-        value = value.item() if isinstance(value, np.generic) else value
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    for row, value in enumerate(plain):
         if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
-            raise DataError(f"the {kind} label of image {row} is {value!r}; text or whole numbers are needed")
-        plain.append(value)
+            raise DataError(f"the {kind} of image {row} is {value!r}; text or whole numbers are needed")
+    if len(plain) != count:
+        raise DataError(f"{counted(count, 'image')} and {counted(len(plain), kind)}; one each is needed")
     return plain
 
 
-def _coarse_of_fine(parts: Sequence[_Labelled]) -> dict[Label, Label]:
+def _coarse_of_fine(parts: Sequence[_Part]) -> dict[Label, Label]:
     """Map each fine label, in order, to its coarse label."""
+    labels = FineLabels()
     coarse_of: dict[Label, Label] = {}
     for part in parts:
-        for row, (label, kind) in enumerate(zip(part.coarse, part.fine or (), strict=False)):
-            other = coarse_of.setdefault(kind, label)
-            if other != label:
-                raise DataError(
-                    f"image {row}: fine label {kind!r} lies in coarse class {label!r}, but elsewhere in "
-                    f"{other!r}; a fine label belongs to one coarse class"
-                )
-    return {kind: coarse_of[kind] for kind in _in_order(coarse_of)}
+        for row, (coarse, fine) in enumerate(zip(part.coarse, part.fine or (), strict=False)):
+            if odd := labels.at_odds(str(fine), str(coarse), f"image {row}"):
+                raise DataError(f"image {row}: {odd}")
+            coarse_of[fine] = coarse
+    return {fine: coarse_of[fine] for fine in _in_order(coarse_of)}
 
 
 def _numbers(names: Iterable[Label], labels: Sequence[Label]) -> NDArray[np.int64]:
@@ -169,7 +157,7 @@ def _pixels(
                 f"image_size={image_size} is for lists of images; arrays are taken in their own size"
             )
         return [(_from_array(np.asarray(images), channels), None) for images in given]
-    items = [_single(item, channels) for images in given for item in images]
+    items = [_as_image(item, channels) for images in given for item in images]
     canvas, depth = _common(items, checked_side(image_size))
     array, sizes = read_images(items, channels=depth, canvas=canvas)
     images, valid = trimmed(array, sizes)
@@ -187,31 +175,35 @@ def _from_array(images: NDArray[Any], channels: Channels) -> NDArray[np.uint8]:
     return images_of(images.reshape(len(images), -1), images.shape[1:], channels, BYTE_RANGE)
 
 
-def _single(item: Any, channels: Channels) -> Any:
+def _as_image(item: Any, channels: Channels) -> Image.Image | Path:
     """Convert an array of one image to a Pillow image; keep images and paths."""
-    if not isinstance(item, np.ndarray):
+    if isinstance(item, np.ndarray):
+        pixels = _from_array(item[None], channels)[0]  # [C, H, W]
+        return Image.fromarray(
+            pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0))
+        )
+    if isinstance(item, Image.Image):
         return item
-    pixels = _from_array(item[None], channels)[0]  # [C, H, W]
-    return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    if isinstance(item, str | Path):
+        return Path(item)
+    raise UsageError(
+        f"a list of images holds Pillow images, paths or uint8 arrays, not {type(item).__name__}"
+    )
 
 
-def _common(items: Sequence[Any], limit: int) -> tuple[int, int]:
+def _common(items: Sequence[Image.Image | Path], limit: int) -> tuple[int, int]:
     """Find the canvas side and the number of channels that fit all images."""
     longest, all_grey = 1, True
     with decompression_bombs_refused():
         for item in items:
-            if isinstance(item, Image.Image):
-                side, grey = max(item.size), is_grey(item)
-            elif isinstance(item, str | Path):
+            if isinstance(item, Path):
                 try:
-                    shape = read_shape(Path(item))
+                    shape = read_shape(item)
                 except UndecodableError as error:
                     raise DataError(f"cannot read {item}: {error}") from None
                 side, grey = shape.longest_side, shape.is_grey
             else:
-                raise UsageError(
-                    f"a list of images holds Pillow images, paths or uint8 arrays, not {type(item).__name__}"
-                )
+                side, grey = max(item.size), is_grey(item)
             longest, all_grey = max(longest, side), all_grey and grey
     return min(limit, longest), 1 if all_grey else 3
 
@@ -219,30 +211,30 @@ def _common(items: Sequence[Any], limit: int) -> tuple[int, int]:
 def _keys(images: Images, pixels: NDArray[np.uint8], ids: Sequence[Label] | None) -> list[str]:
     """Return each image's key: its id, or a hash of its content as given."""
     if ids is not None:
-        keys = [str(label) for label in _plain_labels("id", ids)]
-        if len(keys) != len(images) or len(set(keys)) != len(keys):
+        keys = [str(label) for label in _plain_labels("id", ids, len(images))]
+        if len(set(keys)) != len(keys):
             raise DataError(
                 f"{len(set(keys)):,} different ids for {counted(len(images), 'image')}; one each is needed"
             )
         return keys
     if isinstance(images, np.ndarray):
         return [hashlib.sha256(row.tobytes()).hexdigest() for row in pixels]
-    return [_content(item) for item in images]
+    return [hashlib.sha256(_content(item)).hexdigest() for item in images]
 
 
-def _content(item: Any) -> str:
+def _content(item: Any) -> bytes:
     if isinstance(item, Image.Image):
-        return hashlib.sha256(f"{item.mode};{item.size};".encode() + item.tobytes()).hexdigest()
+        return f"{item.mode};{item.size};".encode() + item.tobytes()
     if isinstance(item, np.ndarray):
-        return hashlib.sha256(f"{item.shape};".encode() + np.ascontiguousarray(item).tobytes()).hexdigest()
-    return hashlib.sha256(Path(item).read_bytes()).hexdigest()
+        return f"{item.shape};".encode() + item.tobytes()
+    return Path(item).read_bytes()
 
 
 def _numbered(keys: Sequence[str]) -> NDArray[np.int64]:
     """Make ids [N] that differ for equal images too."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     numbers = []
     for key in keys:
-        seen[key] = seen.get(key, 0) + 1
+        seen[key] += 1
         numbers.append(path_hash(key if seen[key] == 1 else f"{key}#{seen[key]}"))
     return np.array(numbers, dtype=np.int64)
