@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from maskcon.data import headers
+from maskcon.data import photos
 from maskcon.data.decoding import Shape
 from maskcon.data.folder_layout import Found, Layout
-from maskcon.data.headers import read_headers
+from maskcon.data.photos import read_headers
 from tests.data.miniatures import write_picture
 
 PATHS = ["a.png", "grey.png", "bad.png", "absent.png"]
@@ -42,6 +42,6 @@ def test_progress_is_told_where_there_are_many_to_read(
 
     read_headers(layout, progress=note)
     assert told == []
-    monkeypatch.setattr(headers, "MANY", 3)
+    monkeypatch.setattr(photos, "MANY", 3)
     read_headers(layout, progress=note)
     assert told == [(4, 4)]

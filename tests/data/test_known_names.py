@@ -65,10 +65,10 @@ def test_rows_without_effect_are_counted_in_one_message_each(tmp_path):
     )
     assert [note.partition("kinds.csv: ")[2] for note in names.notes] == [
         "1 kind named, in 1 training image",
-        "2 rows without an image in miniature, the first in line 6: lost/0.png",
-        "2 rows of test images, which are not trained on",
         "1 row with another coarse class than the image, the first in line 3: "
         "train/1.png is 'stripes', not 'checks'",
+        "2 rows of test images, which are not trained on, the first in line 4: test/0.png",
+        "2 rows without an image in miniature, the first in line 6: lost/0.png",
     ]
 
 

@@ -19,7 +19,7 @@ from maskcon.config.choices import Facts, size_for
 from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
-from maskcon.data.headers import usual_side
+from maskcon.data.photos import usual_side
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.retrieval.encode import Feed, embed, raw_pixels

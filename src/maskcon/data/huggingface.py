@@ -19,8 +19,8 @@ from maskcon._utils.errors import DataError, MaskconError, UsageError, unknown
 from maskcon._utils.paths import has_file
 from maskcon.data.decoding import UndecodableError
 from maskcon.data.folder_layout import TEST_NAMES, TRAIN_NAMES, FineLabels, Found, Layout, show, some
-from maskcon.data.headers import MANY
 from maskcon.data.packing import Progress, map_files
+from maskcon.data.photos import MANY
 
 PREFIX = "hf:"
 OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")

@@ -97,10 +97,11 @@ class ImageFiles:
         self.unreadable: dict[str, str] = dict(unreadable or {})
         self.image_bytes = channels * canvas**2
         self._folder, self._canvas, self._channels = root, canvas, channels
-        labels: dict[str, str | None] = {}
+        seen: set[str] = set()
         for path, coarse in named:
-            labels.setdefault(path, coarse)
-        for path, coarse in labels.items():
+            if path in seen:
+                continue
+            seen.add(path)
             found = self._looked_up(path)
             if isinstance(found, str):
                 self.unreadable[path] = found
@@ -169,26 +170,18 @@ class ImageArrays:
         self.unreadable: dict[str, str] = {}
         self._data, self._channels = data, channels
         self.image_bytes = channels * int(np.prod(data.train.images.shape[2:]))
-
-    @cached_property
-    def paths(self) -> list[str]:
-        parts = {"train": self._data.train, "test": self._data.test}
-        own = [path for part in parts.values() for path in part.paths or ()]
-        if len(set(own)) == sum(len(part) for part in parts.values()):
-            return own
-        return [f"{name}/{index}" for name, part in parts.items() for index in part.index.tolist()]
-
-    @cached_property
-    def coarse(self) -> list[str | None]:
-        labels = np.concatenate([self._data.train.coarse, self._data.test.coarse])
-        return [self._data.coarse_names[label] for label in labels.tolist()]
+        parts = {"train": data.train, "test": data.test}
+        self.paths = [path for part in parts.values() for path in part.paths or ()]
+        if len(set(self.paths)) != sum(len(part) for part in parts.values()):
+            self.paths = [f"{name}/{index}" for name, part in parts.items() for index in part.index.tolist()]
+        labels = np.concatenate([data.train.coarse, data.test.coarse])
+        self.coarse: list[str | None] = [data.coarse_names[label] for label in labels.tolist()]
 
     @cached_property
     def stamps(self) -> list[Stamp]:
         # one at a time: the array may be larger than memory
-        return [
-            Stamp(self.image(row).nbytes, int(self._digest(row)[:15], 16)) for row in range(len(self.paths))
-        ]
+        rows = range(len(self.paths))
+        return [Stamp(self.image(row).nbytes, int(self._digest(row)[:15], 16)) for row in rows]
 
     def digests(self, rows: Sequence[int]) -> list[str | None]:
         return [self._digest(row) for row in rows]

@@ -64,47 +64,38 @@ def known_names(path: Path, data: Dataset) -> KnownNames:
         )
     train, test = _places(data.train.paths), _places(data.test.paths or ())
     chosen: dict[int, KindRow] = {}  # by row of the training images
-    unknown: list[KindRow] = []
-    tested: list[KindRow] = []
-    differing: list[tuple[KindRow, str]] = []  # with the label of the data
+    ignored: dict[str, list[str]] = {}  # by reason
     for row in read_kinds(path):
         if row.name is None and row.role != "junk":
             continue
         place = train.get(row.path)
-        if place is None:
-            (tested if row.path in test else unknown).append(row)
-        elif row.coarse != data.coarse_names[data.train.coarse[place]]:
-            differing.append((row, data.coarse_names[data.train.coarse[place]]))
-        else:
+        label = None if place is None else data.coarse_names[data.train.coarse[place]]
+        if place is not None and label == row.coarse:
             chosen[place] = row
+            continue
+        found = f"line {row.line}: {show(row.path)}"
+        if place is not None:
+            reason, found = (
+                "with another coarse class than the image",
+                f"{found} is {label!r}, not {row.coarse!r}",
+            )
+        elif row.path in test:
+            reason = "of test images, which are not trained on"
+        else:
+            reason = f"without an image in {data.name}"
+        ignored.setdefault(reason, []).append(found)
     kinds = np.full(len(data.train), UNNAMED, dtype=np.int64)
     numbers: dict[tuple[str, str], int] = {}
     for place in sorted(chosen):
         row = chosen[place]
-        name = unicodedata.normalize(
-            "NFC", row.name or ""
-        )  # file systems and spreadsheets spell accents differently
+        # file systems and spreadsheets spell accents differently
+        name = unicodedata.normalize("NFC", row.name or "")
         kinds[place] = numbers.setdefault((row.coarse, name), len(numbers)) if name else JUNK
-    notes = []
-    if unknown:
-        first = unknown[0]
-        notes.append(
-            f"{path}: {counted(len(unknown), 'row')} without an image in {data.name}, "
-            f"the first in line {first.line}: {show(first.path)}"
-        )
-    if tested:
-        notes.append(f"{path}: {counted(len(tested), 'row')} of test images, which are not trained on")
-    if differing:
-        first, label = differing[0]
-        notes.append(
-            f"{path}: {counted(len(differing), 'row')} with another coarse class than the image, the first in line "
-            f"{first.line}: {show(first.path)} is {label!r}, not {first.coarse!r}"
-        )
+    notes = [
+        f"{counted(len(rows), 'row')} {reason}, the first in {rows[0]}" for reason, rows in ignored.items()
+    ]
     if not numbers:
-        why = (
-            "; ".join(note.removeprefix(f"{path}: ") for note in notes)
-            or "every kind is a number or empty, or junk"
-        )
+        why = "; ".join(notes) or "every kind is a number or empty, or junk"
         raise DataError(f"{path} names no training image of {data.name}: {why}")
     junk = int((kinds == JUNK).sum())
     if len(kinds) - junk < FEWEST_TRAIN:
@@ -116,12 +107,12 @@ def known_names(path: Path, data: Dataset) -> KnownNames:
         f"{path}: {counted(len(numbers), 'kind')} named, in {counted(len(chosen) - junk, 'training image')}"
     )
     left_out = f"; {counted(junk, 'junk image')} left out" if junk else ""
-    return KnownNames(kinds, (said + left_out, *notes))
+    return KnownNames(kinds, (said + left_out, *(f"{path}: {note}" for note in notes)))
 
 
 def _places(paths: Iterable[str]) -> dict[str, int]:
     """Map paths, as they are and as they are printed, to rows."""
-    listed = list(paths)
-    return {show(path): row for row, path in enumerate(listed)} | {
-        path: row for row, path in enumerate(listed)
-    }
+    places: dict[str, int] = {}
+    for row, path in enumerate(paths):
+        places |= {show(path): row, path: row}
+    return places

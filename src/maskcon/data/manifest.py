@@ -111,7 +111,13 @@ def read_manifest(path: Path) -> Layout:
             raise place.wrong(row.number, f"{show(name)!r} is listed on {place.at(line_of[name])} already")
         if not row.coarse:
             raise place.wrong(row.number, f"{show(name)!r} has no coarse label")
-        _check_split(place, row, first)
+        if row.split and row.split not in (*TRAIN_NAMES, *TEST_NAMES):
+            raise place.wrong(row.number, str(unknown("split", row.split, (*TRAIN_NAMES, *TEST_NAMES))))
+        if bool(row.split) != bool(first.split):
+            other, has, other_has = place.at(first.number), *(("a", "none") if row.split else ("no", "one"))
+            raise place.wrong(
+                row.number, f"has {has} split, and {other} has {other_has}; give every row one, or none"
+            )
         if row.fine and (odd := fine_labels.at_odds(row.fine, row.coarse, place.at(row.number))):
             raise place.wrong(row.number, odd)
         line_of[name] = row.number
@@ -162,15 +168,6 @@ def _checked_path(place: Place, row: Row, folder: Path) -> str:
             plain = plain.relative_to(folder)
         return plain.as_posix()
     return text
-
-
-def _check_split(place: Place, row: Row, first: Row) -> None:
-    if row.split and row.split not in (*TRAIN_NAMES, *TEST_NAMES):
-        raise place.wrong(row.number, str(unknown("split", row.split, (*TRAIN_NAMES, *TEST_NAMES))))
-    if bool(row.split) != bool(first.split):
-        has, has_not = ("has a", "none") if row.split else ("has no", "one")
-        other = place.at(first.number)
-        raise place.wrong(row.number, f"{has} split, and {other} has {has_not}; give every row one, or none")
 
 
 def _check_files(place: Place, folder: Path, line_of: dict[str, int]) -> None:
@@ -228,7 +225,8 @@ def _csv_rows(place: Place, needed: Sequence[str]) -> Iterator[tuple[int, list[s
             except StopIteration:
                 break
             except csv.Error as error:
-                raise place.wrong(number, _in_words(error)) from None
+                advice = "is a quote never closed, or not doubled inside a quoted name?"
+                raise place.wrong(number, f"{error}; {advice}") from None
             if not values:
                 continue  # an empty line
             if not header:
@@ -265,15 +263,6 @@ def _delimiter(header: str) -> str:
         if "path" in (name.strip().strip('"').lower() for name in header.split(delimiter)):
             return delimiter
     return DELIMITERS[0]
-
-
-def _in_words(error: csv.Error) -> str:
-    text = str(error)
-    if "field limit" in text or "unexpected end" in text:
-        return f"a quote that is never closed, or a field of more than {csv.field_size_limit():,} characters"
-    if "new-line character" in text:
-        return "a line break of its own kind; save the file with usual line ends"
-    return f"{text}; quotes inside a quoted name are written twice"
 
 
 def _places(place: Place, header: Sequence[str], needed: Sequence[str]) -> list[int | None]:

@@ -5,6 +5,7 @@ Folders, manifests, Hugging Face datasets and named sets of photographs all come
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,15 +18,22 @@ from maskcon._utils.errors import DataError
 from maskcon._utils.paths import has_file, has_folder
 from maskcon._utils.text import counted
 from maskcon.data.dataset import Dataset, Grouping, ImageSet
-from maskcon.data.decoding import Shape, checked_side
+from maskcon.data.decoding import (
+    Shape,
+    UndecodableError,
+    checked_side,
+    decompression_bombs_refused,
+    read_shape,
+)
 from maskcon.data.folder_layout import Found, Layout, read_layout, show, some
-from maskcon.data.headers import read_headers
 from maskcon.data.manifest import is_manifest, read_manifest
-from maskcon.data.packing import ImagePlan, Packed, Progress, pack, usual_cache
+from maskcon.data.packing import ImagePlan, Packed, Progress, map_files, pack, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
 CROP_BELOW_BYTES = 2 << 30
+MANY = 1000  # headers of fewer are read in no time, without a word of progress
+SAMPLED = 64  # images whose headers give the usual size
 
 
 def read_path(path: Path) -> Layout:
@@ -80,6 +88,32 @@ def plan_photos(
         longest_side=longest_side,
         is_strict=strict,
     )
+
+
+def read_headers(layout: Layout, progress: Progress | None = None) -> list[Shape | str]:
+    """Read the header of each image, or why it cannot be read; progress is called where they are many."""
+
+    def work(row: int) -> Shape | str:
+        try:
+            return read_shape(layout.open(layout.files[row].path))
+        except UndecodableError as error:
+            return str(error)
+
+    return map_files(work, len(layout.files), progress if len(layout.files) >= MANY else None)
+
+
+def usual_side(plan: ImagePlan) -> float | None:
+    """Estimate the median shorter side from a sample of images; None if unreadable."""
+    count = len(plan.files)
+    sides = []
+    with decompression_bombs_refused():
+        for row in sorted({place * count // SAMPLED for place in range(SAMPLED)} if count else ()):
+            try:
+                shape = read_shape(plan.open(row))
+            except UndecodableError:
+                continue
+            sides.append(min(shape.width, shape.height))
+    return float(statistics.median(sides)) if sides else None
 
 
 def load_plan(plan: ImagePlan, image_size: int | None, progress: Progress | None = None) -> Dataset:

@@ -24,9 +24,8 @@ from maskcon.config.resolution import Choosing, Resolved, resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
-from maskcon.data.headers import usual_side
 from maskcon.data.packing import ImagePlan, Progress
-from maskcon.data.photos import labels_only
+from maskcon.data.photos import labels_only, usual_side
 from maskcon.methods.registry import method_named
 from maskcon.models.published import PUBLISHED, weights_folder
 from maskcon.models.weights import locate

@@ -18,7 +18,7 @@ FileTrace = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "trace_fi
 MOST_FILES = 64
 ONCE = {
     ("data/photos.py", "plan_photos"),
-    ("data/headers.py", "read_headers"),
+    ("data/photos.py", "read_headers"),
     ("config/resolution.py", "resolve"),
     ("training/setup.py", "settle"),
     ("training/distributed.py", "start"),

@@ -13,7 +13,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.config.choices import size_for
 from maskcon.config.resolution import resolve
 from maskcon.data import image_plan
-from maskcon.data.headers import usual_side
+from maskcon.data.photos import usual_side
 from maskcon.models import build_backbone
 from maskcon.training.frozen.features import frozen_backbone
 from tests.miniature import miniature

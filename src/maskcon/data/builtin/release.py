@@ -44,16 +44,13 @@ class Release:
     def missing(self, root: Path) -> tuple[str, ...]:
         """List what is not here, one line each; the archive counts as complete."""
         own = root / self.folder
-        if self.find(root) is not None:
+        if self.find(root) is not None or (has_file(root / self.archive) and not has_folder(own)):
             return ()
-        if has_folder(own):  # an archive is not unpacked over it
-            return tuple(f"{name} in {own}" for name in self.lacking(own))
-        if has_file(root / self.archive):
-            return ()
-        lacking = self.lacking(root)
-        if len(lacking) < len(self.content):
-            return tuple(f"{name} in {root}" for name in lacking)
-        return (f"{self.archive} (from {self.urls[0]}) in {root}",)
+        folder = own if has_folder(own) else root  # an archive is not unpacked over a folder
+        lacking = self.lacking(folder)
+        if folder == root and len(lacking) == len(self.content):
+            return (f"{self.archive} (from {self.urls[0]}) in {root}",)
+        return tuple(f"{name} in {folder}" for name in lacking)
 
     def get(self, root: Path, *, download: bool = False, progress: Progress | None = None) -> Path:
         """Return the folder of a complete copy; unpack or download it if necessary."""
@@ -77,8 +74,7 @@ class Release:
             except DataError:
                 if not has_folder(own):  # else another process unpacked it meanwhile
                     raise
-        lacking = self.lacking(own)
-        if lacking:
+        if lacking := self.lacking(own):
             raise DataError(
                 f"{self.title} in {own} is not complete: {some(lacking)} not found; take them from "
                 f"{self.archive} ({self.urls[0]}), or delete the folder and try again"
@@ -87,12 +83,10 @@ class Release:
 
     def _fetch(self, target: Path, progress: Progress | None) -> None:
         """Download the archive from the first address that has it, or check it."""
-        failures = []
         for url in self.urls:
             try:
                 fetch(url, target, md5=self.md5, progress=progress)
-            except DataError as error:  # not a wrong checksum: that is never tried elsewhere in silence
-                failures.append(error)
-            else:
                 return
-        raise failures[0]
+            except DataError:  # not a wrong checksum: that is never tried elsewhere in silence
+                if url == self.urls[-1]:
+                    raise

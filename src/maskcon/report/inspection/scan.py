@@ -101,11 +101,7 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
 
     def pixels(row: int) -> NDArray[np.uint8]:
         part, inside = (parts[0], row) if row < len(parts[0]) else (parts[1], row - len(parts[0]))
-        image = np.asarray(part.images[inside])
-        if part.sizes is not None:
-            height, width = part.sizes[inside]
-            image = image[:, :height, :width]
-        return image
+        return part.image(inside)
 
     def work(row: int) -> Examined:
         image = pixels(row)
