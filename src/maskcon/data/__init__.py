@@ -1,4 +1,4 @@
-"""Where images and labels come from: one file a dataset family, one contract for all of them.
+"""Images and labels: one module per kind of source, one contract for all of them.
 
 >>> from maskcon.data import load
 >>> load("embedded").coarse_names

@@ -1,6 +1,6 @@
-"""Images given as arrays of numbers, flattened or not, into the uint8 ``[N, C, H, W]`` that training reads.
+"""Convert arrays of numbers, flattened or not, to the uint8 images ``[N, C, H, W]`` that training reads.
 
-Where the channels are is said, never guessed: an array of 3 x 32 x 3 could be read either way.
+The position of the channels is an argument, never guessed: 3 x 32 x 3 could be read either way.
 Letters in shapes: N images, D = H * W * C values per image, C channels, H and W rows and columns.
 """
 
@@ -29,7 +29,7 @@ def are_files(X: Any) -> bool:  # noqa: N803
     """Tell whether X is a list (or array, or column) of paths or Pillow images."""
     if isinstance(X, str | Path | Image.Image):
         raise UsageError("X is a list of images, even if there is only one")
-    if isinstance(X, Iterator):  # to look at the first would be to lose it
+    if isinstance(X, Iterator):  # reading the first item would consume it
         raise UsageError(f"X is a {type(X).__name__}, which can be read only once; give list(X)")
     if getattr(X, "ndim", 1) != 1 or not hasattr(X, "__iter__"):
         return False
@@ -168,7 +168,7 @@ def _levels(rows: NDArray[Any], pixel_range: tuple[float, float]) -> NDArray[np.
     if rows.dtype == np.uint8 and pixel_range == BYTE_RANGE:
         return rows
     low, high = pixel_range
-    if high == low:  # nothing to see in any image: all are black
+    if high == low:  # uniform images: all are black
         return np.zeros(rows.shape, dtype=np.uint8)
     shares = (rows.astype(np.float64) - low) / (high - low)
     # + 0.5 and down, so that a half level goes up at every level

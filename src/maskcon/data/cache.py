@@ -80,7 +80,7 @@ def _publish(folder: Path, target: Path) -> None:
     try:
         folder.rename(target)
     except OSError:
-        if not target.is_dir():  # else another process, where folders cannot be locked, was faster
+        if not target.is_dir():  # else another process was faster, where folders cannot be locked
             raise
     sync_folder(target.parent)
 
@@ -89,7 +89,7 @@ def delete_starting(folder: Path, prefix: str) -> None:
     """Delete the sub-folders whose names start with `prefix`."""
     for path in folder.iterdir():
         if path.name.startswith(prefix):
-            shutil.rmtree(path, ignore_errors=True)  # may be in use, which some systems forbid to remove
+            shutil.rmtree(path, ignore_errors=True)  # Windows does not remove files in use
 
 
 def check_space(folder: Path, size_bytes: float, work: str, advice: str = "") -> None:

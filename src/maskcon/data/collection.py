@@ -1,6 +1,6 @@
 """Open the images of any source: a folder, manifest, files, a dataset by name, `hf:NAME` or a `Dataset`.
 
-`embed` and `index` read images through this. Labels are given where a source has them, and never needed.
+`embed` and `index` read images through this. Labels are optional.
 """
 
 from __future__ import annotations

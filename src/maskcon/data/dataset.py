@@ -1,4 +1,4 @@
-"""What every source hands over: images as one uint8 array, coarse labels, and fine labels where they are known.
+"""The dataset contract: images as one uint8 array, coarse labels, and fine labels where they are known.
 
 Letters in shapes: N images, C channels, H and W the canvas.
 """
@@ -212,7 +212,7 @@ class Dataset:
         """Hold out a stratified share of the train part as test part, to choose settings.
 
         The original test part is not used. Stratified by fine label where known, else by coarse label; a class
-        of one image stays in train. train, test: as `limited` afterwards, but without ever copying the rest.
+        of one image stays in train. train, test: limits as in `limited`, applied without copying the rest.
         """
         if not 0.0 < fraction < 1.0:
             raise UsageError(f"the held-out fraction must lie between 0 and 1 (exclusive), got {fraction}")

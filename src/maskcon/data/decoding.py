@@ -22,9 +22,9 @@ EXTENSIONS = frozenset(
         *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
     )
 )
-# images to a person (the first two are an iPhone's), but not to Pillow: named, not passed over like a text file
+# images that Pillow cannot read (HEIC of iPhones, JPEG XL): reported, where other files are ignored
 FOREIGN_EXTENSIONS = frozenset({".heic", ".heif", ".jxl"})
-# no other reader of Pillow's (some start programs or parse documents) ever sees a user's file
+# the only readers of Pillow that are used: some of the others start programs or parse documents
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")
 GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 ORIENTATION_TAG = 0x0112
@@ -38,9 +38,9 @@ TURN = {  # EXIF orientation -> what brings the image upright
     8: Image.Transpose.ROTATE_90,
 }
 LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
-# a JPEG is decoded at no less than twice the wanted size, so that the filter still has work to do
+# a JPEG is decoded at no less than this multiple of the wanted size; a better filter does the rest
 DRAFT_MARGIN = 2
-# others are first averaged over squares of pixels, which takes little time and memory, to no less than so many times it
+# other images are first averaged over squares of pixels, which is fast, to no less than this multiple
 REDUCING_GAP = 3
 
 
@@ -128,7 +128,7 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
         from maskcon.data.shrinking import shrunk
 
         return shrunk(pixels, size)
-    except Exception as error:  # decoders raise nearly anything on damaged data
+    except Exception as error:  # decoders raise many types on damaged data
         raise UndecodableError(_in_short(error)) from error
 
 
@@ -180,7 +180,7 @@ def _shape(image: Image.Image) -> Shape:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(ORIENTATION_TAG, 1))
-    except Exception:  # damaged EXIF data leaves the image as it is stored
+    except Exception:  # damaged EXIF data: the image is not turned
         return 1
 
 

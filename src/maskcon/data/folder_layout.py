@@ -1,4 +1,4 @@
-"""Labelled images before they are opened, and how they are found in a folder with one sub-folder per class.
+"""List the labelled images of a folder with one sub-folder per class, without opening them.
 
 flowers/daisy/1.jpg                    coarse labels only; about a fifth of the images is held out to score on
 flowers/daisy/oxeye/1.jpg              coarse and fine labels
@@ -32,8 +32,8 @@ Identity = tuple[int, int]  # device and number of a folder, by which a link bac
 class Found:
     """One image file: its path from the root with `/`, its part, its class folders (names as on disk).
 
-    key: what decides whether it is held out, where that is not its path; see `splits`
-    index: its id, where that is not the hash of its path
+    key: decides whether it is held out; None: its path, see `splits`
+    index: its id; None: the hash of its path
     """
 
     path: str
@@ -53,7 +53,7 @@ class Found:
 
 
 class Contents(Protocol):
-    """Images that are no files of their own, by the paths that stand for them."""
+    """Images stored inside other files, by the paths that stand for them."""
 
     @property
     def key(self) -> str:
@@ -129,7 +129,7 @@ def _empty(root: Path) -> Layout:
 def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
     """Find the train and test folders at the top; none where they are classes.
 
-    A folder called train beside others is a class, of railway images, say, unless one of them is called test.
+    A folder called train beside other folders is a class (images of trains), unless one of them is called test.
     """
     by_name = {name.lower(): name for name in folders}
     train = next((by_name[name] for name in TRAIN_NAMES if name in by_name), None)

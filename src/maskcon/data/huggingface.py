@@ -149,7 +149,7 @@ def _splits(address: Address, download: bool) -> dict[str, Any]:
                 found = datasets.load_dataset(name, address.options.get("config"), **options)
     except MaskconError:
         raise
-    except Exception as error:  # the package raises nearly anything
+    except Exception as error:  # the package raises many types
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         if folder is None and not download:
             raise UsageError(

@@ -27,7 +27,7 @@ BLOCK_BYTES = 64 << 20  # of decoded images at a time
 class Stamp(NamedTuple):
     """Size and time of a file, by which it counts as unchanged.
 
-    An image that is no file has the number of its bytes, and in place of a time a number made of its content.
+    For an image in an array: the number of its bytes, and a number made of its content in place of the time.
     """
 
     size: int
@@ -159,7 +159,7 @@ LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
 class ImageArrays:
     """Images of a dataset, read like `ImageFiles`; named by path, or part/id where paths repeat.
 
-    channels: what they are turned into, grey or colour
+    channels: 1 or 3, into which they are converted
     """
 
     root = ""

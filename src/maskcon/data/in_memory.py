@@ -1,4 +1,4 @@
-"""Images and labels that a program holds already, as a dataset for `maskcon.fit`."""
+"""Make a dataset for `maskcon.fit` of images and labels in memory."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def from_arrays(
         coarse: N labels, text or whole numbers.
         fine: N labels to score with; each belongs to one coarse label.
         test: images, coarse labels and, if known, fine labels to score on. None: a share of the N is held out.
-        ids: N names that stay an image's own; what is held out follows from them. None: from each image's content,
-            so in either case an image stays on its side when others are added.
+        ids: N lasting names, which decide what is held out. None: each image's content decides. Either way, adding
+            images moves no other between train and test.
         image_size: for lists, the side of the canvas; larger images are shrunk. None: the largest side, at most 256.
         fraction: the share held out.
 

@@ -37,7 +37,7 @@ def load(
     strict: an image that cannot be read is an error, not left out
     progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded
 
-    A name goes before a folder of the same name in the current directory; write "./cifar10" for the folder.
+    A dataset name takes precedence over a folder of that name; write "./cifar10" for the folder.
     """
     plan = image_plan(
         name_or_path,

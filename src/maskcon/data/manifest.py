@@ -1,11 +1,11 @@
-"""A list of the user's images: a CSV or Parquet file with the columns path and coarse, if wanted fine and split.
+"""A manifest: a CSV or Parquet file that lists images, with the columns path, coarse and optionally fine, split.
 
 path,coarse,fine,split
 cats/1.jpg,cat,siamese,train
 "dogs/rex, old.jpg",dog,poodle,test
 
 Paths start from the folder of the manifest. Other columns are ignored. Without a split, about a fifth of the images
-is held out to score on. Rows are read one at a time, never more of the file in memory than a block of it.
+is held out to score on. Rows are streamed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORM = "path,coarse[,fine][,split]"
 
 
 class Row(NamedTuple):
-    """One image as it is listed; "" where its column is absent or empty."""
+    """One listed image; "" where its column is absent or empty."""
 
     number: int  # of the line, or of the row in a Parquet file
     path: str

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 32  # files between two calls of `progress`
-MAX_THREADS = 32  # what an image takes of Python's lock leaves room for about so many
+MAX_THREADS = 32  # more would wait for Python's lock
 FORMAT_VERSION = 4
 PACKS = "packed"
 IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
@@ -187,7 +187,7 @@ def _read(folder: Path, plan: ImagePlan) -> Packed | None:
         with np.load(folder / BESIDE, allow_pickle=False) as beside:
             sizes = beside["sizes"]
             failures = {int(row): str(why) for row, why in json.loads(str(beside["failures"])).items()}
-    except Exception:  # numpy and zipfile raise nearly anything on damaged data
+    except Exception:  # numpy and zipfile raise many types on damaged data
         return None  # not there, or damaged: decoded again
     count = len(plan.files)
     if images.shape != plan.shape or images.dtype != np.uint8 or sizes.shape != (count - len(failures), 2):

@@ -1,6 +1,6 @@
-"""Labelled images of many sizes, wherever they are named: looked at, split, decoded, and put together as a dataset.
+"""Make a dataset of images of many sizes: read headers, split, decode, assemble.
 
-Folders, manifests, Hugging Face datasets and named sets of photographs all come here as a `Layout`.
+Folders, manifests, Hugging Face datasets and built-in datasets of photographs all arrive as a `Layout`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
 SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
 CROP_BELOW_BYTES = 2 << 30
-MANY = 1000  # headers of fewer are read in no time, without a word of progress
+MANY = 1000  # fewer headers are read without progress
 SAMPLED = 64  # images whose headers give the usual size
 
 

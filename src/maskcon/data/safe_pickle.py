@@ -134,7 +134,7 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: its memo is a diction
             result = self.load()
         except _RefusedError:
             raise
-        except Exception as error:  # the unpickler raises nearly anything on damaged data
+        except Exception as error:  # the unpickler raises many types on damaged data
             what = f"{type(error).__name__}: {str(error)[:MAX_TEXT]}"
             raise _RefusedError(f"damaged pickle data ({what})") from error
         finally:

@@ -1,8 +1,7 @@
-"""Shrink 8-bit images: torch's filter, for those who otherwise do without torch.
+"""Shrink 8-bit images by torch's Lanczos filter, apart from the modules that do without torch.
 
-It does what Pillow's does in less time, and Pillow takes longer to shrink a photograph than to decode it. Both filter
-rows and columns one after the other in whole numbers, so they differ by roundings; where the filter overshoots black or
-white in between, which is cut off, also by the order of the two.
+It is faster than Pillow's, which takes longer to shrink a photograph than to decode it. Both work in whole numbers, rows
+and columns in turn, so the results differ by rounding, and by the order of the two where the filter overshoots.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 An image's side follows from its own key (a hash of its path, or of its content), so it stays where it is when others
 are added. The one exception: where chance puts a whole class on one side, one image of it is moved to the other, and
-that one may move back once the class has grown. No rule without a memory can do better: two images whose keys put
-both on the same side need different ones as long as they are alone.
+that one may move back once the class has grown.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _open(folder: Path) -> tuple[list[ImageSet], dict[str, str]] | None:
                 images = np.memmap(path, dtype=np.uint8, mode="r", shape=(len(fine), *IMAGE_SHAPE))
                 index = np.arange(len(fine), dtype=np.int64) + first_index
                 parts.append(GROUPING.image_set(images, fine, index))
-    except Exception:  # numpy and zipfile raise nearly anything on damaged data
+    except Exception:  # numpy and zipfile raise many types on damaged data
         return None
     return parts, md5
 

@@ -214,7 +214,7 @@ def split2(images: Iterable[ProductImage], seed: int = SPLIT2_SEED) -> Split:
     """Split products of exactly 12 images: 2 images of each test, 10 train.
 
     The authors drew the two at random. Here they are those with the smallest sha256 of "<seed>;<path>", which
-    depends on nothing else: no file order, no library version.
+    does not depend on the order of files or the version of a library.
     """
     train, test = [], []
     for rows in by_product(images).values():
