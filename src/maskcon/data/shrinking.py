@@ -1,6 +1,6 @@
 """Shrink 8-bit images by torch's Lanczos filter, apart from the modules that do without torch.
 
-It is faster than Pillow's, which takes longer to shrink a photograph than to decode it. Both work in whole numbers, rows
+It is faster than Pillow's, which takes longer to shrink a photograph than to decode it. Both use whole numbers, rows
 and columns in turn, so the results differ by rounding, and by the order of the two where the filter overshoots.
 """
 
