@@ -1,0 +1,90 @@
+// Edits as people make them: what is asked first, what is sent, what is told after.
+
+import { el, count } from "./dom.js";
+import { edit, undo, redo, facts, classNamed, store, on } from "./store.js";
+import { chooseKind, openDialog } from "./dialogs.js";
+import { selection } from "./selection.js";
+import { say, toast } from "./notices.js";
+
+/** Send an edit; refusals are told by the handler of "refused". Returns whether it was saved. */
+async function send(body) {
+  try {
+    return await edit(body);
+  } catch {
+    return null;
+  }
+}
+
+export const rename = (coarse, kind, to) => send({ action: "rename", coarse, kind, to });
+export const split = (coarse, kind, parts) => send({ action: "split", coarse, kind, parts });
+export const mergeInto = (coarse, kind, to) => send({ action: "merge", coarse, kinds: [kind, to], to });
+export const apply = send;
+
+export async function askMerge(coarse, kind) {
+  const to = await chooseKind({ title: `Merge “${kind}” with`, coarse, without: [kind] });
+  if (to === null) return;
+  await (classNamed(coarse).kinds.some((other) => other.name === to) ? mergeInto(coarse, kind, to) : rename(coarse, kind, to));
+}
+
+export function askSplit(coarse, kind) {
+  const choose = async (parts) => { dialog.close(); await split(coarse, kind, parts); };
+  const buttons = [2, 3].map((parts) => el("button", {
+    type: "button", class: "button big", on: { click: () => choose(parts) },
+  }, el("span", { text: `In ${parts}` })));
+  const dialog = openDialog(`Split “${kind}”`, el("div", { class: "dialog-body" },
+    el("p", { class: "soft", text: "Its images are grouped anew by how alike they are." }), el("div", { class: "row" }, ...buttons)));
+  buttons[0].focus();
+}
+
+/** Ask where images go, and move them. Images of several coarse classes: one class is chosen first. */
+export async function askMove(ids) {
+  const groups = Map.groupBy ? Map.groupBy(ids, (id) => facts(id).coarse) : grouped(ids);
+  const largest = [...groups].sort((a, b) => b[1].length - a[1].length)[0];
+  if (!largest) return;
+  const [coarse, own] = largest;
+  const lead = groups.size === 1 ? null : el("p", {
+    class: "note", text: `The selection holds ${groups.size} coarse classes. Only the ${count(own.length, "image")} of ${coarse} will be moved.`,
+  });
+  const to = await chooseKind({ title: `Move ${count(own.length, "image")} of ${coarse} to`, coarse, lead });
+  if (to !== null && await send({ action: "move", ids: own, to })) selection.set(ids.filter((id) => !own.includes(id)));
+}
+
+function grouped(ids) {
+  const groups = new Map();
+  for (const id of ids) {
+    const { coarse } = facts(id);
+    groups.set(coarse, [...(groups.get(coarse) ?? []), id]);
+  }
+  return groups;
+}
+
+/** Mark images as junk; where all of them are junk already, take the mark away. */
+export async function toggleJunk(ids) {
+  if (!ids.length) return;
+  const marked = ids.every((id) => facts(id).role === "junk");
+  if (await send({ action: marked ? "restore" : "junk", ids })) selection.set(selection.ids.filter((id) => !ids.includes(id)));
+}
+
+const quietly = (step) => () => step().catch(() => {});
+export const undoLast = quietly(undo);
+export const redoLast = quietly(redo);
+
+/** Tell every saved and every refused edit. */
+export function tellEdits() {
+  on("saved", ({ change, path }) => {
+    const text = path === "undo" ? `Undone: ${change}` : sentence(change ?? "saved");
+    toast(text, path === "undo" ? {} : { action: { label: "Undo", run: undoLast } });
+    say(`${text}. Saved.`);
+  });
+  on("refused", (error) => toast(error.message, { kind: "bad" }));
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** What the page would say of the state of saving. */
+export function status() {
+  if (!store.online) return { kind: "bad", text: store.waiting.length ? `Not saved: ${count(store.waiting.length, "edit")} waiting` : "No server" };
+  if (store.waiting.length) return { kind: "busy", text: "Saving …" };
+  if (!store.saved) return { kind: "", text: store.state?.can_undo ? "All edits saved" : "No edits yet" };
+  return { kind: "good", text: `Saved ${store.saved.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}` };
+}

@@ -1,0 +1,79 @@
+// The view "Ask": the questions whose answers help most, by number keys or by typing a name.
+
+import { el, button, picture } from "./dom.js";
+import { get } from "./api.js";
+import { apply } from "./actions.js";
+import { kindNamed, store } from "./store.js";
+import { Queue } from "./queue.js";
+import { showImage } from "./lightbox.js";
+import { shortcut } from "./keys.js";
+import { say } from "./notices.js";
+
+const QUESTIONS = 50;
+
+export function makeAsk(root) {
+  let loaded = false;
+  const drafts = new Map(); // item -> text typed for it
+  const queue = new Queue({ draw, done: "All questions are answered. Thank you.", none: "There is nothing to ask: the kinds are clear, or there is only one per class." });
+  const more = button("New questions", { name: "restore" }, () => load());
+  root.append(el("div", { class: "view-head" }, el("p", { class: "soft", text: "Each answer names images that the kinds are least sure of." }), el("div", { class: "row push" }, more)), queue.node);
+
+  const choices = (item) => item.answers ?? item.choices.map((name) => ({ label: name, edit: { action: "move", ids: item.ids, to: name } }));
+
+  function draw(item) {
+    const field = el("input", { type: "text", class: "field", placeholder: "Another name", autocomplete: "off", spellcheck: false, "aria-label": "Another name for it", value: drafts.get(item) ?? "" });
+    field.addEventListener("input", () => drafts.set(item, field.value));
+    field.addEventListener("keydown", (event) => {
+      const to = field.value.trim();
+      if (event.key === "Enter" && to) answer({ action: "move", ids: item.ids, to });
+      else if (event.key === "Escape") field.blur();
+    });
+    return el("article", { class: "beside" },
+      el("div", { class: `figures ${item.ids.length === 1 ? "single" : ""}` }, ...item.ids.map((id) => {
+        const image = el("img", { class: "large", alt: `Image ${id} of ${item.coarse}`, decoding: "async" });
+        image.src = `/image/${id}`;
+        return el("figure", {}, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id, item.ids) } }, image));
+      })),
+      el("div", { class: "side" }, el("h2", { class: "question", text: item.question }), el("p", { class: "soft", text: `${item.coarse}. ${item.reason}` }),
+        el("div", { class: "ask-choices" }, ...choices(item).map((choice, place) => {
+          const known = kindNamed(item.coarse, choice.label);
+          return el("button", { type: "button", class: "ask-choice", "aria-keyshortcuts": String(place + 1), on: { click: () => answer(choice.edit) } },
+            place < 9 ? el("kbd", { text: String(place + 1) }) : null, el("span", { class: "choice-name", text: choice.label }),
+            ...(known?.typical.slice(0, 4).map((id) => picture(id, { size: 64, lazy: false })) ?? []));
+        })),
+        el("div", { class: "row" }, field, button("Skip", { key: "K", tell: true }, () => queue.go(1)),
+          button("Junk", { name: "junk", key: "J", tell: true }, () => answer({ action: "junk", ids: item.ids })))));
+  }
+
+  /** Go on at once; the answer is saved, or kept and sent again, behind it. */
+  function answer(edit) {
+    if (!queue.item) return;
+    drafts.delete(queue.item);
+    queue.go(1);
+    if (edit) apply(edit);
+    else say("Nothing changed");
+  }
+
+  async function load() {
+    loaded = true;
+    queue.wait("Choosing the questions …");
+    try {
+      const { items } = await get("ask", { n: QUESTIONS });
+      queue.set(items);
+    } catch (error) {
+      loaded = false;
+      queue.wait(error.message);
+    }
+  }
+
+  shortcut("ask", ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "Choose the answer of this number", (event, key) => {
+    const choice = queue.item && choices(queue.item)[Number(key) - 1];
+    return choice ? void answer(choice.edit) : false;
+  });
+  shortcut("ask", ["t", "n"], "Type another name", () => queue.card.querySelector("input")?.focus());
+  shortcut("ask", ["k", "ArrowRight"], "Skip", () => queue.go(1));
+  shortcut("ask", ["ArrowLeft"], "Back to the one before", () => queue.go(-1));
+  shortcut("ask", ["j"], "Junk", () => (queue.item ? void answer({ action: "junk", ids: queue.item.ids }) : false));
+
+  return { title: "Ask", show() { if (!loaded && store.state) load(); } };
+}

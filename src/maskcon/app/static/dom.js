@@ -1,0 +1,121 @@
+// Elements built from values. Text goes through textContent only: names of files, classes and kinds are hostile.
+
+const SVG = "http://www.w3.org/2000/svg";
+const ICONS = {
+  undo: "M4 8h8a4 4 0 0 1 0 8H8M4 8l3.5-3.5M4 8l3.5 3.5",
+  redo: "M16 8H8a4 4 0 0 0 0 8h4M16 8l-3.5-3.5M16 8l-3.5 3.5",
+  kinds: "M3 4h4v4H3zM9 4h8M9 8h5M3 12h4v4H3zM9 12h8M9 16h5",
+  map: "M5 6h.01M9 4h.01M8 8h.01M14 7h.01M16 10h.01M13 11h.01M5 14h.01M8 13h.01M7 16.5h.01M14 15.5h.01M16.5 14h.01",
+  search: "M9 15A6 6 0 1 0 9 3a6 6 0 0 0 0 12zM13.5 13.5 17 17",
+  check: "M4 10.5 8 14.5 16 5.5",
+  ask: "M7 7.5a3 3 0 1 1 4.5 2.6c-1 .6-1.5 1.1-1.5 2.4M10 15.7h.01",
+  out: "M10 3v9M6.5 8.5 10 12l3.5-3.5M4 16h12",
+  merge: "M4 4c0 6 6 4 6 12M16 4c0 6-6 4-6 12M7.5 13.5 10 16l2.5-2.5",
+  split: "M10 17v-5c0-4-6-3-6-8M10 12c0-4 6-3 6-8M2 6l2-2 2 2M14 6l2-2 2 2",
+  grip: "M7 5h.01M13 5h.01M7 10h.01M13 10h.01M7 15h.01M13 15h.01",
+  close: "M5 5l10 10M15 5 5 15",
+  plus: "M10 4v12M4 10h12",
+  minus: "M4 10h12",
+  move: "M4 10h11M11 6l4 4-4 4",
+  junk: "M4 6h12M8 6V4h4v2M6 6l.7 10h6.6L14 6",
+  restore: "M4 10a6 6 0 1 0 2-4.5M4 3v3.5h3.5",
+  open: "M7 4l6 6-6 6",
+  back: "M13 4l-6 6 6 6",
+  help: "M10 17a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM8 8a2 2 0 1 1 3 1.8c-.7.4-1 .8-1 1.7M10 13.6h.01",
+  light: "M10 13a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM10 2v2M10 16v2M2 10h2M16 10h2M4.5 4.5l1.2 1.2M14.3 14.3l1.2 1.2M4.5 15.5l1.2-1.2M14.3 5.7l1.2-1.2",
+  dark: "M16 11.5A6.5 6.5 0 0 1 8.5 4a6.5 6.5 0 1 0 7.5 7.5z",
+  auto: "M10 17a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM10 3v14M12 4v12M14 5.5v9",
+  rect: "M4 5h12v10H4z",
+  fit: "M3 7V3h4M13 3h4v4M17 13v4h-4M7 17H3v-4",
+  lasso: "M10 4c4 0 7 1.8 7 4.2S14 12.500 10 12.500 3 10.600 3 8.200 6 4 10 4zM6 12c-1.500 1-1.500 3 .5 3.500",
+  pan: "M10 3v14M3 10h14M8 5l2-2 2 2M8 15l2 2 2-2M5 8l-2 2 2 2M15 8l2 2-2 2",
+  copy: "M7 7h9v9H7zM4 13V4h9",
+  file: "M5 3h6l4 4v10H5zM11 3v4h4",
+};
+
+/**
+ * Make an element.
+ * @param {string} tag
+ * @param {object} props class, text, on: {event: handler}, data: {key: value}; other keys are properties, or attributes
+ *   where they hold a hyphen or are named `role`, `for`, `list`.
+ * @param {...(Node|string|null)} children
+ */
+export function el(tag, props = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (value === undefined || value === null) continue;
+    if (key === "class") node.className = value;
+    else if (key === "text") node.textContent = value;
+    else if (key === "on") for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
+    else if (key === "data") Object.assign(node.dataset, value);
+    else if (key.includes("-") || ["role", "for", "list"].includes(key)) node.setAttribute(key, value);
+    else node[key] = value;
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 20 20");
+  svg.setAttribute("class", "icon");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.append(path);
+  return svg;
+}
+
+/** Make a button with an icon; without visible text the label is its accessible name. `tell` prints the key on it. */
+export function button(label, { name = null, text = true, kind = "", key = null, tell = false, ...props } = {}, onclick = null) {
+  const node = el("button", { type: "button", class: `button ${kind}${text ? "" : " bare"}`, ...props });
+  if (name) node.append(icon(name));
+  if (text) node.append(el("span", { text: label }));
+  else node.setAttribute("aria-label", label);
+  if (key) node.setAttribute("aria-keyshortcuts", key);
+  if (tell) node.append(el("kbd", { "aria-hidden": "true", text: key }));
+  if (!text || key) node.title = key ? `${label} (${key})` : label;
+  if (onclick) node.addEventListener("click", onclick);
+  return node;
+}
+
+/** Make the children of `parent` follow `items`: kept by key, created, updated, put in order, removed. */
+export function reconcile(parent, items, keyOf, create, update) {
+  const before = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+  let place = parent.firstElementChild;
+  for (const item of items) {
+    const key = String(keyOf(item));
+    let node = before.get(key);
+    if (node) before.delete(key);
+    else {
+      node = create(item);
+      node.dataset.key = key;
+    }
+    update?.(node, item);
+    if (node === place) place = place.nextElementSibling;
+    else parent.insertBefore(node, place); // moving a node would take the focus from it, so those in place stay
+  }
+  for (const node of before.values()) node.remove();
+}
+
+export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : noun.endsWith("ss") ? "es" : "s"}`;
+
+export const thumb = (id, size = 128) => `/thumb/${id}?size=${size}`;
+
+/** Make a lazily loaded thumbnail; one that cannot be had shows as a grey tile. */
+export function picture(id, { size = 128, alt = "", lazy = true } = {}) {
+  const image = el("img", { class: "thumb", alt, decoding: "async", draggable: false, data: { id: String(id) } });
+  if (lazy) image.loading = "lazy";
+  image.addEventListener("error", () => image.classList.add("missing"), { once: true });
+  image.src = thumb(id, size);
+  return image;
+}
+
+/** Wait until calls stop for `ms`. */
+export function debounce(handler, ms) {
+  let timer = 0;
+  return (...args) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => handler(...args), ms);
+  };
+}

@@ -1,0 +1,55 @@
+// What a session gives: kinds.csv, folders, imagefolder, contact sheet, and the command that trains with the names.
+
+import { el, button, count } from "./dom.js";
+import { post } from "./api.js";
+import { openDialog } from "./dialogs.js";
+import { store } from "./store.js";
+import { say } from "./notices.js";
+
+function copyable(text) {
+  const code = el("code", { text });
+  const copy = button("Copy", { name: "copy" }, async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      copy.lastChild.textContent = "Copied";
+    } catch { // no clipboard without a secure context
+      getSelection().selectAllChildren(code);
+      copy.lastChild.textContent = "Selected: press Ctrl C";
+    }
+    say(copy.lastChild.textContent);
+  });
+  return el("div", { class: "command" }, el("pre", { tabIndex: 0 }, code), copy);
+}
+
+/** Write on the server's side, beside the run. */
+function writer(title, text, what) {
+  const links = el("input", { type: "checkbox" });
+  const told = el("p", { class: "soft", role: "status" });
+  const go = button("Write", { name: "out" }, async () => {
+    go.disabled = true;
+    told.textContent = "Writing …";
+    try {
+      const { path, files } = await post("export", { what, links: links.checked, to: null });
+      told.textContent = `${count(files, "file")} in ${path}`;
+    } catch (error) {
+      told.textContent = error.message;
+    }
+    go.disabled = false;
+  });
+  return el("section", { class: "way" }, el("div", {}, el("h3", { text: title }), el("p", { class: "soft", text }), told),
+    el("div", { class: "row" }, el("label", { class: "check" }, links, el("span", { text: "links, not copies" })), go));
+}
+
+const download = (title, text, href, name) => el("section", { class: "way" },
+  el("div", {}, el("h3", { text: title }), el("p", { class: "soft", text })),
+  el("a", { class: "button", href, download: name }, el("span", { text: "Download" })));
+
+export function showOut() {
+  openDialog("Take it away", el("div", { class: "dialog-body ways" },
+    el("section", { class: "way column" }, el("h3", { text: "Train with these names" }),
+      el("p", { class: "soft", text: "Named images of one kind attract each other, those of different kinds never." }), copyable(store.state.command)),
+    download("kinds.csv", "One line per image: path, class, kind, confidence, role.", "/api/kinds.csv", "kinds.csv"),
+    download("Contact sheet", "One HTML page with every kind, to show to others.", "/api/sheet", "contact-sheet.html"),
+    writer("Folders", "One folder per class, in it one per kind.", "folders"),
+    writer("Hugging Face imagefolder", "The images with metadata, as datasets.load_dataset reads them.", "imagefolder")), { wide: true });
+}
