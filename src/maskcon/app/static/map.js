@@ -8,7 +8,7 @@ import { MapView } from "./map_view.js";
 import { handle, pointsInside, rectangle } from "./map_tools.js";
 import { colourPoints, Legend } from "./map_colours.js";
 import { FACE, Overlay } from "./map_overlay.js";
-import { painter } from "./points.js";
+import { Plot } from "./plot.js";
 import { selection } from "./selection.js";
 import { showImage } from "./lightbox.js";
 import { shortcut } from "./keys.js";
@@ -18,10 +18,8 @@ const TOOLS = { pan: ["Pan", "V"], rect: ["Rectangle", "R"], lasso: ["Lasso", "L
 const NEAR = 14; // pixels from the pointer to a point it means
 const STEP = 80; // pixels per arrow key
 const POLL_MS = 1000;
-const SPREAD = 420; // size of a point times the root of their number
 
 export function makeMap(root) {
-  const canvas = el("canvas", { "aria-hidden": "true" });
   const outline = document.createElementNS("http://www.w3.org/2000/svg", "polygon");
   const drawing = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   drawing.setAttribute("class", "outline");
@@ -33,17 +31,17 @@ export function makeMap(root) {
   const stage = el("div", {
     class: "stage", tabIndex: 0, role: "application",
     "aria-label": "Map of the images. Arrow keys move, plus and minus zoom, Enter selects what the frame holds.",
-  }, canvas, drawing, frame, card, note);
+  }, drawing, frame, card, note);
   let places = new Float32Array(0);
   let tool = "pan";
   let loaded = false;
   let frameAsked = false;
   let drifting = false;
-  const paint = painter(canvas);
   const view = new MapView(redraw);
+  const plot = new Plot(view);
   const legend = new Legend(() => recolour());
   const overlay = new Overlay(view, legend);
-  canvas.after(overlay.node);
+  stage.prepend(plot.canvas, overlay.node);
 
   const tools = el("div", { class: "segmented", role: "group", "aria-label": "Tool" }, ...Object.entries(TOOLS).map(([name, [label, key]]) =>
     button(label, { name, text: false, key, data: { tool: name } }, () => take(name))));
@@ -70,9 +68,7 @@ export function makeMap(root) {
     frameAsked = true;
     requestAnimationFrame(() => {
       frameAsked = false;
-      const ratio = canvas.width / view.width;
-      const size = Math.min(14, Math.max(2.5, (SPREAD / Math.sqrt(places.length / 2 + 1)) * view.zoom ** 0.4));
-      paint.draw({ scale: view.scale, x: view.x, y: view.y, width: view.width, height: view.height, size, ratio });
+      plot.update();
       root.dataset.frames = String(Number(root.dataset.frames ?? 0) + 1); // read by the benchmark
       overlay.follow();
       if (!drifting) overlay.settle();
@@ -81,7 +77,7 @@ export function makeMap(root) {
 
   function recolour() {
     if (!store.labels || !places.length) return;
-    paint.setColours(colourPoints(legend, store, selection));
+    plot.setColours(colourPoints(legend, store, selection));
     overlay.relabel();
     redraw();
   }
@@ -170,7 +166,7 @@ export function makeMap(root) {
         await new Promise((resolve) => { setTimeout(resolve, POLL_MS); });
       }
       note.textContent = "";
-      paint.setPlaces(places);
+      plot.setPlaces(places);
       overlay.setPlaces(places);
       loaded = true;
       recolour();
@@ -182,10 +178,9 @@ export function makeMap(root) {
   new ResizeObserver(() => {
     const { clientWidth, clientHeight } = stage;
     if (!clientWidth) return;
-    const ratio = Math.min(2, devicePixelRatio);
-    canvas.width = clientWidth * ratio;
-    canvas.height = clientHeight * ratio;
-    view.resize(clientWidth, clientHeight);
+    [view.width, view.height] = [clientWidth, clientHeight];
+    plot.resize();
+    redraw();
   }).observe(stage);
 
   for (const [name, [label, key]] of Object.entries(TOOLS)) shortcut("map", [key.toLowerCase()], `Tool: ${label.toLowerCase()}`, () => take(name));

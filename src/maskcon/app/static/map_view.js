@@ -21,12 +21,6 @@ export class MapView {
   /** Place under a point of the screen. */
   at(x, y) { return [(x - this.x) / this.scale, (y - this.y) / this.scale]; }
 
-  resize(width, height) {
-    this.width = width;
-    this.height = height;
-    this.onChange();
-  }
-
   pan(dx, dy) {
     this.centre = [0, 1].map((axis) => Math.min(1.1, Math.max(-1.1, this.centre[axis] - [dx, dy][axis] / this.scale)));
     this.onChange();
