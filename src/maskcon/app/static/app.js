@@ -46,8 +46,9 @@ function bar() {
     const { kind, text } = status();
     byId("status").className = `status ${kind}`;
     byId("status").textContent = text;
-    byId("problem").hidden = store.online;
-    byId("problem").textContent = store.problem;
+    const problem = store.problem || (store.state?.problem ? `kinds.csv cannot be written: ${store.state.problem}. The edits themselves are safe.` : "");
+    byId("problem").hidden = !problem;
+    byId("problem").textContent = problem;
     undo.disabled = !store.state?.can_undo;
     redo.disabled = !store.state?.can_redo;
     if (store.state?.last_edit) undo.title = `Undo: ${store.state.last_edit} (Ctrl Z)`;

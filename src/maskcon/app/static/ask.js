@@ -1,6 +1,6 @@
 // The view "Ask": the questions whose answers help most, by number keys or by typing a name.
 
-import { el, button, picture } from "./dom.js";
+import { el, button, full, picture } from "./dom.js";
 import { get } from "./api.js";
 import { apply } from "./actions.js";
 import { kindNamed, store } from "./store.js";
@@ -31,7 +31,7 @@ export function makeAsk(root) {
     return el("article", { class: "beside" },
       el("div", { class: `figures ${item.ids.length === 1 ? "single" : ""}` }, ...item.ids.map((id) => {
         const image = el("img", { class: "large", alt: `Image ${id} of ${item.coarse}`, decoding: "async" });
-        image.src = `/image/${id}`;
+        image.src = full(id);
         return el("figure", {}, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id, item.ids) } }, image));
       })),
       el("div", { class: "side" }, el("h2", { class: "question", text: item.question }), el("p", { class: "soft", text: `${item.coarse}. ${item.reason}` }),

@@ -1,6 +1,6 @@
 // The view "Check": images that look mislabelled, near-duplicates and outliers, one after another.
 
-import { el, button, picture } from "./dom.js";
+import { el, button, full, picture } from "./dom.js";
 import { get, post } from "./api.js";
 import { apply, askMove, toggleJunk } from "./actions.js";
 import { describe, facts, on, store } from "./store.js";
@@ -14,6 +14,7 @@ const QUEUES = {
   outliers: ["Outliers", "Does this image belong to its kind?", "There are no outliers."],
 };
 const LIKE = 6;
+const POLL_MS = 1000;
 
 const action = (suggestion) => ({
   move: `Move to ${suggestion.to}`, junk: "Mark as junk", rename: `Rename to ${suggestion.to}`, merge: `Merge to ${suggestion.to}`, split: "Split", restore: "Not junk",
@@ -31,7 +32,7 @@ export function makeCheck(root) {
     const { role } = facts(id);
     const text = el("figcaption", {}, el("span", { text: describe(id) }));
     const image = el("img", { class: "large", alt: `Image ${id}: ${describe(id)}`, decoding: "async" });
-    image.src = `/image/${id}`;
+    image.src = full(id);
     const node = el("figure", { class: role }, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id, ids) } }, image), text);
     if (ids.length > 1) {
       text.append(button(role === "junk" ? "Not junk" : "Junk this one", { name: "junk", key: String(place + 1), tell: true }, () => junkAt(place)));
@@ -86,8 +87,13 @@ export function makeCheck(root) {
     queue.none = QUEUES[name][2];
     queue.wait("Looking …");
     try {
-      const { items } = await get("check", { queue: name });
-      if (fetched === name) queue.set(items);
+      for (const wanted = name; fetched === wanted;) {
+        const { items, done, total } = await get("check", { queue: wanted });
+        if (fetched !== wanted) return;
+        if (items) return void queue.set(items);
+        queue.wait(`Looking at all images: ${Math.round((100 * done) / Math.max(1, total))} %`);
+        await new Promise((resolve) => { setTimeout(resolve, POLL_MS); });
+      }
     } catch (error) {
       fetched = "";
       queue.wait(error.message);

@@ -100,7 +100,10 @@ export function reconcile(parent, items, keyOf, create, update) {
 
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : noun.endsWith("ss") ? "es" : "s"}`;
 
-export const thumb = (id, size = 128) => `/thumb/${id}?size=${size}`;
+let version = ""; // of the images: thumbnails are cached for long, and another run may come to this port
+export const setVersion = (name) => { version = name; };
+export const thumb = (id, size = 128) => `/thumb/${id}?size=${size}&v=${version}`;
+export const full = (id) => `/image/${id}?v=${version}`;
 
 /** Make a lazily loaded thumbnail; one that cannot be had shows as a grey tile. */
 export function picture(id, { size = 128, alt = "", lazy = true } = {}) {

@@ -1,6 +1,6 @@
 // One image, large: what is known about it, what is like it, what can be done with it.
 
-import { el, button, picture } from "./dom.js";
+import { el, button, full, picture } from "./dom.js";
 import { get, post } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { facts, describe, on } from "./store.js";
@@ -52,7 +52,7 @@ export function showImage(id, ids = [id]) {
     current = image;
     among = list;
     const mine = (serial += 1);
-    large.src = `/image/${image}`;
+    large.src = full(image);
     path.textContent = " ";
     like.replaceChildren();
     fill();

@@ -1,7 +1,7 @@
 // The view "Map": every image as a point; colours, thumbnails when near, selection.
 
 import { el, button, count, picture } from "./dom.js";
-import { read } from "./api.js";
+import { get, read } from "./api.js";
 import { describe, facts, on, store } from "./store.js";
 import { Grid } from "./grid.js";
 import { MapView } from "./map_view.js";
@@ -35,6 +35,7 @@ export function makeMap(root) {
   let places = new Float32Array(0);
   let tool = "pan";
   let loaded = false;
+  let wanted = null; // class and kind that the address names
   let frameAsked = false;
   let drifting = false;
   const view = new MapView(redraw);
@@ -152,25 +153,38 @@ export function makeMap(root) {
   on("change", () => { legend.fill(); fillPanel(); });
   addEventListener("themechange", () => { legend.fill(); recolour(); });
 
+  /** Show the class or kind that the address names, once there are points. */
+  function goTo() {
+    if (!wanted || !places.length) return;
+    const { coarse, kind } = wanted;
+    wanted = null;
+    legend.focus(coarse, kind);
+    view.fit(places, [...Array(places.length / 2).keys()].filter((i) => legend.allows(i) && (!kind || facts(i).kind === kind)));
+  }
+
+  /** Fetch the map; a first, plain one is replaced once the better one is computed. */
   async function load() {
     note.textContent = "Loading the map …";
+    loaded = true;
     try {
       for (;;) {
         const answer = await read("map");
-        if (answer.status !== 202) {
-          places = new Float32Array(await answer.arrayBuffer()).map((value, i) => (i % 2 ? -value : value)); // y grows downwards on screen
-          break;
+        places = new Float32Array(await answer.arrayBuffer()).map((value, i) => (i % 2 ? -value : value)); // y grows downwards on screen
+        plot.setPlaces(places);
+        overlay.setPlaces(places);
+        recolour();
+        goTo();
+        note.textContent = "";
+        if (answer.headers.get("X-Map") !== "pca") return;
+        for (let left = true; left;) {
+          await new Promise((resolve) => { setTimeout(resolve, POLL_MS); });
+          const { done, total } = await get("map/progress");
+          left = done < total;
+          note.textContent = left ? `First view. Similar images are being brought together: ${Math.round((100 * done) / Math.max(1, total))} %` : "";
         }
-        const { done, total } = await answer.json();
-        note.textContent = `The map is being computed: ${Math.round((100 * done) / Math.max(1, total))} %`;
-        await new Promise((resolve) => { setTimeout(resolve, POLL_MS); });
       }
-      note.textContent = "";
-      plot.setPlaces(places);
-      overlay.setPlaces(places);
-      loaded = true;
-      recolour();
     } catch (error) {
+      loaded = places.length > 0;
       note.textContent = error.message;
     }
   }
@@ -203,13 +217,10 @@ export function makeMap(root) {
         return;
       }
       legend.fill();
-      if (!loaded) await load();
+      if (!loaded) load();
       fillPanel();
-      if (params.get("coarse")) {
-        legend.focus(params.get("coarse"), params.get("kind"));
-        const own = [...Array(places.length / 2).keys()].filter((i) => legend.allows(i) && (!params.get("kind") || facts(i).kind === params.get("kind")));
-        view.fit(places, own);
-      }
+      wanted = params.get("coarse") ? { coarse: params.get("coarse"), kind: params.get("kind") } : null;
+      goTo();
     },
   };
 }

@@ -18,7 +18,8 @@ export class Legend {
       button(text, { data: { scheme: name } }, () => { this.scheme = name; this.fill(); this.onChange(); })));
     this.entries = el("ul", { class: "legend-list" });
     this.back = button("All classes", { name: "back", kind: "quiet" }, () => this.focus(null));
-    this.node = el("aside", { class: "legend", "aria-label": "Legend" }, el("p", { class: "label", text: "Colour by" }), this.choices, this.back, this.entries);
+    this.title = el("p", { class: "label" });
+    this.node = el("aside", { class: "legend", "aria-label": "Legend" }, el("p", { class: "label", text: "Colour by" }), this.choices, this.back, this.title, this.entries);
   }
 
   /** Show only one class, or one kind of it, in colour. */
@@ -58,7 +59,9 @@ export class Legend {
     if (this.kind !== null && this.kind >= store.kinds.length) this.kind = null;
     for (const node of this.choices.children) node.setAttribute("aria-pressed", String(node.dataset.scheme === this.scheme));
     this.back.hidden = this.coarse === null;
+    this.title.hidden = this.coarse === null;
     const inFocus = this.coarse === null ? null : store.state.classes[this.coarse].name;
+    this.title.textContent = inFocus ?? "";
     let entries;
     if (this.scheme === "confidence") {
       entries = STEPS.map((value) => ({ key: `confidence ${value}`, name: value === 0 ? "0, between kinds" : value === 1 ? "1, sure" : String(value), colour: sequential(value) }));

@@ -4,6 +4,7 @@
 // answer wait here (and in sessionStorage, over a reload) and are sent again; their id keeps the server from doing one twice.
 
 import { get, post, read, Failure } from "./api.js";
+import { setVersion } from "./dom.js";
 
 const WAITING = "maskcon-waiting-edits";
 const RETRY_MS = 1500;
@@ -71,6 +72,7 @@ async function fetchAll() {
       const bytes = await answer.arrayBuffer();
       const n = state.images;
       store.state = state;
+      setVersion(state.images_version ?? "");
       store.kinds = state.classes.flatMap((group) => group.kinds.map((kind) => ({ coarse: group.name, ...kind })));
       store.labels = {
         coarse: new Uint16Array(bytes, 0, n), kind: new Uint16Array(bytes, 2 * n, n),
