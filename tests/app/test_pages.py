@@ -78,7 +78,7 @@ def served(place: Path) -> Iterator[Served]:
     running = Served(place / "run", str(place / "photos"))
     yield running
     running.process.kill()
-    running.process.communicate()
+    running.process.wait()
 
 
 @pytest.fixture
@@ -334,7 +334,9 @@ def test_what_is_taken_away_is_read_by_the_command_line(place, served, visit):
 
 @pytest.mark.parametrize("fragment", VIEWS)
 def test_hostile_names_are_text(served, visit, fragment):
-    served.json("/api/edits", {"action": "rename", "coarse": HOSTILE, "kind": "kind 1", "to": f"{HOSTILE}'\"`"})
+    served.json(
+        "/api/edits", {"action": "rename", "coarse": HOSTILE, "kind": "kind 1", "to": f"{HOSTILE}'\"`"}
+    )
     page = visit(served, fragment)
     page.wait_for_timeout(1000)
     assert page.locator("img[src=x]").count() == 0
@@ -374,6 +376,7 @@ def test_views_are_reached_by_keys_and_keys_are_listed(served, visit):
     dialog = page.get_by_role("dialog", name="Keys")
     assert dialog.get_by_text("Undo").count() == 1
     page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
     page.keyboard.press("n")
     assert "Name of kind 1" in page.evaluate("document.activeElement.getAttribute('aria-label')")
 

@@ -109,6 +109,7 @@ function open() {
   byId("loading").remove();
   byId("run").textContent = store.state.run;
   byId("run").title = store.state.source;
+  views.search = makeSearch(byId("search")); // images may be dropped on any view
   addEventListener("hashchange", route);
   route();
   document.documentElement.dataset.ready = "true";
