@@ -1,4 +1,4 @@
-"""`MaskConEmbedder`: the whole method as one scikit-learn transformer, for images given as arrays or as files."""
+"""`MaskConEmbedder`: training and encoding as one scikit-learn transformer, for arrays and files."""
 
 from __future__ import annotations
 
@@ -41,53 +41,53 @@ from maskcon.training.distributed import threads_of_torch, usable_device
 from maskcon.training.temporary_run import dataset_of, fitted_config, train_temporarily
 
 SEEDS = 2**31
-# They say which part of a source is trained on and scored; here that is all of X, and nothing.
+# Settings of which part is trained on and scored; here all of X is trained on and nothing is scored.
 _ABOUT_PARTS = ("protocol", "train_limit", "test_limit", "evaluate_on")
 _DEVICES = get_args(Machine.model_fields["device"].annotation)
 
 
 class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Learns from coarse labels an embedding in which finer kinds separate; a scikit-learn transformer.
+    """Learn an embedding from coarse labels in which finer kinds separate; a scikit-learn transformer.
 
     X is one of
-    - images as numbers: ``[N, H, W]`` grey, or ``[N, H, W, C]`` / ``[N, C, H, W]`` with C 1 or 3, as `channels` says;
+    - an array of images: ``[N, H, W]`` grey, or ``[N, H, W, C]`` / ``[N, C, H, W]`` with C 1 or 3, see `channels`;
     - the same flattened, ``[N, D]``, with `image_shape`;
     - a list of image files or Pillow images of any size and mode, read as colour.
-    uint8 without a `pixel_range` is taken as it is; else the `pixel_range` is spread over 256 levels.
-    y holds a coarse label an image, numbers or strings. selfcon, nnclr and ascl need none; supfine takes the fine ones.
+    uint8 without a `pixel_range` is used unchanged; other values are scaled from `pixel_range` to 256 levels.
+    y holds one coarse label per image, numbers or strings. selfcon, nnclr and ascl need none; supfine takes fine ones.
 
     Args:
         method: any of `maskcon methods`.
-        preset: where settings not given here come from: "cpu", "paper" or "reference".
-        w, tau, epochs, batch_size, learning_rate, bank_size: None keeps the preset's; but a small set gets smaller
-            batches, with a lower rate, and a bank of half its size at most.
-        image_size: side of the square views. None: the longer side of the arrays, 16 at least and 224 at most, and 64
-            for files; before a frozen backbone 96 to 160, the most for files.
+        preset: of the settings not given here: "cpu", "paper" or "reference".
+        w, tau, epochs, batch_size, learning_rate, bank_size: None keeps the preset's; a small dataset gets smaller
+            batches, a lower rate, and a bank of at most half its size.
+        image_size: side of the square views. None: the longer side of the arrays, from 16 to 224, and 64 for files;
+            with a frozen backbone from 96 to 160, and 160 for files.
         image_shape: (H, W), (H, W, C) or (C, H, W) of a flattened image; one of them may be -1.
-        channels: "last" for [.., H, W, C], "first" for [.., C, H, W]. It is never guessed.
-        pixel_range: (black, white). None: 0 and 255 for uint8, else the least and largest value that fit sees.
-        views: kind of random views: "signs" (no mirror), "embedded" (the same, mirrored), "cifar", "photos",
-            "products", "cars". None: "signs" for grey images, for colour "cifar" up to 64 px and "photos" above.
-        normalize: whether rows have length 1, so that Euclidean distance ranks as cosine does.
+        channels: "last" for [.., H, W, C], "first" for [.., C, H, W].
+        pixel_range: (black, white). None: 0 and 255 for uint8, else the smallest and largest value in fit.
+        views: augmentation: "signs" (no mirroring), "embedded" (the same, mirrored), "cifar", "photos", "products",
+            "cars". None: "signs" for grey images, for colour "cifar" up to 64 px and "photos" above.
+        normalize: scale rows to length 1, so that Euclidean distance ranks as cosine does.
         settings: any other setting by name, as for `maskcon.fit`: ``{"backbone": "resnet18"}``, ``{"freeze": True}``.
-        download: whether pretrained weights may be fetched, where settings want some that are not on this machine.
-        random_state: with the same int, on the same machine with as many threads, the same embedding bit for bit.
-        n_jobs: threads of torch in fit and transform; None leaves them as they are, -1 takes all cores.
-        device: "auto", "cpu", "cuda" or "mps", in fit and transform; a fitted encoder is kept on the CPU.
-        verbose: 1 prints what is trained, and the mean loss after every epoch; nothing is scored in fit.
+        download: allow fetching pretrained weights that are not on this machine.
+        random_state: the same int gives the same bits, on the same machine with the same number of threads.
+        n_jobs: threads of torch in fit and transform; None keeps the current number, -1 takes all cores.
+        device: "auto", "cpu", "cuda" or "mps"; a fitted encoder is kept on the CPU.
+        verbose: 1 prints what is trained, and the mean loss after every epoch.
 
     Attributes:
         encoder_: the trained `torch.nn.Module`, normalised views ``[B, C, S, S]`` -> features ``[B, F]``.
-        encoder_facts_: what an image goes through before it: size, mean and deviation.
+        encoder_facts_: preprocessing of the encoder: size, mean and standard deviation.
         config_: all settings used, a `maskcon.config.settings.RunConfig`.
         classes_: the coarse labels, sorted; only if the method uses labels.
-        n_features_in_: D, values an image; not for files.
+        n_features_in_: D, values per image; not for files.
         image_shape_: shape of one image as given to fit, None for files.
         pixel_range_: values taken as black and white; not for files.
         loss_curve_: mean loss of each epoch.
 
-    Nothing is kept on disk, but for what a frozen backbone saw, in the cache folder. For a run folder, with report,
-    search and export, use `maskcon.fit`. A pickle of it is as safe to load as any other: only from those you trust.
+    Nothing is kept on disk but the cached features of a frozen backbone. For a run folder, with report, search and
+    export, use `maskcon.fit`. Load pickles only from people you trust.
 
     Example:
         >>> from sklearn.datasets import load_digits
@@ -143,9 +143,9 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Train on images X and their coarse labels y (see the class); y is ignored by methods without labels."""
+        """Train on images X and their coarse labels y (see the class); methods without labels ignore y."""
         for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # of an earlier fit: should this one fail, none of it is left to embed with
+            delattr(self, name)  # of an earlier fit, so that nothing of it remains if this one fails
         method = method_named(str(self.method))
         if method.labels != "none" and y is None:
             raise UsageError(
@@ -181,11 +181,11 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        """Embeddings of images of the kind that fit saw: float32 ``[N, F]``."""
+        """Embed images of the shape that fit saw: float32 ``[N, F]``."""
         check_is_fitted(self)
         images, sizes = self._images_to_embed(X)
         place = self._place()
-        # its own one stays on the CPU, where a pickle of it can be read on any machine
+        # encoder_ stays on the CPU, so that a pickle of it can be read on any machine
         encoder = self.encoder_ if place == "cpu" else copy.deepcopy(self.encoder_)
         with threads_of_torch(self._threads()):
             features = features_of(encoder, self.encoder_facts_, images, sizes, place).numpy()
@@ -201,7 +201,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags.transformer_tags.preserves_dtype = []  # float32 from whatever comes in
         try:
             tags.target_tags.required = method_named(str(self.method)).labels != "none"
-        except UsageError:  # a misspelt method is fit's to refuse; tags are read to print the estimator, too
+        except UsageError:  # fit refuses a misspelt method; tags are read to print the estimator, too
             tags.target_tags.required = True
         return tags
 
@@ -210,7 +210,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return int(self.encoder_.features)
 
     def _images_to_fit(self, X: Any) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:  # noqa: N803
-        """Images and valid sizes; learns what tells the shape and the scale of later ones."""
+        """Return images and valid sizes; remember shape and scale for `transform`."""
         if are_files(X):
             self.image_shape_ = None
             return read_images(list(X), channels=3, canvas=canvas_for(int(self._given()["image_size"])))
@@ -219,10 +219,10 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if shape is None:
             if self.image_shape is None:
                 raise UsageError(
-                    f"X is {list(rows.shape)}: to read rows as images, say image_shape=(H, W), or give X as [N, H, W]"
+                    f"X is {list(rows.shape)}: to read rows as images, set image_shape=(H, W), or give X as [N, H, W]"
                 )
             shape = chosen_shape(self.image_shape, rows.shape[1])
-        planes(shape, self.channels)  # a wrong number of channels is refused before anything is learnt
+        planes(shape, self.channels)  # refuses a wrong number of channels
         self.image_shape_ = shape
         given = self.pixel_range
         self.pixel_range_ = value_range(rows) if given is None else checked_range(given)
@@ -232,13 +232,13 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         facts = self.encoder_facts_
         if are_files(X) != (self.image_shape_ is None):
             saw, now = ("files", "no list of files") if self.image_shape_ is None else ("an array", "files")
-            raise DataError(f"this MaskConEmbedder was fitted on {saw}, and X is {now} now")
+            raise DataError(f"this MaskConEmbedder was fitted on {saw}, but X is {now}")
         if self.image_shape_ is None:
             return read_images(list(X), channels=facts.in_channels, canvas=facts.canvas)
         rows, shape = flattened(X)
         rows = validate_data(self, rows, reset=False)
         if shape is not None and shape != self.image_shape_:
-            raise DataError(f"X holds images of shape {shape}, and fit saw {self.image_shape_}")
+            raise DataError(f"X holds images of shape {shape}, but fit saw {self.image_shape_}")
         warn_of_another_scale(rows, self.pixel_range_)
         return images_of(rows, self.image_shape_, self.channels, self.pixel_range_), None
 
@@ -260,7 +260,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(
-                f"y has 1 class, {self.classes_[0]!r}, and says nothing; add a second one, or train without labels: "
+                f"y has 1 class, {self.classes_[0]!r}; add a second one, or train without labels: "
                 "method='selfcon'"
             )
         return labels.astype(np.int64), tuple(map(str, self.classes_))
@@ -271,15 +271,15 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return "signs" if images.shape[1] == 1 else family_of(images)
 
     def _given(self) -> dict[str, Any]:
-        """What the user has set, by the names of `RunConfig`, and a size for files, which have none of their own."""
+        """Return what the user has set, by the names of `RunConfig`, and an image size for files."""
         own = ("w", "tau", "epochs", "batch_size", "learning_rate", "bank_size", "image_size")
         named = {key: getattr(self, key) for key in own if getattr(self, key) is not None}
         given = {key: _plain(value) for key, value in {**(self.settings or {}), **named}.items()}
         if "seed" in given:
-            raise UsageError("the seed is random_state here, not one of the settings")
+            raise UsageError("set the seed by random_state, not in settings")
         for key in _ABOUT_PARTS:
             if key in given:
-                raise UsageError(f"{key} is no setting here: fit trains on all of X and scores nothing")
+                raise UsageError(f"{key} cannot be set: fit trains on all of X and scores nothing")
         if self.image_shape_ is None:
             given.setdefault("image_size", FROZEN_SIZES[-1] if given.get("freeze") else SMALL_VIEW)
         return given
@@ -294,12 +294,12 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
 
 def _seed(random_state: Any) -> int:
-    """An int is the seed itself, as for `maskcon.fit`; a `RandomState` or None gives a number."""
+    """Return an int as the seed, as for `maskcon.fit`; a `RandomState` or None draws one."""
     if isinstance(random_state, int | np.integer) and 0 <= random_state < SEEDS:
         return int(random_state)
     return int(check_random_state(random_state).randint(SEEDS - 1))
 
 
 def _plain(value: Any) -> Any:
-    """Values of numpy, as searches over settings draw them, as Python's own."""
+    """Convert numpy scalars, which searches over settings draw, to Python's."""
     return value.item() if isinstance(value, np.generic) else value

@@ -70,7 +70,9 @@ def test_two_commands_do_not_write_one_index_at_once(run, photos, tmp_path):
     where = tmp_path / "index"
     call("index", run, photos, "--out", where)
     with FolderLock(where):
-        assert "another run or explorer is writing" in refused(UsageError, "index", run, photos, "--out", where)
+        assert "another run or explorer is writing" in refused(
+            UsageError, "index", run, photos, "--out", where
+        )
 
 
 def test_the_encoder_is_read_once_however_many_chunks_there_are(run, photos, tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def test_the_card_says_what_was_trained_on_what_and_how_good_it_is(photos, expor
     assert card.startswith("---\nlibrary_name: transformers\n")
     assert "# MaskCon encoder trained on photos" in card
     assert f"photos, {len(data.train)} images in 2 coarse classes: cat, dog" in card
-    assert "|  | R@1 | R@2 | R@5 | R@10 |" in card
+    assert "| | R@1 | R@2 | R@5 | R@10 |" in card
     assert "| Raw pixels | 25.00 | 37.50 | 50.00 | 75.00 |" in card
     assert "| This model | 50.00 | 62.50 | 75.00 | 87.50 |" in card
     assert f"{len(data.test)} test images with one of the same coarse label" in card

@@ -147,7 +147,7 @@ def test_notes_say_scale_stand_in_oracle_and_the_papers_slips(tmp_path):
     notes = "\n".join(section("cifar100", tmp_path, lambda _: 0.5).notes)
     for part in (
         "STAND-IN", "3,000 training and 1,000 test images", "resnet10 of width 16", "7 epochs", "oracle", "validation",
-        "rises from 0 over 1 epoch.", "MaskCon w=1 tau=0.05", "printed 18.17, should be 18.27",
+        "rises from 0 over 1 epochs.", "MaskCon w=1 tau=0.05", "printed 18.17, should be 18.27",
         "87.01 in the main text, 47.25",
     ):  # fmt: skip
         assert part in notes

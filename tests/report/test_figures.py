@@ -37,7 +37,7 @@ def a_map(n: int = 40) -> object:
 
 
 FIGURES = {
-    "curves": lambda: learning_curves(CURVES, floor=0.1, ceiling=0.8, title="Title"),
+    "curves": lambda: learning_curves(CURVES, {"floor": 0.1, "ceiling": 0.8, "unknown": None}, title="Title"),
     "loss": lambda: loss_curves({"x": [(i, 5.0 - i / 900) for i in range(2000)]}),
     "map": a_map,
     "empty curves": lambda: learning_curves({"none": []}),

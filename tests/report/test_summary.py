@@ -69,7 +69,6 @@ def test_a_run_on_a_folder_without_fine_labels_has_a_page(tmp_path: Path) -> Non
     assert "<script>&quot;" not in text
     assert "&lt;script&gt;" in text
     assert f"maskcon train &#39;{folder}&#39; --method maskcon" in text
-    assert f"maskcon report {run.folder} --out {tmp_path / 'out'}" in text
     data = map_data(page)
     assert all("🐈.png" in name and "/" in name for name in data["ids"])  # paths, as they are
     assert [c["title"] for c in data["colourings"]] == ["Coarse label"]
@@ -110,7 +109,7 @@ def test_the_command_works_from_any_directory(tmp_path: Path, monkeypatch: pytes
     assert "--out work/run-again<" in page
 
 
-def test_a_page_is_made_on_the_device_asked_for_and_told_so(tmp_path: Path, monkeypatch) -> None:
+def test_a_page_is_made_on_the_device_asked_for(tmp_path: Path, monkeypatch) -> None:
     used: list[str] = []
     encode_set = Run.encode_set
 
@@ -121,11 +120,9 @@ def test_a_page_is_made_on_the_device_asked_for_and_told_so(tmp_path: Path, monk
     monkeypatch.setattr(Run, "encode_set", watched)
     folder = photos(tmp_path / "photos")
     run = finished(tmp_path / "run", load(str(folder), image_size=16), source=str(folder))
-    usual = write_summary([run.folder], tmp_path / "usual").read_text("utf-8")
-    asked = write_summary([run.folder], tmp_path / "asked", machine=Machine(device="cpu")).read_text("utf-8")
+    write_summary([run.folder], tmp_path / "usual")
+    write_summary([run.folder], tmp_path / "asked", machine=Machine(device="cpu"))
     assert used == ["auto", "cpu"]
-    assert f"--out {tmp_path / 'usual'}<" in usual
-    assert f"--out {tmp_path / 'asked'} --device cpu<" in asked
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UsageError, match="'cuda' is not available here; use --device cpu"):
         write_summary([run.folder], tmp_path / "no", machine=Machine(device="cuda"))

@@ -1,4 +1,4 @@
-"""What Python users call: `fit` trains, `Run` is what it leaves behind."""
+"""The Python interface: `fit` trains, `Run` opens a finished run."""
 
 from maskcon.api.run import Run, data_of, features_of, fit, score
 

@@ -1,4 +1,4 @@
-"""A run from data to result: `fit` trains, `Run` is what it leaves behind (see `maskcon.training.run_folder`)."""
+"""Train a run with `fit`; open it with `Run` (its folder: `maskcon.training.run_folder`)."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ class Run:
 
     @property
     def source(self) -> str:
-        """What to load its data from, whatever directory this is."""
+        """Return what its data can be loaded from, in any working directory."""
         return source_of(self.folder, self.config.source, self.result)
 
     def encoder_digest(self) -> str:
-        """sha256 (hex) of the encoder's file: weights and the processing of images before them."""
+        """Return the sha256 (hex) of the encoder's file, which holds weights and preprocessing."""
         with (self.folder / ENCODER).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def encode(self, images: NDArray[np.uint8] | Tensor | Sequence[Any], *, device: str = "cpu") -> Tensor:
-        """Embeddings of images, float32 ``[N, F]``, not normalised; compare them by cosine.
+        """Embed images: float32 ``[N, F]``, not normalised; compare them by cosine.
 
         Args:
             images: uint8 ``[N, C, H, W]``, or a sequence of paths or PIL images of any size and mode.
@@ -92,9 +92,9 @@ class Run:
         device: str = "cpu",
         progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
     ) -> Tensor:
-        """Embeddings of a source's train or test part, float32 ``[N, F]``.
+        """Embed the train or test part of a dataset: float32 ``[N, F]``.
 
-        progress: called on the way, as progress(done, in all).
+        progress: called as progress(done, in all).
         """
         backbone, facts = read_encoder(self.folder / ENCODER)
         return features_of(backbone, facts, part.images, part.sizes, device, progress)
@@ -127,8 +127,8 @@ def fit(
             methods` lists all.
         preset: ``"paper"``, ``"reference"``, ``"cpu"`` or ``"fast"``: optimiser, schedule and sizes.
         choose: fit image size, encoder, batch, bank and epochs to these images and this machine, as
-            ``maskcon train FOLDER`` does; what is given here by name stays as it is. Sources by name keep theirs.
-            `Facts` instead of True: by what was found out before, for several runs that are to be alike.
+            ``maskcon train FOLDER`` does; settings given by name are kept. Built-in datasets keep their own settings.
+            `Facts` instead of True: choose by facts found before, so that several runs choose alike.
         budget: seconds; as many epochs as fit, by the pace measured on this machine, loading included.
         begun: ``time.monotonic()`` from which the budget counts; by default now.
         w, tau, epochs, seed: the settings most often changed; None keeps the preset's.
@@ -136,8 +136,8 @@ def fit(
             maskcon, teachcon, supcon and grafit. Images are found by path.
         out: run folder; by default ``runs/<source>-<method>-seed<seed>``.
         settings: any other setting of `RunConfig` by name.
-        machine: device, processes, checkpoint interval and the like; see `Machine`.
-        announce: told about progress; silent by default.
+        machine: device, processes, checkpoint interval and more; see `Machine`.
+        announce: receives progress; silent by default.
 
     Example:
         >>> run = fit("embedded", epochs=1, settings={"train_limit": 300})  # doctest: +SKIP
@@ -200,7 +200,7 @@ def features_of(
     device: str,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Tensor:
-    """What an encoder makes of images: float32 ``[N, F]`` on the CPU. Leaves the encoder on the device.
+    """Embed images with an encoder: float32 ``[N, F]`` on the CPU. Leaves the encoder on the device.
 
     Args:
         array: uint8 ``[N, C, H, W]``.
@@ -219,12 +219,12 @@ def features_of(
         progress=progress,
     )
     feed.close()
-    assert features is not None  # nobody asked it to stop
+    assert features is not None  # only a stop request gives None
     return features.cpu()
 
 
 def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset:
-    """The very data a run was trained and scored on; other data under the same name are refused."""
+    """Load the data a run was trained and scored on; other data under the same name are refused."""
     data = load_dataset(given or run.source, run.config, machine, Callback())
     if data.fingerprint() != run.result["data"]:
         raise UsageError(
@@ -237,7 +237,7 @@ def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset
 def score(
     run: Run, machine: Machine | None = None, *, data: Dataset | None = None, device: str = "cpu"
 ) -> dict[str, Any]:
-    """Recall@K of a saved encoder on the test images of its own run, and the raw-pixel floor."""
+    """Compute recall@K of a saved encoder on the test images of its run, and of raw pixels."""
     data = data_of(run, machine or Machine(), data)
     _, facts = read_encoder(run.folder / ENCODER)
     labels = torch.from_numpy(data.test.finest)

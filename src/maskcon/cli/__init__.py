@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def explained(error: Exception, arguments: list[str]) -> tuple[str, int]:
-    """What to tell a user about an error, and the exit code."""
+    """Return the line for the user about an error, and the exit code."""
     if isinstance(error, MaskconError):
         return str(error), error.exit_code
     if hasattr(error, "format_message"):  # an option or command that typer does not know, or cannot read
@@ -97,6 +97,6 @@ def explained(error: Exception, arguments: list[str]) -> tuple[str, int]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """One line, then out."""
+    """Print one line and exit."""
     typer.echo(f"maskcon: {' '.join(line.strip() for line in message.splitlines())}", err=True)
     sys.exit(code)

@@ -23,9 +23,7 @@ def report(
     ] = None,
     images: Annotated[
         int | None,
-        typer.Option(
-            min=2, help="At most so many test images on the map; 5000 for one run, fewer for several."
-        ),
+        typer.Option(min=2, help="Most test images on the map; 5000 for one run, fewer for several."),
     ] = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Terminal(Callback):
-    """Shows a run on stderr; prints lines without a bar where stderr is no terminal."""
+    """Show a run on stderr: a progress bar in a terminal, else lines."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
@@ -74,7 +74,7 @@ class Terminal(Callback):
 
 
 def print_result(result: Mapping[str, Any], folder: Path) -> None:
-    """Recall beside the raw-pixel floor."""
+    """Print recall beside that of raw pixels."""
     console = Console(highlight=False)
     ks = list(result["recall"])
     table = Table("recall (%)", *(f"R@{k}" for k in ks), box=None, pad_edge=False)
@@ -87,5 +87,5 @@ def print_result(result: Mapping[str, Any], folder: Path) -> None:
     console.print(table)
     kind = "" if result["scored_by"] == "fine" else " (no fine labels here: scored by coarse label)"
     scored = f"{counted(result['test_images'], 'image')} scored{kind}"
-    told = f"{scored}; {result['seconds']:.0f} s of training; run in {folder}"
-    console.print(told, markup=False, soft_wrap=True)
+    line = f"{scored}; {result['seconds']:.0f} s of training; run in {folder}"
+    console.print(line, markup=False, soft_wrap=True)

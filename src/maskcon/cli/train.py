@@ -84,7 +84,7 @@ def train(
     """Train an encoder on coarse labels.
 
     For your own images, the image size, encoder, batch, bank and epochs are chosen to fit, and a line says why. What
-    you set stays. Rerun the same command to resume a stopped run; it keeps its settings.
+    you set is kept. Rerun the same command to resume a stopped run; it keeps its settings.
 
     The default method is TeachCon, which is ours: MaskCon's relation with neighbours from a fixed teacher (HOG
     features, or a pretrained backbone) and cross-entropy on the coarse labels. `--method maskcon` is the paper's.

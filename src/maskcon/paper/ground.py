@@ -28,7 +28,7 @@ CPU_SETTINGS: dict[str, Any] = {
     "eval_every_epochs": 0,
 }
 # Images to train on, images to score, epochs. CIFARtoy has two datasets to a table, hence less of each. Where
-# classes are many, at least two images of each are scored: with one there is nothing to find.
+# classes are many, at least two images of each are scored: a single one has no match to find.
 CPU_PARTS = {
     "embedded": (3_000, 1_000, 7),
     "cifartoy-good": (2_000, 1_000, 5),

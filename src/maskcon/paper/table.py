@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from maskcon._utils.files import write_atomically
+from maskcon._utils.text import counted
 from maskcon.config.settings import VALIDATION_FRACTION, RunConfig
 from maskcon.paper.ground import Ground
 from maskcon.paper.plans import (
@@ -22,14 +23,7 @@ from maskcon.paper.plans import (
 )
 from maskcon.paper.runs import PlannedRun, start_of
 from maskcon.report.formats import Cell, Table
-from maskcon.report.published import (
-    CORRECTIONS,
-    DOUBTS,
-    PublishedRow,
-    appendix_rows,
-    disagreements,
-    main_rows,
-)
+from maskcon.report.published import PublishedRow, appendix_rows, main_rows, published_notes
 from maskcon.report.tables import METHOD_NAMES, MISSING, recall_cell
 from maskcon.training.run_folder import make_writable
 
@@ -39,37 +33,27 @@ Result = Mapping[str, Any]
 def notes_for(table: PaperTable, ground: Ground, config: RunConfig, result: Result, seeds: int) -> list[str]:
     """Write the notes of one dataset's section, the most important first."""
     notes = [ground.warning] if ground.warning else []
-    notes += [_size(ground, config, result), _seeds(seeds, ground)]
+    ramp = config.relation_warmup_epochs
+    epochs = counted(config.epochs, "epoch")
+    notes.append(
+        f"Ours: scale {ground.scale}, preset {config.preset}, {result['source']} with {result['train_images']:,} "
+        f"training and {result['test_images']:,} test images, {config.backbone} of width {config.width} from "
+        f"{start_of(config)}, {epochs} in batches of {config.batch_size}, a bank of {config.bank_size:,}."
+    )
+    if ramp:
+        notes[-1] += f" w of Grafit (so of SupCon too) and MaskCon rises from 0 over {ramp:g} epochs."
+    spread = f"Mean ± sample standard deviation over {seeds} seeds."
+    spread = "One seed: differences of a few points may be chance." if seeds == 1 else spread
+    notes.append(spread + ("" if ground.stands_in else " diff: ours minus the paper's, in points."))
     if table.kind == "main":
-        share = f"{VALIDATION_FRACTION:g}"
         notes.append(
             "Chosen by test (oracle): the w and tau with the best recall@1 on the test images, as the paper reports "
-            "them, which is impossible without test labels. Chosen by validation: the best recall@1 on a share "
-            f"of {share} of the training images, held out (seed {CHOICE_SEED}), then trained on all of them."
+            "them, which is impossible without test labels. Chosen by validation: the best recall@1 on a share of "
+            f"{VALIDATION_FRACTION:g} of the training images, held out (seed {CHOICE_SEED}), then trained on all."
         )
         notes.append(_papers_choice(ground.asked))
     notes.append("SupCon is Grafit with w = 1 and SupCE is CoIns with w = 1: one run serves both.")
-    return notes + _slips(table, ground.asked)
-
-
-def _size(ground: Ground, config: RunConfig, result: Result) -> str:
-    lines = [
-        f"Ours: scale {ground.scale}, preset {config.preset}, {result['source']} with {result['train_images']:,} "
-        f"training and {result['test_images']:,} test images",
-        f"{config.backbone} of width {config.width} from {start_of(config)}",
-        f"{config.epochs} epochs in batches of {config.batch_size}",
-        f"a bank of {config.bank_size:,}",
-    ]
-    ramp = config.relation_warmup_epochs
-    rise = f" w of Grafit (so of SupCon too) and MaskCon rises from 0 over {ramp:g} epoch{'' if ramp == 1 else 's'}."
-    return ", ".join(lines) + "." + (rise if ramp else "")
-
-
-def _seeds(seeds: int, ground: Ground) -> str:
-    text = f"Mean ± sample standard deviation over {seeds} seeds."
-    if seeds == 1:
-        text = "One seed: differences of a few points may be chance."
-    return text if ground.stands_in else f"{text} diff: ours minus the paper's, in points."
+    return notes + published_notes(ground.asked, table.kind)
 
 
 def _papers_choice(source: str) -> str:
@@ -82,20 +66,6 @@ def _papers_choice(source: str) -> str:
         return f"The paper's own settings: {', '.join(chosen)}."
     grid = ", ".join(f"({w:g}, {tau:g})" for w, tau in IMAGENET_GRID)
     return f"The paper does not name its settings here; MaskCon's (w, tau) tried are ours: {grid}."
-
-
-def _slips(table: PaperTable, source: str) -> list[str]:
-    """List misprints and contradictions of the paper that concern this table."""
-    part = "main" if table.kind == "main" else "appendix"
-    notes = [
-        f"Corrected: {slip.place}: printed {slip.printed}, should be {slip.corrected} ({slip.because})."
-        for slip in CORRECTIONS
-        if slip.source == source and slip.place.startswith(part)
-    ]
-    notes += [f"The paper differs from itself on {source}, {line}." for line in disagreements(source)]
-    if source in DOUBTS and part == "main":
-        notes.append(DOUBTS[source])
-    return notes
 
 
 KS = (1, 2, 5, 10)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon._utils.files import write_atomically
 from maskcon.report.style import (
     HEIGHT_INCHES,
     PALE,
@@ -54,16 +55,13 @@ class PageFigure:
 @figure_style()
 def learning_curves(
     curves: Mapping[str, Sequence[Curve]],
-    floor: float | None = None,
-    ceiling: float | None = None,
+    floors: Mapping[str, float | None] | None = None,
     *,
-    backbone: float | None = None,
     title: str = "",
 ) -> Figure:
     """Draw recall@1 (fractions) by epoch, one line per label; curves: one per seed.
 
-    Several seeds give the mean and a band of ± one sample standard deviation. `floor` (raw pixels), `backbone` (a
-    frozen one alone) and `ceiling` (fine labels) are horizontal lines.
+    Several seeds give the mean and a band of ± one sample standard deviation. `floors` are horizontal lines by name.
     """
     figure, axes = _new_axes(title, "epoch", "recall@1, %")
     for number, (name, seeds) in enumerate(curves.items()):
@@ -77,14 +75,9 @@ def learning_curves(
         axes.plot(
             epochs, means, color=colour, marker=marker, markevery=every, markersize=4, label=escape(name)
         )
-    orientation = (
-        (floor, "raw pixels", ":"),
-        (backbone, "backbone alone", "-."),
-        (ceiling, "fine labels", "--"),
-    )
-    for value, name, dashes in orientation:
-        if value is not None:
-            axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=dashes, label=name)
+    known = [(name, value) for name, value in (floors or {}).items() if value is not None]
+    for (name, value), dashes in zip(known, (":", "-.", "--"), strict=False):
+        axes.axhline(100 * value, color=PALE, linewidth=1, linestyle=dashes, label=name)
     _finish_curves(axes, "no evaluation yet")
     return figure
 
@@ -160,12 +153,12 @@ def embedding_map(
 
 
 def save(figure: Figure, path_stem: str | os.PathLike[str]) -> list[Path]:
-    """Write `<stem>.png` and `<stem>.svg`, without dates; returns the paths."""
+    """Write `<stem>.png` and `<stem>.svg`, without dates, each whole or not at all; returns the paths."""
     stem = Path(path_stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    png.write_bytes(png_bytes(figure))
-    svg.write_text(svg_text(figure), encoding="utf-8")
+    write_atomically(png, png_bytes(figure))
+    write_atomically(svg, svg_text(figure).encode())
     return [png, svg]
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from rich.cells import cell_len
 
 from maskcon._utils.errors import UsageError
 
@@ -64,7 +65,7 @@ class Table:
             if any(row[column] for row in marks):
                 for cells, stars in zip(grid, marks, strict=True):
                     cells[column] += stars[column] or " "
-        widths = [max(_width(row[column]) for row in grid) for column in range(len(self.columns))]
+        widths = [max(cell_len(row[column]) for row in grid) for column in range(len(self.columns))]
         lines = ["  ".join(_padded(row, widths)).rstrip() for row in grid]
         lines.insert(1, "  ".join("-" * width for width in widths))
         starred = ["* best"] if any(star for row in marks for star in row) else []
@@ -144,18 +145,10 @@ def _one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def _width(text: str) -> int:
-    """Count terminal columns: East Asian characters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
-        for letter in text
-    )
-
-
 def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     filled: list[str] = []
     for index, (text, width) in enumerate(zip(row, widths, strict=True)):
-        space = " " * (width - _width(text))
+        space = " " * (width - cell_len(text))
         filled.append(text + space if index == 0 else space + text)
     return filled
 

@@ -138,13 +138,19 @@ def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
     return max(1, round(width * side / largest)), max(1, round(height * side / largest))
 
 
+def as_png(image: Image.Image) -> bytes:
+    """Encode an image as PNG, as small as it gets."""
+    stream = io.BytesIO()
+    image.save(stream, format="PNG", optimize=True)
+    return stream.getvalue()
+
+
 def image_uri(image: Image.Image, *, exact: bool, quality: int = 82) -> str:
     """Encode an image as a data URI: PNG where every pixel counts, else JPEG."""
-    stream = io.BytesIO()
-    if exact:
-        image.save(stream, format="PNG", optimize=True)
-    else:
+    content = as_png(image) if exact else b""
+    if not exact:
+        stream = io.BytesIO()
         # Colour at half size on blocks of 16 pixels: tiles of a multiple of 16 do not run into each other.
         image.save(stream, format="JPEG", quality=quality, optimize=True, subsampling="4:2:0")
-    kind = "png" if exact else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode()}"
+        content = stream.getvalue()
+    return f"data:image/{'png' if exact else 'jpeg'};base64,{base64.b64encode(content).decode()}"

@@ -1,7 +1,7 @@
 """Recall that the paper prints, read from `published_main.csv` and `published_appendix.csv`.
 
-Misprints that the paper itself exposes are corrected in these files and listed in `CORRECTIONS`. Where the main text
-and the appendix print different digits for the same run, both are kept and `disagreements` lists them.
+Misprints that the paper itself exposes are corrected in these files. Where the main text and the appendix print
+different digits for the same run, both are kept. `published_notes.csv` lists both, and what is doubtful.
 """
 
 from __future__ import annotations
@@ -25,29 +25,6 @@ class PublishedRow:
     w: float | None
     tau: float | None
     percent: tuple[float, ...]  # recall@1, 2, 5, 10
-
-
-@dataclass(frozen=True)
-class Correction:
-    """A misprint: what is printed where, the corrected value, and the evidence."""
-
-    source: str
-    place: str
-    printed: str
-    corrected: str
-    because: str
-
-
-CORRECTIONS = (
-    Correction("cifartoy-good", "appendix, CoIns w=1, recall@2", "8.26", "85.26", "the main text has 85.26"),
-    Correction("cifar100", "main, MaskCon's gain over SupCE", "18.17", "18.27", "65.52 - 47.25"),
-    Correction("imagenet32", "main, MaskCon's gain over SupCE", "6.86", "6.85", "19.08 - 12.23"),
-)
-# Implausible, but the paper offers no corrected value: kept as printed.
-DOUBTS = {
-    "imagenet32": "SupCE's recall@2 of 14.15 equals SelfCon's; it may have been copied.",
-    "cifartoy-good": "The main table repeats the bad split's SelfCon and SupFINE rows for the good split.",
-}
 
 
 def published_recall(source: str) -> Mapping[str, Mapping[str, float]] | None:
@@ -82,30 +59,27 @@ def appendix_rows(source: str) -> tuple[PublishedRow, ...]:
     return _read("published_appendix.csv").get(source, ())
 
 
-def disagreements(source: str) -> list[str]:
-    """List the runs whose digits differ between the main text and the appendix, one line each.
+def published_notes(source: str, table: str) -> list[str]:
+    """List misprints, contradictions and doubts about a dataset's table, "main" or "appendix".
 
-    >>> disagreements("cifar100")
-    ['supce: 47.25, 61.24, 77.78, 87.01 in the main text, 47.25, 61.24, 77.78, 87.00 in the appendix']
+    >>> published_notes("cifar100", "main")[0]
+    "Corrected: main, MaskCon's gain over SupCE: printed 18.17, should be 18.27 (65.52 - 47.25)."
     """
-    # The appendix lists SupCon and SupCE as Grafit and CoIns with w = 1.
-    same = {"supcon": ("grafit", 1.0, None), "supce": ("coins", 1.0, None)}
-    appendix = {(row.method, row.w, row.tau): row.percent for row in appendix_rows(source)}
-    found: list[str] = []
-    for row in main_rows(source):
-        twin = appendix.get(same.get(row.method, (row.method, row.w, row.tau)), row.percent)
-        if twin != row.percent:
-            ours, theirs = (", ".join(f"{value:.2f}" for value in percent) for percent in (row.percent, twin))
-            found.append(f"{row.method}: {ours} in the main text, {theirs} in the appendix")
-    return found
+    lines = _lines("published_notes.csv")
+    return [line["note"] for line in lines if line["source"] == source and line["table"] in (table, "both")]
+
+
+@cache
+def _lines(name: str) -> list[dict[str, str]]:
+    text = importlib.resources.files("maskcon.report").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 @cache
 def _read(name: str) -> dict[str, tuple[PublishedRow, ...]]:
-    """Read one of the CSV files: source -> rows."""
-    text = importlib.resources.files("maskcon.report").joinpath(name).read_text(encoding="utf-8")
+    """Read one of the tables: source -> rows."""
     tables: dict[str, tuple[PublishedRow, ...]] = {}
-    for line in csv.DictReader(text.splitlines()):
+    for line in _lines(name):
         w, tau = (float(line[key]) if line.get(key) else None for key in ("w", "tau"))
         row = PublishedRow(line["method"], w, tau, tuple(float(line[f"recall_{k}"]) for k in KS))
         tables[line["source"]] = (*tables.get(line["source"], ()), row)

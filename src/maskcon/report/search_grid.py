@@ -44,7 +44,7 @@ def write_grid(
         rows.append(row)
     found = np.array(rows, dtype=np.int64).reshape(len(queries), -1)
     drawn = retrieval_grid(images, range(len(queries)), found, None)
-    # A file is looked at alone, by programs with any background.
+    # white: image viewers show transparency in any colour
     page = PIL.Image.new("RGB", drawn.size, "white")
     page.paste(drawn, mask=drawn.getchannel("A"))
     try:

@@ -90,7 +90,7 @@ def figure_style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, caption: str = "") -> Figure:
-    """Create a figure of so many inches, with room for a caption below."""
+    """Create a figure of this size in inches, with room for a caption below."""
     from matplotlib.figure import Figure
 
     lines = textwrap.wrap(

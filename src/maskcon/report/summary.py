@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -71,7 +70,7 @@ def write_summary(
         machine: folder of the datasets, and the device to embed on.
         command: trains all runs and writes the page; by default the page lists each run's own command.
         title: of the page.
-        images: at most so many test images on the map; by default 5000, fewer where several encoders are shown.
+        images: most test images on the map; by default 5000, fewer where several encoders are shown.
         data: the `Dataset` of runs that were fitted on arrays.
         message: called with notes while the report is written.
         reading: called as reading(done, in all) while images are decoded.
@@ -107,7 +106,6 @@ def write_summary(
         for label, run in runs.items():
             words = label if len(runs) > 1 else f"Train it again{same}"
             rerun.append((f"{words}:", train_command(run, origins[label][1], machine)))
-        rerun.append(("Write this page again:", _page_command(folders, target, images, machine)))
     source = short_name(first.config.source)
     inputs = ReportInputs(
         title=title or f"{source}: {', '.join(dict.fromkeys(_title(run) for run in runs.values()))}",
@@ -140,15 +138,6 @@ def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
         if len(labelled) == len(runs):
             return labelled
     return {str(run.folder): run for run in runs}  # in folders of the same name
-
-
-def _page_command(folders: Sequence[Path], target: Path, images: int | None, machine: Machine) -> str:
-    words = ["maskcon", "report", *map(str, folders)]
-    words += [] if target == folders[0] else ["--out", str(target)]
-    words += [] if images is None else ["--images", str(images)]
-    words += [] if machine.data_root is None else ["--data-root", machine.data_root]
-    words += [] if machine.device == Machine().device else ["--device", machine.device]
-    return shlex.join(words)
 
 
 def _title(run: Run) -> str:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskcon.report.figures import PageFigure, learning_curves, loss_curves, save
+from maskcon._utils.files import write_atomically
+from maskcon._utils.text import counted
+from maskcon.report.figures import Curve, PageFigure, learning_curves, loss_curves, png_bytes, svg_text
 from maskcon.report.formats import Table
-from maskcon.report.gallery import retrieval_grid
+from maskcon.report.gallery import as_png, retrieval_grid
 from maskcon.report.maps import map_of
 from maskcon.report.page import Section, figure_html, joined, part, table_html, write_page
 from maskcon.report.published import published_recall
@@ -26,7 +28,7 @@ from maskcon.report.sample import (
     retrieval_html,
     retrievals_of,
 )
-from maskcon.report.tables import Group, Result, group_results, methods_table, recall_cell, scored_images
+from maskcon.report.tables import Result, group_results, methods_table, recall_cell, scored_images
 
 FOOTER = "Written by maskcon. The figures and tables of this page are in files beside it."
 # Files that carry the number of an encoder, see `sample.file_part`.
@@ -55,16 +57,13 @@ class ReportInputs:
 def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     """Write `report.html`, `figures/` (PNG and SVG) and `tables/` (txt, md, tex, csv); returns the page's path."""
     target = Path(folder)
-    tables = {"recall": _results_table(inputs.results)} if inputs.results else {}
+    table = _results_table(inputs.results) if inputs.results else None
     figures = _curve_figures(inputs)
-    results = [
-        part("paragraphs", _result_notes(inputs.results)),
-        *(part("table", table) for table in tables.values()),
-    ]
     curves = [figure_html(item, f"c{number}-") for number, item in enumerate(figures.values())]
+    results = [part("paragraphs", _result_notes(inputs.results)), part("table", table)] if table else []
     sections = [
         Section("about", "What was trained", part("facts", inputs.about) if inputs.about else ""),
-        Section("results", "Results", joined(results) if tables else ""),
+        Section("results", "Results", joined(results)),
         Section("curves", "Curves", joined(curves)),
     ]
     data = None
@@ -74,43 +73,43 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
         near = neighbours_of(sample)
         map_html, data, maps = map_of(sample, near, inputs.seed)
         grids = retrievals_of(sample, near)
-        sections += [
-            Section("map", "Map of the images", map_html),
-            Section("retrieval", "Retrieved neighbours", joined([retrieval_html(grid) for grid in grids])),
-        ]
+        sections.append(Section("map", "Map of the images", map_html))
+        sections.append(
+            Section("retrieval", "Retrieved neighbours", joined(list(map(retrieval_html, grids))))
+        )
         figures |= maps
+    settings = [table_html(one) for one in settings_tables(inputs.runs)]
+    commands = part("commands", inputs.rerun) if inputs.rerun else ""
     sections += [
-        Section(
-            "settings", "Settings", joined([table_html(table) for table in settings_tables(inputs.runs)])
-        ),
-        Section("rerun", "How to run it again", part("commands", inputs.rerun) if inputs.rerun else ""),
+        Section("settings", "Settings", joined(settings)),
+        Section("rerun", "How to run it again", commands),
     ]
-    _remove_former(target)
+    files = {f"tables/recall.{ending}": text.encode("utf-8", "replace") for ending, text in _formats(table)}
     for name, item in figures.items():
-        save(item.figure, target / "figures" / name)
+        files[f"figures/{name}.png"] = png_bytes(item.figure)
+        files[f"figures/{name}.svg"] = svg_text(item.figure).encode()
     for number, grid in enumerate(grids):
         drawn = retrieval_grid(grid.sample.images, grid.queries, grid.neighbours, grid.marks)
-        path = target / "figures" / f"retrieval_{file_part(grid.title, number)}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawn.save(path, optimize=True)
-    for name, table in tables.items():
-        _save_table(table, target / "tables" / name)
+        files[f"figures/retrieval_{file_part(grid.title, number)}.png"] = as_png(drawn)
+    for path in (target / "figures").glob("*"):  # of an earlier page, which may show other runs
+        if NUMBERED.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+    for name, content in files.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target / name, content)
     return write_page(
         target / "report.html", inputs.title, _summary(inputs), sections, footer=FOOTER, data=data
     )
-
-
-def _remove_former(target: Path) -> None:
-    """Remove the files per encoder of an earlier page, which may show other runs."""
-    for path in (target / "figures").glob("*"):
-        if NUMBERED.fullmatch(path.name):
-            path.unlink(missing_ok=True)
 
 
 def _results_table(results: Sequence[Result]) -> Table:
     sources = {str(result.get("source")) for result in results}
     published = published_recall(sources.pop()) if len(sources) == 1 else None
     return methods_table(results, published=published)
+
+
+def _formats(table: Table | None) -> Iterable[tuple[str, str]]:
+    return () if table is None else table.files().items()
 
 
 def _result_notes(results: Sequence[Result]) -> list[str]:
@@ -127,61 +126,46 @@ def _result_notes(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def _save_table(table: Table, stem: Path) -> None:
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    for extension, content in table.files().items():
-        stem.with_suffix(f".{extension}").write_bytes(content.encode("utf-8", errors="replace"))
-
-
 def _summary(inputs: ReportInputs) -> list[str]:
-    groups = group_results(inputs.results)
-    coarse = [
-        (value, group)
+    """Say in a few sentences what came out, from which runs, and what to be careful about."""
+    results = inputs.results
+    groups = group_results(results)
+    coarse = {
+        group.label(groups): recall
         for group in groups
-        if not group.fine_labels and (value := _first_recall(group)) is not None
-    ]
+        if not group.fine_labels and (recall := recall_cell(group.recall(1), muted=False).value) is not None
+    }
     sentences: list[str] = []
     # A best over different datasets says nothing.
     if coarse and len({group.shared for group in groups}) == 1:
-        value, group = max(coarse, key=lambda pair: pair[0])
-        kind = "coarse class" if group.results[0].get("scored_by") == "coarse" else "fine class"
-        name = group.label(groups)
-        best = (
-            f"{name} is the best of {len(coarse)} methods trained without fine labels"
-            if len(coarse) > 1
-            else name
+        best = max(coarse, key=lambda name: coarse[name])
+        kind = "coarse" if results[0].get("scored_by") == "coarse" else "fine"
+        among = (
+            f" is the best of {len(coarse)} methods trained without fine labels" if len(coarse) > 1 else ""
         )
-        images = scored_images(inputs.results)
-        share = f"for {_percent(value)} of the {images} the nearest other image is of the same {kind}"
-        floor = _agreed(inputs.results, "raw_pixels")
-        backbone = _agreed(inputs.results, "frozen_backbone")
-        others = [(floor, "by raw pixels"), (backbone, "by the frozen backbone alone")]
-        known = [f"{words} for {_percent(value)}" for value, words in others if value is not None]
-        compared = f"; {', '.join(known)}." if known else "."
-        sentences.append(f"{best}: {share}{compared}")
-    facts = [f"{len(inputs.results)} finished {'run' if len(inputs.results) == 1 else 'runs'}"]
-    for key, words in (("source", "data: {}"), ("epochs", "epochs: {}"), ("preset", "preset: {}")):
-        values = list(
-            dict.fromkeys(str(result[key]) for result in inputs.results if result.get(key) is not None)
+        floors = {"raw pixels": "raw_pixels", "the frozen backbone alone": "frozen_backbone"}
+        known = {words: _agreed(results, key) for words, key in floors.items()}
+        compared = [
+            f", by {words} for {_percent(100 * value)}" for words, value in known.items() if value is not None
+        ]
+        sentences.append(
+            f"{best}{among}: for {_percent(coarse[best])} of the {scored_images(results)} the nearest other image is "
+            f"of the same {kind} class{';' if compared else ''}{''.join(compared)[1:]}."
         )
-        if values:
-            facts.append(words.format(", ".join(values)))
+    facts = [f"{counted(len(results), 'finished run')}"]
+    for key, words in (("source", "data"), ("epochs", "epochs"), ("preset", "preset")):
+        values = dict.fromkeys(str(result[key]) for result in results if result.get(key) is not None)
+        facts += [f"{words}: {', '.join(values)}"] if values else []
     sentences.append("; ".join(facts) + ".")
-    warnings = {
-        str(e.get("message", "")) for run in inputs.runs for e in run.journal if e.get("kind") == "warning"
-    }
     if inputs.sample is not None and inputs.sample.note:
         sentences.append(inputs.sample.note)
-    return [*sentences, *(f"Warning: {message}" for message in sorted(warnings) if message)]
+    events = (event for run in inputs.runs for event in run.journal if event.get("kind") == "warning")
+    warnings = {str(event.get("message", "")) for event in events} - {""}
+    return [*sentences, *(f"Warning: {message}" for message in sorted(warnings))]
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.2f}\N{NO-BREAK SPACE}%"
-
-
-def _first_recall(group: Group) -> float | None:
-    mean = recall_cell(group.recall(1), muted=False).value
-    return None if mean is None else mean / 100
+def _percent(value: float) -> str:
+    return f"{value:.2f}\N{NO-BREAK SPACE}%"
 
 
 def _agreed(results: Sequence[Result], key: str) -> float | None:
@@ -190,50 +174,35 @@ def _agreed(results: Sequence[Result], key: str) -> float | None:
     return values.pop() if len(values) == 1 else None
 
 
-def _ceiling(results: Sequence[Result], drawn: Sequence[str]) -> float | None:
-    """Return SupFINE's final recall@1, unless its own curve shows it already."""
-    groups = [group for group in group_results(results) if group.method == "supfine"]
-    return _first_recall(groups[0]) if len(groups) == 1 and "SupFINE" not in drawn else None
-
-
 def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
-    recalls: dict[str, list[list[tuple[float, float | None]]]] = {}
-    losses: dict[str, list[tuple[float, float | None]]] = {}
+    """Draw recall by epoch and loss by step, by file name; those that no journal has are left out."""
+    recalls: dict[str, list[Curve]] = {}
+    losses: dict[str, Curve] = {}
     names = curve_names(inputs.runs)
     for run in inputs.runs:
-        curve = [
-            (float(e.get("epoch") or 0), (e.get("recall") or {}).get("1"))
-            for e in run.journal
-            if e.get("kind") == "evaluation"
-        ]
-        if curve:
-            recalls.setdefault(names[run.label], []).append(curve)
+        scored = [event for event in run.journal if event.get("kind") == "evaluation"]
         steps = [
-            (float(e["step"]), e.get("loss"))
-            for e in run.journal
-            if e.get("kind") == "step" and e.get("step") is not None
+            event for event in run.journal if event.get("kind") == "step" and event.get("step") is not None
         ]
-        if steps:
-            losses.setdefault(names[run.label], steps)  # one seed is shown: averages hide jumps
+        if scored:
+            curve = [(float(e.get("epoch") or 0), (e.get("recall") or {}).get("1")) for e in scored]
+            recalls.setdefault(names[run.label], []).append(curve)
+        if steps:  # one seed is shown: averages hide jumps
+            losses.setdefault(names[run.label], [(float(e["step"]), e.get("loss")) for e in steps])
     figures: dict[str, PageFigure] = {}
     if recalls:
-        drawn = list(recalls)
-        figure = learning_curves(
-            recalls,
-            _agreed(inputs.results, "raw_pixels"),
-            _ceiling(inputs.results, drawn),
-            backbone=_agreed(inputs.results, "frozen_backbone"),
-        )
+        lines = {"raw pixels": "raw_pixels", "backbone alone": "frozen_backbone"}
+        figure = learning_curves(recalls, {name: _agreed(inputs.results, key) for name, key in lines.items()})
         several = any(len(seeds) > 1 for seeds in recalls.values())
         spread = " Bands: ± one sample standard deviation over seeds." if several else ""
         by_coarse = inputs.results and all(r.get("scored_by") == "coarse" for r in inputs.results)
         hit = " A hit is a neighbour of the same coarse class." if by_coarse else ""
         caption = f"Recall@1 on the {scored_images(inputs.results)} by epoch.{hit}{spread}"
-        figures["recall_by_epoch"] = PageFigure(figure, f"Recall@1 by epoch for {', '.join(drawn)}.", caption)
-    if losses:
-        figure = loss_curves(losses)
-        alt = f"Training loss by step for {', '.join(losses)}."
-        figures["loss_by_step"] = PageFigure(
-            figure, alt, "Training loss by step. Losses of different methods cannot be compared."
+        figures["recall_by_epoch"] = PageFigure(
+            figure, f"Recall@1 by epoch for {', '.join(recalls)}.", caption
         )
+    if losses:
+        alt = f"Training loss by step for {', '.join(losses)}."
+        caption = "Training loss by step. Losses of different methods cannot be compared."
+        figures["loss_by_step"] = PageFigure(loss_curves(losses), alt, caption)
     return figures

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -194,11 +195,11 @@ def refresh(
         progress(done, len(found))
     staging = _Staging(store, embed)
     try:
-        for rows, chunk in _read_ahead(images, pending, store.known() if pending else set()):
+        for chunk in _read_ahead(images, pending, store.known() if pending else set()):
             staging.add(chunk)
             digests |= chunk.digests
             failures |= {found[row].path: why for row, why in chunk.failures.items()}
-            done += len(rows)
+            done += chunk.count
             _check_strict(strict, failures)
             if progress is not None:
                 progress(done, len(found))
@@ -277,55 +278,42 @@ class _Chunk:
     digests: row -> content, of readable images; failures: row -> why; new: the digest of each row of `block`
     """
 
+    count: int
     digests: dict[int, str]
     failures: dict[int, str]
     block: Block | None
     new: list[str]
 
 
-class _Reader:
-    """Hashes and decodes in one background thread, each content once."""
+def _read_ahead(images: Images, pending: Sequence[int], known: set[str]) -> Iterator[_Chunk]:
+    """Hash and decode chunks of the pending rows, each content once; the next one while its predecessor is in use."""
+    broken: dict[str, str] = {}  # digest -> why it cannot be decoded
 
-    def __init__(self, images: Images, known: set[str]) -> None:
-        self.images, self.known = images, known
-        self.broken: dict[str, str] = {}  # digest -> why it cannot be decoded
-
-    def read(self, rows: Sequence[int]) -> _Chunk:
-        hashed = dict(zip(rows, self.images.digests(rows), strict=True))
+    def read(rows: list[int]) -> _Chunk:
+        hashed = dict(zip(rows, images.digests(rows), strict=True))
         failures = {row: "cannot be opened" for row, digest in hashed.items() if digest is None}
         digests = {row: digest for row, digest in hashed.items() if digest is not None}
         first: dict[str, int] = {}  # the first image of each new content
         for row, digest in digests.items():
-            if digest not in self.known and digest not in self.broken:
+            if digest not in known and digest not in broken:
                 first.setdefault(digest, row)
-        block, new = None, []
-        if first:
-            block = self.images.read(list(first.values()))
-            new = [digests[row] for row in block.rows]
-            self.known.update(new)
-            self.broken |= {digests[row]: why for row, why in block.failures.items()}
-        failures |= {row: self.broken[digest] for row, digest in digests.items() if digest in self.broken}
-        return _Chunk({row: d for row, d in digests.items() if row not in failures}, failures, block, new)
+        block = images.read(list(first.values())) if first else None
+        new = [] if block is None else [digests[row] for row in block.rows]
+        known.update(new)
+        broken.update({} if block is None else {digests[row]: why for row, why in block.failures.items()})
+        failures |= {row: broken[digest] for row, digest in digests.items() if digest in broken}
+        readable = {row: digest for row, digest in digests.items() if row not in failures}
+        return _Chunk(len(rows), readable, failures, block, new)
 
-
-def _read_ahead(
-    images: Images, pending: Sequence[int], known: set[str]
-) -> Iterator[tuple[list[int], _Chunk]]:
-    """Read chunks of the pending rows, the next one while its predecessor is in use."""
-    by_number: dict[int, list[int]] = {}
     step = at_once(images, CHUNK_IMAGES)
-    for row in pending:
-        by_number.setdefault(row // step, []).append(row)
-    reader = _Reader(images, known)
+    parts = [list(rows) for _, rows in groupby(pending, key=lambda row: row // step)]
     with ThreadPoolExecutor(1, "maskcon-read") as pool:
-        ahead: list[tuple[list[int], Future[_Chunk]]] = []
-        for rows in by_number.values():
-            ahead.append((rows, pool.submit(reader.read, rows)))
-            if len(ahead) > 1:
-                ready, chunk = ahead.pop(0)
-                yield ready, chunk.result()
-        for ready, chunk in ahead:
-            yield ready, chunk.result()
+        ahead: Future[_Chunk] | None = None
+        for rows in [*parts, []]:
+            following = pool.submit(read, rows) if rows else None
+            if ahead is not None:
+                yield ahead.result()
+            ahead = following
 
 
 class _Staging:
