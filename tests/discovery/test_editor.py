@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import UsageError
+from maskcon.discovery.columns import GoneError
 from maskcon.discovery.edit_kinds import read_asked
-from maskcon.discovery.editor import Editor, GoneError
+from maskcon.discovery.editor import Editor
 from maskcon.discovery.edits import apply_edits
 from maskcon.discovery.kinds import find_kinds
 from maskcon.discovery.revision import add_images

@@ -28,7 +28,7 @@ class Background:
         with self._lock:
             future = self._futures.get(name)
             if future is None:
-                future = self._pool.submit(work, lambda done, total: self._report(name, done, total))
+                future = self._pool.submit(self._run, name, work)
                 self._futures[name] = future
         return future.result() if future.done() else None
 
@@ -40,6 +40,11 @@ class Background:
         """Stop at the next report."""
         self._stopping.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, name: str, work: Callable[[Report], Any]) -> Any:
+        found = work(lambda done, total: self._report(name, done, total))
+        self._progress[name] = (1, 1)
+        return found
 
     def _report(self, name: str, done: int, total: int) -> None:
         if self._stopping.is_set():

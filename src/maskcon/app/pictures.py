@@ -18,7 +18,7 @@ from maskcon._utils.paths import resolved
 from maskcon.app.thumbnails import Thumbnails
 from maskcon.data.collection import gather
 from maskcon.data.decoding import DEFAULT_SIDE, UndecodableError, decode
-from maskcon.data.image_readers import ImageArrays, with_channels
+from maskcon.data.image_readers import ImageArrays, ImageFiles, Images, with_channels
 from maskcon.report.style import as_pixels
 from maskcon.retrieval.store import Entry, Header
 
@@ -90,6 +90,19 @@ class Pictures:
                 reason = getattr(error, "strerror", None) or "not a file name"
                 raise MissingImageError(f"image {row} cannot be read: {reason}") from None
 
+    def reader(self) -> Images:
+        """Return a reader of all images, for an export; files outside of the source are left out."""
+        if self._root is None:
+            with self._gathering:
+                return self._images
+        root = self._root
+        named = [
+            (entry.path, entry.coarse)
+            for entry in self._entries
+            if self._outside or self._is_inside(entry.path)
+        ]
+        return ImageFiles(self._header.source, root, named, canvas=FULL_SIDE, channels=3, empty="no image")
+
     def etag(self, row: int, side: int) -> str:
         """Return a short name of what is served."""
         return f'"{self._entry(row).digest[:16]}-{side}"'
@@ -101,7 +114,7 @@ class Pictures:
 
     def _content(self, root: Path, name: str) -> bytes:
         path = resolved(root / name)
-        if not self._outside and not path.is_relative_to(root):
+        if not self._outside and not self._is_inside(name):
             raise MissingImageError(
                 "the image lies outside of the folder of its source; start again with --outside to show such images"
             )
@@ -111,6 +124,9 @@ class Pictures:
         if status.st_size > MOST_FILE_BYTES:
             raise MissingImageError(f"the file of the image is larger than {MOST_FILE_BYTES >> 20} MB")
         return path.read_bytes()
+
+    def _is_inside(self, name: str) -> bool:
+        return self._root is not None and resolved(self._root / name).is_relative_to(self._root)
 
     def _of_dataset(self, entry: Entry, side: int) -> NDArray[np.uint8]:
         with self._gathering:
@@ -127,7 +143,7 @@ class Pictures:
         return shrunk
 
     @cached_property
-    def _images(self) -> object:
+    def _images(self) -> Images:
         return gather(self._header.source, canvas=self._canvas, channels=3, root=self._data_root)
 
 

@@ -22,7 +22,8 @@ from maskcon.app.background import Report
 from maskcon.app.pictures import MissingImageError
 from maskcon.app.views import OUTLIER
 from maskcon.data.kinds_file import UNNAMED
-from maskcon.discovery.editor import Editor, GoneError
+from maskcon.discovery.columns import GoneError
+from maskcon.discovery.editor import Editor
 from maskcon.report.inspection.near_duplicates import (
     HASH_BITS,
     RADIUS,

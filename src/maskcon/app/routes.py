@@ -5,138 +5,45 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 import time
-import traceback
 from collections.abc import AsyncIterator
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import Depends, FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from maskcon._utils.errors import MaskconError, UsageError
-from maskcon.app.pictures import SIDES, MissingImageError, media_type
+from maskcon.app.pictures import SIDES, media_type
+from maskcon.app.requests import (
+    Body,
+    Content,
+    Export,
+    Search,
+    Wrong,
+    add_errors,
+    answer,
+    binary,
+    checked,
+    edit_id,
+)
 from maskcon.app.workspace import Workspace
 from maskcon.data.kinds_file import kinds_bytes
-from maskcon.discovery.editor import GoneError
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LOOK_SECONDS, HEARTBEAT_SECONDS = 0.2, 15.0
 MOST_IMAGES = 500
 LONG = "private, max-age=31536000, immutable"
 
-Id = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
-Ids = Annotated[list[Id], Field(max_length=1000)]
-
-
-class Wrong(Exception):  # noqa: N818 - an answer, not a failure
-    """A request that cannot be answered, with its status."""
-
-    def __init__(self, status: int, error: str) -> None:
-        super().__init__(error)
-        self.status = status
-
-
-class Search(BaseModel):
-    """What to search for."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    positive: Ids = []
-    negative: Ids = []
-    uploads: Annotated[list[str], Field(max_length=64)] = []
-    coarse: str | None = None
-    kind: str | None = None
-    k: Annotated[int, Field(ge=1, le=1000)] = 48
-
-
-SEARCH = TypeAdapter(Search)
-
 
 def build_app(workspace: Workspace) -> FastAPI:
     """Build the application of one session, without its guard."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _add_errors(app)
+    add_errors(app)
     _add_pages(app)
     _add_reading(app, workspace)
     _add_images(app, workspace)
     _add_editing(app, workspace)
     return app
-
-
-def _add_errors(app: FastAPI) -> None:
-    def status_of(error: Exception) -> int:
-        if isinstance(error, Wrong):
-            return error.status
-        kinds: dict[type[Exception], int] = {MissingImageError: 404, GoneError: 409, UsageError: 400}
-        return next((status for kind, status in kinds.items() if isinstance(error, kind)), 500)
-
-    async def told(_request: Request, error: Exception) -> Response:
-        return answer({"error": str(error)}, status_of(error))
-
-    async def not_found(_request: Request, error: Exception) -> Response:
-        status = getattr(error, "status_code", 404)
-        return answer({"error": "there is nothing here" if status == 404 else str(error)}, status)
-
-    async def wrong_query(_request: Request, error: Exception) -> Response:
-        problem = error.errors()[0] if isinstance(error, RequestValidationError) else {}
-        where = ".".join(str(part) for part in problem.get("loc", ())[1:])
-        return answer({"error": f"{where}: {problem.get('msg', 'cannot be read')}"}, 400)
-
-    async def unexpected(_request: Request, error: Exception) -> Response:
-        traceback.print_exception(error, file=sys.stderr)
-        return answer({"error": "the server failed; its terminal shows where. Edits are saved"}, 500)
-
-    for kind in (Wrong, MaskconError):
-        app.add_exception_handler(kind, told)
-    app.add_exception_handler(HTTPException, not_found)
-    app.add_exception_handler(RequestValidationError, wrong_query)
-    app.add_exception_handler(Exception, unexpected)
-
-
-def answer(values: Any, status: int = 200) -> Response:
-    """Answer with JSON; names that are not valid Unicode stay escaped."""
-    return Response(json.dumps(values, allow_nan=False), status, media_type="application/json")
-
-
-async def json_body(request: Request) -> dict[str, Any]:
-    """Read a JSON object; other types of content are refused, so that no form of another page is taken for one."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Wrong(415, "send JSON, with the header Content-Type: application/json")
-
-    def no_number(text: str) -> float:
-        raise ValueError(f"{text} is not JSON")
-
-    try:
-        values = json.loads((await request.body()) or b"{}", parse_constant=no_number)
-    except (ValueError, RecursionError) as error:
-        raise Wrong(400, f"the body is not JSON: {str(error)[:100]}") from None
-    if not isinstance(values, dict):
-        raise Wrong(400, "the body is not a JSON object")
-    return values
-
-
-async def image_body(request: Request) -> bytes:
-    """Read the bytes of an image."""
-    kind = request.headers.get("content-type", "").lower()
-    if not kind.startswith(("application/octet-stream", "image/")):
-        raise Wrong(415, "send the bytes of an image, with the header Content-Type: application/octet-stream")
-    return await request.body()
-
-
-Body = Annotated[dict[str, Any], Depends(json_body)]
-Content = Annotated[bytes, Depends(image_body)]
-
-
-def _edit_id(values: dict[str, Any]) -> str | None:
-    name = values.get("edit_id")
-    if name is not None and not (isinstance(name, str) and 0 < len(name) <= 64 and name.isascii()):
-        raise Wrong(400, "edit_id: give up to 64 ASCII characters")
-    return name
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -190,14 +97,14 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
     def labels() -> Response:
         with workspace.lock:
             content, revision = workspace.views.labels(), workspace.revision
-        return _binary(content, {"X-Revision": str(revision)})
+        return binary(content, {"X-Revision": str(revision)})
 
     @app.get("/api/map")
     def placed() -> Response:
         if not len(workspace.vectors):
             raise Wrong(404, "there is no map")
         points, how = workspace.map()
-        return _binary(points.astype("<f4").tobytes(), {"X-Map": how})
+        return binary(points.astype("<f4").tobytes(), {"X-Map": how})
 
     @app.get("/api/map/progress")
     def map_progress() -> Response:
@@ -206,11 +113,7 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
 
     @app.post("/api/search")
     def search(body: Body) -> Response:
-        try:
-            wanted = SEARCH.validate_python(body)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            raise Wrong(400, f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+        wanted = checked(Search, body)
         return answer({"results": workspace.search(**wanted.model_dump())})
 
     @app.get("/api/check")
@@ -230,6 +133,17 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
             snapshot = workspace.editor.snapshot()
         headers = {"Content-Disposition": 'attachment; filename="kinds.csv"'}
         return Response(kinds_bytes(snapshot.rows()), media_type="text/csv", headers=headers)
+
+    @app.get("/api/sheet")
+    def sheet() -> Response:
+        headers = {"Content-Disposition": 'attachment; filename="kinds.html"'}
+        return Response(workspace.sheet(), media_type="text/html", headers=headers)
+
+    @app.post("/api/export")
+    def export(body: Body) -> Response:
+        wanted = checked(Export, body)
+        path, files = workspace.export(wanted.what, wanted.to, links=wanted.links)
+        return answer({"path": str(path), "files": files})
 
     @app.get("/api/events")
     async def events(request: Request) -> Response:
@@ -286,22 +200,16 @@ def _add_images(app: FastAPI, workspace: Workspace) -> None:
 def _add_editing(app: FastAPI, workspace: Workspace) -> None:
     @app.post("/api/edits")
     def edit(body: Body) -> Response:
-        _edit_id(body)
+        edit_id(body)
         return answer(workspace.edit(body))
 
     @app.post("/api/undo")
     def undo(body: Body) -> Response:
-        return answer(workspace.undo(_edit_id(body)))
+        return answer(workspace.undo(edit_id(body)))
 
     @app.post("/api/redo")
     def redo(body: Body) -> Response:
-        return answer(workspace.redo(_edit_id(body)))
-
-
-def _binary(content: bytes, headers: dict[str, str]) -> Response:
-    return Response(
-        content, media_type="application/octet-stream", headers={"Cache-Control": "no-store", **headers}
-    )
+        return answer(workspace.redo(edit_id(body)))
 
 
 logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -30,7 +30,7 @@ HEADERS = (
 
 
 class TooLargeError(Exception):
-    """A body is larger than its cap."""
+    """A body is larger than its cap, though its header said otherwise or nothing."""
 
 
 def new_token() -> str:
@@ -96,13 +96,7 @@ class Guard:
         too_large = f"the body is larger than {cap >> 20} MB"
         if not announced.isdigit() or int(announced) > cap:
             return await _answer(secured, 413, too_large)
-        sender = _Sender(secured)
-        try:
-            await self.app(scope, _capped(receive, cap), sender)
-        except TooLargeError:
-            if not sender.begun:
-                await _answer(secured, 413, too_large)
-        return None
+        return await self.app(scope, _capped(receive, cap, too_large), secured)
 
     def _refusal(self, headers: dict[bytes, list[bytes]]) -> str:
         hosts = [value.decode("latin-1").lower() for value in headers.get(b"host", [])]
@@ -135,17 +129,6 @@ class Guard:
         return hmac.compare_digest(given, self._token)
 
 
-class _Sender:
-    """Remembers whether an answer has begun."""
-
-    def __init__(self, send: Send) -> None:
-        self._send, self.begun = send, False
-
-    async def __call__(self, message: Message) -> None:
-        self.begun = True
-        await self._send(message)
-
-
 def _with_headers(send: Send) -> Send:
     async def secured(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -155,7 +138,7 @@ def _with_headers(send: Send) -> Send:
     return secured
 
 
-def _capped(receive: Receive, cap: int) -> Receive:
+def _capped(receive: Receive, cap: int, too_large: str) -> Receive:
     got = 0
 
     async def capped() -> Message:
@@ -163,7 +146,7 @@ def _capped(receive: Receive, cap: int) -> Receive:
         message = await receive()
         got += len(message.get("body", b""))
         if got > cap:
-            raise TooLargeError
+            raise TooLargeError(too_large)
         return message
 
     return capped

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.data.kinds_file import UNNAMED
-from maskcon.discovery.editor import NO_KIND, Editor, GoneError
+from maskcon.discovery.columns import NO_KIND, GoneError
+from maskcon.discovery.editor import Editor
 from maskcon.discovery.roles import ROLES
 from maskcon.discovery.summary import BORDERLINE_SHOWN, TYPICAL_SHOWN, confused_with
 

@@ -8,25 +8,30 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import MaskconError
+from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon.app import layout, queues
 from maskcon.app.background import Background, Report
 from maskcon.app.pictures import MissingImageError, Pictures
 from maskcon.app.search import Uploads, search
+from maskcon.app.sheet import sheet_html
 from maskcon.app.views import JUNK, Views
 from maskcon.data.kinds_file import kinds_bytes
+from maskcon.discovery.columns import GoneError
 from maskcon.discovery.edit_kinds import read_asked
-from maskcon.discovery.editor import GoneError
 from maskcon.discovery.journal import Journal, Replay, record_of, take_of
+from maskcon.discovery.kinds_export import export_kinds, safe_name
 from maskcon.discovery.kinds_folder import BACKUP, CSV
 
+What = Literal["kinds.csv", "folders", "imagefolder", "sheet"]
+EXPORTS = {"folders": "export-folders", "imagefolder": "export-imagefolder", "sheet": "sheet.html"}
 QUIET_SECONDS = 1.0  # without an edit, before kinds.csv is written
 MAP = "map"
 
@@ -67,7 +72,9 @@ class Workspace:
         self.uploads = None if opened.run is None else Uploads(opened.run)
         self.problem: str | None = None  # why kinds.csv could not be written
         self._background = Background()
+        self._map = layout.read_map(self.folder, opened.digest)
         self._changed, self._closing = threading.Event(), threading.Event()
+        self._exporting = threading.Lock()
         self._saving = threading.Lock()
         self._saved: bytes | None = None
         self._written = 0  # revision of kinds.csv
@@ -119,17 +126,19 @@ class Workspace:
 
     def map(self) -> tuple[NDArray[np.float32], str]:
         """Return the newest map [N, 2] in -1..1, and what it is: tsne or pca."""
-        digest = self.opened.digest
-        found = layout.read_map(self.folder, digest)
-        if found is None:
-            found = self._background.ask(MAP, lambda report: self._draw_map(report))
-        if found is not None:
-            return found, "tsne"
-        return layout.plain_map(self.vectors), "pca"
+        if self._map is None:
+            self._map = self._background.ask(MAP, self._draw_map)
+        if self._map is not None:
+            return self._map, "tsne"
+        return self._plain_map, "pca"
+
+    @cached_property
+    def _plain_map(self) -> NDArray[np.float32]:
+        return layout.plain_map(self.vectors)
 
     def map_progress(self) -> tuple[int, int]:
-        """Return how many images t-SNE has placed, and of how many."""
-        return self._background.progress(MAP)
+        """Return how much of the map by t-SNE is done, and of how much."""
+        return (1, 1) if self._map is not None else self._background.progress(MAP)
 
     def search(
         self,
@@ -195,6 +204,38 @@ class Workspace:
         """Suggest names of a class for its images without one."""
         with self.lock:
             return queues.suggestions(self.editor, self.vectors, coarse)
+
+    # ---- taking away
+
+    def sheet(self) -> bytes:
+        """Draw the contact sheet: one HTML file."""
+        with self.lock:
+            classes = self.views.classes()
+        return sheet_html(f"Kinds of {self.opened.name}", classes, self.pictures.thumbnail)
+
+    def export(self, what: What, name: str | None, *, links: bool) -> tuple[Path, int]:
+        """Write the newest state under the folder of the kinds; return where, and the number of files.
+
+        Args:
+            name: of the file or folder, in that folder.
+            links: make links to the images in place of copies.
+        """
+        if name is not None and (safe_name(name) != name or name.startswith(".")):
+            raise UsageError(f"{name!r} is no name of a file or folder here; give one without separators")
+        with self._exporting:
+            if what == "kinds.csv":
+                self.save()
+                return self.csv, 1
+            target = self.folder / (name or EXPORTS[what])
+            if name is not None and target.exists() and what == "sheet":
+                raise UsageError(f"{target} exists already; choose another name")
+            if what == "sheet":
+                write_atomically(target, self.sheet())
+                return target, 1
+            with self.lock:
+                snapshot = self.editor.snapshot()
+            done = export_kinds(target, snapshot.rows(), self.pictures.reader(), links=links)
+            return target, done.images
 
     # ---- editing
 

@@ -133,7 +133,7 @@ def kind_name(text: str) -> str:
         UsageError: it cannot be kept in a line of a table.
     """
     kind = text.strip()
-    if re.search(r"[\x00-\x1f\x7f\u2028\u2029]", kind):
+    if re.search(r"[\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]", kind):
         raise UsageError(f"the kind {kind!r} has a line break or control character; remove it")
     if len(kind) > LONGEST_NAME:
         raise UsageError(f"the kind has {len(kind)} characters; at most {LONGEST_NAME} are allowed")

@@ -1,12 +1,10 @@
 """Kinds under edit: one edit at a time, undo and redo without limit, each in time of the class that it concerns.
 
-Centres follow their images as in `edits.apply_edits`. Confidence and roles of a class are judged again when they are
-next asked for. Letters in shapes: N images of the dataset, n of a class, K centres, A axes.
+Centres follow their images as in `edits.apply_edits`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,49 +13,11 @@ from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import counted
-from maskcon.data.kinds_file import KindRow
-from maskcon.discovery.clusters import Floats, distances
+from maskcon.discovery.columns import NO_KIND, Columns, GoneError, Ids
 from maskcon.discovery.edit_kinds import Asked, Edit, Junk, Merge, Move, Parts, Rename, Restore, Split, Take
 from maskcon.discovery.edits import Change, follow_names
 from maskcon.discovery.kinds import CoarseClass, Embedded, Kinds
 from maskcon.discovery.revision import free_numbers, split_points
-from maskcon.discovery.roles import ROLES, judge_rows, ranks
-
-Ids = NDArray[np.int64]
-NO_KIND = 0  # code of the empty name
-
-
-class GoneError(UsageError):
-    """What an edit names is not there, or not any more."""
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """The state of every image at one moment, to be written while edits go on."""
-
-    paths: Sequence[str]
-    classes: Sequence[str]
-    names: Sequence[str]
-    coarse: Ids
-    kind: NDArray[np.int32]
-    confidence: NDArray[np.float64]
-    role: NDArray[np.uint8]
-
-    def rows(self) -> list[KindRow]:
-        """Return the rows of kinds.csv."""
-        columns = (self.coarse, self.kind, self.confidence, self.role)
-        return [
-            KindRow(
-                path,
-                self.classes[place],
-                self.names[kind],
-                None if math.isnan(sure) else round(sure, 3),
-                ROLES[role],
-            )
-            for path, place, kind, sure, role in zip(
-                self.paths, *(column.tolist() for column in columns), strict=True
-            )
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,99 +39,13 @@ class Done:
     steps: tuple[Step, ...]
 
 
-class Editor:
-    """Kinds that change; images are named by their row in `Kinds.rows`.
-
-    Attributes:
-        paths: [N] of the images; coarse: [N] place of their class in `groups`.
-        kind: [N] codes, see `name_of`; junk: [N].
-        groups: the classes with their centres.
-        members: rows of each class.
-        versions: of each class, counting its changes.
-    """
+class Editor(Columns):
+    """Kinds that change; images are named by their row in `Kinds.rows`."""
 
     def __init__(self, kinds: Kinds, embedded: Embedded) -> None:
-        rows = kinds.rows
-        self.paths = [row.path for row in rows]
-        self.groups: dict[str, CoarseClass] = dict(kinds.classes)
-        self.spread = kinds.spread
-        number = {name: place for place, name in enumerate(self.groups)}
-        self.coarse = np.array([number[row.coarse] for row in rows], dtype=np.int64)
-        self.members = {name: np.flatnonzero(self.coarse == place) for name, place in number.items()}
-        self._names, self._codes = [""], {"": NO_KIND}
-        self.kind = np.array([self.code(row.kind) for row in rows], dtype=np.int32)
-        self.junk = np.array([row.role == "junk" for row in rows], dtype=bool)
-        self._confidence = np.array(
-            [np.nan if row.confidence is None else row.confidence for row in rows], dtype=np.float64
-        )
-        roles = {name: place for place, name in enumerate(ROLES)}
-        self._role = np.array([roles[row.role] for row in rows], dtype=np.uint8)
-        self._vectors, self._vector_of = embedded.vectors, _places(self.paths, embedded.paths)
-        self._points: dict[str, Floats] = {}
-        self._rank: dict[str, Ids] = {}
-        self._stale: set[str] = set()
-        self.versions = dict.fromkeys(self.groups, 0)
+        super().__init__(kinds, embedded)
         self._done: list[Done] = []
         self._undone: list[Done] = []
-
-    # ---- what is there
-
-    def code(self, name: str) -> int:
-        """Return the number by which `kind` names this kind."""
-        if name not in self._codes:
-            self._codes[name] = len(self._names)
-            self._names.append(name)
-        return self._codes[name]
-
-    def name_of(self, code: int) -> str:
-        """Return the name of a kind by its code."""
-        return self._names[code]
-
-    def kinds_of(self, coarse: str) -> dict[str, int]:
-        """Return the kinds of a class with their sizes, junk not counted, from the largest."""
-        self._check_class(coarse)
-        rows = self.members[coarse]
-        codes = self.kind[rows[~self.junk[rows]]]
-        sizes = np.bincount(codes, minlength=1)
-        sizes[NO_KIND] = 0
-        order = sorted(np.flatnonzero(sizes).tolist(), key=lambda code: (-sizes[code], self._names[code]))
-        return {self._names[code]: int(sizes[code]) for code in order}
-
-    def judged(self) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        """Return confidence [N], NaN for none, and roles [N], places in `ROLES`, of the newest state."""
-        for name in sorted(self._stale):
-            self._judge(name)
-        self._stale.clear()
-        return self._confidence, self._role
-
-    def group(self, coarse: str) -> CoarseClass:
-        """Return a class with the centres of the kinds that have images; one stays in any case."""
-        group = self.groups[coarse]
-        sizes = self.kinds_of(coarse)
-        kept = [place for place, kind in enumerate(group.kinds) if kind in sizes] or [0]
-        if len(kept) == len(group.kinds):
-            return group
-        return replace(group, centres=group.centres[kept], kinds=tuple(group.kinds[place] for place in kept))
-
-    def kinds(self) -> Kinds:
-        """Return the newest state."""
-        groups = {name: self.group(name) for name in self.groups}
-        return Kinds(groups, tuple(self.snapshot().rows()), self.spread)
-
-    def snapshot(self) -> Snapshot:
-        """Copy the newest state of every image."""
-        confidence, role = self.judged()
-        return Snapshot(
-            self.paths,
-            tuple(self.groups),
-            tuple(self._names),
-            self.coarse,
-            self.kind.copy(),
-            confidence.copy(),
-            role.copy(),
-        )
-
-    # ---- edits
 
     @property
     def last_edit(self) -> str | None:
@@ -227,8 +101,6 @@ class Editor:
             self._set(step, 1)
         self._done.append(done)
         return f"redone: {done.text}"
-
-    # ---- how
 
     def _resolved(
         self, edit: Edit
@@ -316,10 +188,6 @@ class Editor:
         self.groups[step.coarse] = step.groups[side]
         self._touch(step.coarse)
 
-    def _touch(self, name: str) -> None:
-        self._stale.add(name)
-        self.versions[name] += 1
-
     def _followed(self, name: str, before: NDArray[np.int32], dropped: str | None) -> CoarseClass:
         """Let the centres of a class follow its images; those of a kind that was split become the parts' means."""
         group, rows = self.groups[name], self.members[name]
@@ -347,31 +215,6 @@ class Editor:
             return group
         return replace(group, centres=np.concatenate(centres).astype(np.float32), kinds=tuple(names))
 
-    def _judge(self, name: str) -> None:
-        rows, group = self.members[name], self.group(name)
-        kinds = {kind: place for place, kind in enumerate(dict.fromkeys(group.kinds))}
-        place_of = np.full(len(self._names), -1, dtype=np.int64)
-        for kind, place in kinds.items():
-            place_of[self.code(kind)] = place
-        if name not in self._rank:
-            self._rank[name] = ranks([self.paths[row] for row in rows.tolist()])
-        self._confidence[rows], self._role[rows] = judge_rows(
-            distances(self._class_points(name), group.centres),
-            np.array([kinds[kind] for kind in group.kinds], dtype=np.int64),
-            place_of[self.kind[rows]],
-            self._rank[name],
-            self.junk[rows],
-        )
-
-    def _class_points(self, name: str) -> Floats:
-        """Project the images of a class onto its axes, [n, A]; an image without an embedding is at the centre."""
-        if name not in self._points:
-            places = self._vector_of[self.members[name]]
-            points = self.groups[name].space.project(self._vectors[np.maximum(places, 0)])
-            points[places < 0] = 0
-            self._points[name] = points.astype(np.float32)
-        return self._points[name]
-
     def _rows_of(self, coarse: str, kind: str) -> Ids:
         self._check_class(coarse)
         rows = self.members[coarse]
@@ -379,10 +222,6 @@ class Editor:
         if not len(found) or not kind:
             raise GoneError(f"there is no kind {kind!r} in {coarse!r} (any more)")
         return found
-
-    def _check_class(self, coarse: str) -> None:
-        if coarse not in self.groups:
-            raise GoneError(f"there is no coarse class {coarse!r}")
 
     def _check_some(self, ids: Ids, why: str) -> None:
         if not len(ids):
@@ -422,11 +261,3 @@ class Editor:
         if isinstance(edit, Take):
             return f"took over kinds.csv: {counted(sum(len(step.ids) for step in steps), 'image')} changed"
         return "; ".join(str(change) for change in changes)
-
-
-def _places(paths: Sequence[str], among: Sequence[str]) -> Ids:
-    """Return the place [N] of each path among others, -1 where it is not there."""
-    if list(paths) == list(among):
-        return np.arange(len(paths))
-    place = {path: number for number, path in enumerate(among)}
-    return np.array([place.get(path, -1) for path in paths], dtype=np.int64)

@@ -1,0 +1,185 @@
+"""The state of every image as columns: kind and junk are set, confidence and role of a class are judged when asked for.
+
+Letters in shapes: N images of the dataset, n of a class, K centres, A axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import UsageError
+from maskcon.data.kinds_file import KindRow
+from maskcon.discovery.clusters import Floats, distances
+from maskcon.discovery.kinds import CoarseClass, Embedded, Kinds
+from maskcon.discovery.roles import ROLES, judge_rows, ranks
+
+Ids = NDArray[np.int64]
+NO_KIND = 0  # code of the empty name
+
+
+class GoneError(UsageError):
+    """What an edit names is not there, or not any more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The state of every image at one moment, to be written while edits go on."""
+
+    paths: Sequence[str]
+    classes: Sequence[str]
+    names: Sequence[str]
+    coarse: Ids
+    kind: NDArray[np.int32]
+    confidence: NDArray[np.float64]
+    role: NDArray[np.uint8]
+
+    def rows(self) -> list[KindRow]:
+        """Return the rows of kinds.csv."""
+        columns = (self.coarse, self.kind, self.confidence, self.role)
+        return [
+            KindRow(
+                path,
+                self.classes[place],
+                self.names[kind],
+                None if math.isnan(sure) else round(sure, 3),
+                ROLES[role],
+            )
+            for path, place, kind, sure, role in zip(
+                self.paths, *(column.tolist() for column in columns), strict=True
+            )
+        ]
+
+
+class Columns:
+    """The state of every image of some kinds, by its row in `Kinds.rows`.
+
+    Attributes:
+        paths: [N] of the images; coarse: [N] place of their class in `groups`.
+        kind: [N] codes, see `name_of`; junk: [N].
+        groups: the classes with their centres.
+        members: rows of each class.
+        versions: of each class, counting its changes.
+    """
+
+    def __init__(self, kinds: Kinds, embedded: Embedded) -> None:
+        rows = kinds.rows
+        self.paths = [row.path for row in rows]
+        self.groups: dict[str, CoarseClass] = dict(kinds.classes)
+        self.spread = kinds.spread
+        number = {name: place for place, name in enumerate(self.groups)}
+        self.coarse = np.array([number[row.coarse] for row in rows], dtype=np.int64)
+        self.members = {name: np.flatnonzero(self.coarse == place) for name, place in number.items()}
+        self._names, self._codes = [""], {"": NO_KIND}
+        self.kind = np.array([self.code(row.kind) for row in rows], dtype=np.int32)
+        self.junk = np.array([row.role == "junk" for row in rows], dtype=bool)
+        self._confidence = np.array(
+            [np.nan if row.confidence is None else row.confidence for row in rows], dtype=np.float64
+        )
+        roles = {name: place for place, name in enumerate(ROLES)}
+        self._role = np.array([roles[row.role] for row in rows], dtype=np.uint8)
+        self._vectors, self._vector_of = embedded.vectors, _places(self.paths, embedded.paths)
+        self._points: dict[str, Floats] = {}
+        self._rank: dict[str, Ids] = {}
+        self._stale: set[str] = set()
+        self.versions = dict.fromkeys(self.groups, 0)
+
+    def code(self, name: str) -> int:
+        """Return the number by which `kind` names this kind."""
+        if name not in self._codes:
+            self._codes[name] = len(self._names)
+            self._names.append(name)
+        return self._codes[name]
+
+    def name_of(self, code: int) -> str:
+        """Return the name of a kind by its code."""
+        return self._names[code]
+
+    def kinds_of(self, coarse: str) -> dict[str, int]:
+        """Return the kinds of a class with their sizes, junk not counted, from the largest."""
+        self._check_class(coarse)
+        rows = self.members[coarse]
+        codes = self.kind[rows[~self.junk[rows]]]
+        sizes = np.bincount(codes, minlength=1)
+        sizes[NO_KIND] = 0
+        order = sorted(np.flatnonzero(sizes).tolist(), key=lambda code: (-sizes[code], self._names[code]))
+        return {self._names[code]: int(sizes[code]) for code in order}
+
+    def judged(self) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+        """Return confidence [N], NaN for none, and roles [N], places in `ROLES`, of the newest state."""
+        for name in sorted(self._stale):
+            self._judge(name)
+        self._stale.clear()
+        return self._confidence, self._role
+
+    def group(self, coarse: str) -> CoarseClass:
+        """Return a class with the centres of the kinds that have images; one stays in any case."""
+        group = self.groups[coarse]
+        sizes = self.kinds_of(coarse)
+        kept = [place for place, kind in enumerate(group.kinds) if kind in sizes] or [0]
+        if len(kept) == len(group.kinds):
+            return group
+        return replace(group, centres=group.centres[kept], kinds=tuple(group.kinds[place] for place in kept))
+
+    def kinds(self) -> Kinds:
+        """Return the newest state."""
+        groups = {name: self.group(name) for name in self.groups}
+        return Kinds(groups, tuple(self.snapshot().rows()), self.spread)
+
+    def snapshot(self) -> Snapshot:
+        """Copy the newest state of every image."""
+        confidence, role = self.judged()
+        return Snapshot(
+            self.paths,
+            tuple(self.groups),
+            tuple(self._names),
+            self.coarse,
+            self.kind.copy(),
+            confidence.copy(),
+            role.copy(),
+        )
+
+    def _touch(self, name: str) -> None:
+        self._stale.add(name)
+        self.versions[name] += 1
+
+    def _check_class(self, coarse: str) -> None:
+        if coarse not in self.groups:
+            raise GoneError(f"there is no coarse class {coarse!r}")
+
+    def _judge(self, name: str) -> None:
+        rows, group = self.members[name], self.group(name)
+        kinds = {kind: place for place, kind in enumerate(dict.fromkeys(group.kinds))}
+        place_of = np.full(len(self._names), -1, dtype=np.int64)
+        for kind, place in kinds.items():
+            place_of[self.code(kind)] = place
+        if name not in self._rank:
+            self._rank[name] = ranks([self.paths[row] for row in rows.tolist()])
+        self._confidence[rows], self._role[rows] = judge_rows(
+            distances(self._class_points(name), group.centres),
+            np.array([kinds[kind] for kind in group.kinds], dtype=np.int64),
+            place_of[self.kind[rows]],
+            self._rank[name],
+            self.junk[rows],
+        )
+
+    def _class_points(self, name: str) -> Floats:
+        """Project the images of a class onto its axes, [n, A]; an image without an embedding is at the centre."""
+        if name not in self._points:
+            places = self._vector_of[self.members[name]]
+            points = self.groups[name].space.project(self._vectors[np.maximum(places, 0)])
+            points[places < 0] = 0
+            self._points[name] = points.astype(np.float32)
+        return self._points[name]
+
+
+def _places(paths: Sequence[str], among: Sequence[str]) -> Ids:
+    """Return the place [N] of each path among others, -1 where it is not there."""
+    if list(paths) == list(among):
+        return np.arange(len(paths))
+    place = {path: number for number, path in enumerate(among)}
+    return np.array([place.get(path, -1) for path in paths], dtype=np.int64)
