@@ -17,7 +17,7 @@ const LIKE = 6;
 const POLL_MS = 1000;
 
 const action = (suggestion) => ({
-  move: `Move to ${suggestion.to}`, junk: "Mark as junk", rename: `Rename to ${suggestion.to}`, merge: `Merge to ${suggestion.to}`, split: "Split", restore: "Not junk",
+  move: `Move to ${suggestion.to}`, junk: suggestion.ids?.length === 1 ? "Junk one" : `Junk ${suggestion.ids?.length}`, rename: `Rename to ${suggestion.to}`, merge: `Merge to ${suggestion.to}`, split: "Split", restore: "Not junk",
 }[suggestion.action] ?? "Accept");
 
 export function makeCheck(root) {
@@ -51,15 +51,15 @@ export function makeCheck(root) {
       }).catch(() => {}); // without its neighbours the item can still be judged
     }
     const junked = single && item.suggestion?.action === "junk"; // the button J says the same
-    return el("article", { class: single ? "beside" : "" },
-      el("div", { class: `figures ${single ? "single" : ""}` }, ...item.ids.map(figure)),
+    const figures = el("div", { class: `figures ${single ? "single" : ""}` }, ...item.ids.map(figure));
+    return el("article", { class: single ? "beside" : "" }, single ? figures : null,
       el("div", { class: "side" }, el("h2", { class: "question", text: QUEUES[name][1] }), el("p", { class: "soft", text: item.reason }),
         el("div", { class: "row answers" },
           button(single ? "Keep" : "Keep all", { name: "check", key: "K", tell: true }, () => queue.go(1)),
           single ? button("Junk", { name: "junk", key: "J", tell: true }, () => junkAt(0)) : null,
           single ? button("Move to …", { name: "move", key: "M", tell: true }, () => move()) : null,
           item.suggestion && !junked ? button(action(item.suggestion), { kind: "primary", key: "A", tell: true }, () => accept()) : null),
-        single ? el("h3", { text: "Most alike" }) : null, like));
+        single ? el("h3", { text: "Most alike" }) : null, like), single ? null : figures);
   }
 
   async function junkAt(place) {

@@ -77,13 +77,13 @@ export function chooseKind({ title, coarse, without = [], lead = null }) {
 }
 
 const SCOPES = {
-  everywhere: "Everywhere", kinds: "Kinds", map: "Map", search: "Search", check: "Check", ask: "Ask", lightbox: "One image",
+  everywhere: "Everywhere", selected: "Selected images", kinds: "Kinds", map: "Map", search: "Search", check: "Check", ask: "Ask", lightbox: "One image",
 };
 
 /** List every key. */
 export function showKeys() {
   const groups = Object.entries(SCOPES).map(([scope, title]) => {
-    const rows = listed().filter((entry) => entry.scope === scope);
+    const rows = listed().filter((entry) => entry.group === scope);
     return rows.length ? el("section", {}, el("h3", { text: title }), el("dl", { class: "keys" },
       ...rows.map((entry) => el("div", {}, el("dt", {}, ...entry.keys.map((key) => el("kbd", { text: shown(key) }))),
         el("dd", { text: entry.label }))))) : null;

@@ -47,10 +47,9 @@ export function makeDock(root) {
   selection.onChange(() => say(selection.size ? `${count(selection.size, "image")} selected` : "Nothing selected"));
 
   const withSelection = (run) => () => (selection.size ? void run() : false);
-  for (const scope of ["kinds", "map", "search"]) {
-    shortcut(scope, ["m"], "Move the selected images to a kind", withSelection(() => askMove(selection.ids)));
-    shortcut(scope, ["j"], "Mark the selected images as junk, or take the mark away", withSelection(() => toggleJunk(selection.ids)));
-    shortcut(scope, ["s"], "Search for more like the selected images", withSelection(() => searchBy("pos")));
-    shortcut(scope, ["Escape"], "Clear the selection", withSelection(() => selection.clear()));
-  }
+  const scope = "kinds map search";
+  shortcut(scope, ["m"], "Move to a kind", withSelection(() => askMove(selection.ids)));
+  shortcut(scope, ["j"], "Junk, or not", withSelection(() => toggleJunk(selection.ids)));
+  shortcut(scope, ["s"], "Search for more like these", withSelection(() => searchBy("pos")));
+  shortcut(scope, ["Escape"], "Clear the selection", withSelection(() => selection.clear()));
 }

@@ -1,6 +1,6 @@
 // Keyboard shortcuts: registered where they act, listed on `?`.
 
-const shortcuts = []; // {scope, keys, label, handler}
+const shortcuts = []; // {scopes, group, keys, label, handler}
 let view = "";
 let pending = ""; // first key of a sequence such as "g m"
 let timer = 0;
@@ -9,13 +9,14 @@ export const setScope = (name) => { view = name; };
 
 /**
  * Register a shortcut.
- * @param {string} scope a view's name, or "everywhere"
+ * @param {string} scope names of views with spaces between them, or "everywhere"
  * @param {string[]} keys alternatives such as "j", "Ctrl+z", "g m", "Shift+ArrowUp"
  * @param {string} label what it does, for the list; empty: not listed
  * @param {(event: KeyboardEvent, key: string) => boolean|void} handler false: not taken
  */
 export function shortcut(scope, keys, label, handler) {
-  shortcuts.push({ scope, keys, label, handler });
+  const scopes = scope.split(" ");
+  shortcuts.push({ scopes, group: scopes.length > 1 ? "selected" : scope, keys, label, handler });
 }
 
 export const listed = () => shortcuts.filter((entry) => entry.label);
@@ -44,7 +45,7 @@ addEventListener("keydown", (event) => {
   const modified = event.ctrlKey || event.metaKey;
   if (typing(event.target)) return; // also Ctrl+Z there is the field's own
   const dialog = event.target.closest?.("dialog");
-  const active = (entry) => (dialog ? entry.scope === dialog.dataset.scope : entry.scope === view || entry.scope === "everywhere");
+  const active = (entry) => entry.scopes.some((scope) => (dialog ? scope === dialog.dataset.scope : scope === view || scope === "everywhere"));
   const sequence = pending ? `${pending} ${name}` : "";
   for (const entry of shortcuts) {
     if (!active(entry)) continue;

@@ -93,6 +93,7 @@ export function handle(stage, outline, map) {
   stage.addEventListener("pointerleave", () => map.leave());
   stage.addEventListener("wheel", (event) => {
     event.preventDefault();
+    map.leave();
     const pixels = event.deltaMode === 1 ? event.deltaY * 30 : event.deltaY;
     map.view.zoomBy(Math.exp(-Math.max(-300, Math.min(300, pixels)) / 350), ...here(event));
   }, { passive: false });

@@ -26,7 +26,7 @@ export function makeSearch(root) {
   const kind = el("select", { class: "field", "aria-label": "Only of this kind" });
   const clear = button("Clear", { name: "close", kind: "quiet" }, () => { location.hash = "#search"; });
   const told = el("p", { class: "soft", role: "status" });
-  const grid = new Grid({ label: "Results, the most alike first", size: 128, onOpen: showImage });
+  const grid = new Grid({ label: "Results, the most alike first", size: 116, onOpen: showImage });
   const empty = el("div", { class: "drop" }, icon("search"), el("h2", { text: "Drop images here" }),
     el("p", { class: "soft", text: "or paste one, choose files, or press S on any image in the other views. Pictures do not leave this machine." }));
   root.append(el("div", { class: "search-head" }, likes, unlikes, el("div", { class: "row push" }, coarse, kind, browse, clear, chooser)), told, empty, grid.node);
