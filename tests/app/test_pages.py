@@ -132,6 +132,7 @@ def test_kinds_are_named_merged_split_and_undone(served, visit):
     name(page, "kind 1", "Gala")
     saved(page)
     assert kinds_of(served)["Gala"] == PER_KIND
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Name of kind 2 of apple"
     assert "1 of 5" in page.locator(".progress-text").first.inner_text()
 
     # merge by the dialog, with keys only

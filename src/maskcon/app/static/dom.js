@@ -82,20 +82,21 @@ export function button(label, { name = null, text = true, kind = "", key = null,
 /** Make the children of `parent` follow `items`: kept by key, created, updated, put in order, removed. */
 export function reconcile(parent, items, keyOf, create, update) {
   const before = new Map([...parent.children].map((node) => [node.dataset.key, node]));
+  const keys = items.map((item) => String(keyOf(item)));
+  const wanted = new Set(keys);
+  for (const [key, node] of before) if (!wanted.has(key)) node.remove(); // first, so that the others stay in place
   let place = parent.firstElementChild;
-  for (const item of items) {
-    const key = String(keyOf(item));
+  for (const [number, item] of items.entries()) {
+    const key = keys[number];
     let node = before.get(key);
-    if (node) before.delete(key);
-    else {
+    if (!node) {
       node = create(item);
       node.dataset.key = key;
     }
     update?.(node, item);
     if (node === place) place = place.nextElementSibling;
-    else parent.insertBefore(node, place); // moving a node would take the focus from it, so those in place stay
+    else parent.insertBefore(node, place); // a node that is moved loses the focus
   }
-  for (const node of before.values()) node.remove();
 }
 
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : noun.endsWith("ss") ? "es" : "s"}`;
