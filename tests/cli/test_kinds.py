@@ -177,3 +177,33 @@ def test_kinds_are_exported_after_their_edits(run, fruit, tmp_path):
         run, "-o", out, "--export", target, "--links"
     )
     assert "add --export" in refused("kinds", str(run), "-o", str(out), "--links")
+
+
+def test_answers_to_questions_name_the_images_around_them(run, fruit, tmp_path):
+    out = tmp_path / "out"
+    kinds(run, fruit, "-o", out, "--kinds", "apple=4")
+    command = ["ask", str(run), "--kinds", str(out), "-n", "18", "--device", "cpu"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert f"18 images of 2 coarse classes; sheet: {out / 'questions.png'}" in result.stdout
+    assert f"maskcon kinds {run} --names {out / 'questions.csv'}" in result.stdout
+    with Image.open(out / "questions.png") as sheet:
+        assert sheet.height > 18 * 100
+    names = {True: "striped", False: "plain"}
+
+    def fill(row):
+        if row["coarse"] == "pear":
+            return row
+        return row | {"kind": names[int(row["path"].removeprefix("apple/")[:2]) % 2 == 0]}
+
+    edit(out / "questions.csv", fill)
+    assert "not taken over yet" in refused(*command)
+    kinds(run, "-o", out, "--names", out / "questions.csv")
+    found = kind_of(out)
+    assert {found[f"apple/{i:02}.png"] for i in range(0, 40, 2)} == {"striped"}
+    assert {found[f"apple/{i:02}.png"] for i in range(1, 40, 2)} == {"plain"}
+    assert found["pear/0.png"] == "kind 1"
+    answered = {row.path for row in read_kinds(out / "questions.csv") if row.kind}
+    record = json.loads(CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout)
+    assert len(record["questions"]) == 18
+    assert not {asked["path"] for asked in record["questions"]} & answered
+    assert "no kinds in" in refused("ask", str(run), "--kinds", str(tmp_path / "none"))

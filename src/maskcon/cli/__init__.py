@@ -15,6 +15,7 @@ import typer
 from maskcon._utils.errors import MaskconError
 from maskcon._utils.threads import spin_briefly
 from maskcon.cli import options
+from maskcon.cli.ask import ask
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
@@ -45,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(inspect, train, evaluate, compare, report, kinds, explore, embed, export, index, search),
+    *(inspect, train, evaluate, compare, report, kinds, ask, explore, embed, export, index, search),
     *(methods, pack, demo, reproduce, datasets),
 )
 for command in COMMANDS:

@@ -37,6 +37,7 @@ class KindRow:
     confidence: float | None = None
     role: Role = ""
     line: int = 0  # in the file, 0 for rows that were not read
+    question: str = ""  # why `maskcon ask` asks about it; empty in kinds.csv
 
     @property
     def name(self) -> str | None:
@@ -80,19 +81,23 @@ def read_kinds(path: Path) -> list[KindRow]:
     return rows
 
 
-def write_kinds(path: Path, rows: Iterable[KindRow]) -> None:
-    """Write a kinds file atomically."""
-    write_atomically(path, kinds_bytes(rows))
+def write_kinds(path: Path, rows: Iterable[KindRow], *, questions: bool = False) -> None:
+    """Write a kinds file atomically; see `kinds_bytes`."""
+    write_atomically(path, kinds_bytes(rows, questions=questions))
 
 
-def kinds_bytes(rows: Iterable[KindRow]) -> bytes:
-    """Return a kinds file, with a byte-order mark so that spreadsheets read it as UTF-8."""
+def kinds_bytes(rows: Iterable[KindRow], *, questions: bool = False) -> bytes:
+    """Return a kinds file, with a byte-order mark so that spreadsheets read it as UTF-8.
+
+    questions: with a further column that says why each image is asked about.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow([*COLUMNS, "question"] if questions else COLUMNS)
     for row in rows:
         confidence = "" if row.confidence is None else f"{row.confidence:.3f}"
-        writer.writerow([_escaped(row.path), _escaped(row.coarse), _escaped(row.kind), confidence, row.role])
+        cells = [_escaped(row.path), _escaped(row.coarse), _escaped(row.kind), confidence, row.role]
+        writer.writerow([*cells, _escaped(row.question)] if questions else cells)
     return text.getvalue().encode("utf-8-sig")
 
 
@@ -121,9 +126,8 @@ def _row(path: Path, line: int, header: Sequence[str], cells: Sequence[str]) -> 
     if role not in get_args(Role):
         raise _wrong(path, line, f"the role {role!r} is unknown; use typical, borderline, outlier or junk")
     coarse = _plain(cell["coarse"])
-    return KindRow(
-        name, coarse, kind, _number(path, line, cell.get("confidence", "")), cast(Role, role), line
-    )
+    number = _number(path, line, cell.get("confidence", ""))
+    return KindRow(name, coarse, kind, number, cast(Role, role), line, cell.get("question", ""))
 
 
 def kind_name(text: str) -> str:

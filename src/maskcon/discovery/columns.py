@@ -70,7 +70,7 @@ class Columns:
         rows = kinds.rows
         self.paths = [row.path for row in rows]
         self.groups: dict[str, CoarseClass] = dict(kinds.classes)
-        self.spread = kinds.spread
+        self.spread, self.answered = kinds.spread, kinds.answered
         number = {name: place for place, name in enumerate(self.groups)}
         self.coarse = np.array([number[row.coarse] for row in rows], dtype=np.int64)
         self.members = {name: np.flatnonzero(self.coarse == place) for name, place in number.items()}
@@ -128,7 +128,7 @@ class Columns:
     def kinds(self) -> Kinds:
         """Return the newest state."""
         groups = {name: self.group(name) for name in self.groups}
-        return Kinds(groups, tuple(self.snapshot().rows()), self.spread)
+        return Kinds(groups, tuple(self.snapshot().rows()), self.spread, self.answered)
 
     def snapshot(self) -> Snapshot:
         """Copy the newest state of every image."""

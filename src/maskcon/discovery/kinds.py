@@ -75,11 +75,15 @@ class CoarseClass:
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """The kinds of a dataset; rows in the order of its source. spread: see `clusters`."""
+    """The kinds of a dataset; rows in the order of its source.
+
+    spread: see `clusters`; answered: paths of images that a person was asked about, see `questions`.
+    """
 
     classes: Mapping[str, CoarseClass]
     rows: tuple[KindRow, ...]
     spread: float
+    answered: frozenset[str] = frozenset()
 
     def known(self) -> dict[str, KindRow]:
         """Map each path to its row."""

@@ -107,6 +107,7 @@ def _state_bytes(kinds: Kinds, origin: Origin, replaces: str) -> bytes:
         "origin": asdict(origin),
         "replaces": replaces,
         "spread": kinds.spread,
+        "answered": sorted(kinds.answered),
         "classes": [
             {
                 "name": group.name,
@@ -146,7 +147,8 @@ def _read_state(path: Path) -> tuple[Kinds, Origin, str] | None:
             for number, record in enumerate(state["classes"])
         ]
     rows = tuple(KindRow(*values) for values in state["rows"])
-    kinds = Kinds({group.name: group for group in groups}, rows, state["spread"])
+    answered = frozenset(state.get("answered", ()))  # absent before questions could be asked
+    kinds = Kinds({group.name: group for group in groups}, rows, state["spread"], answered)
     sheets = {name: (sheet[0], sheet[1]) for name, sheet in state["origin"].pop("sheets").items()}
     return kinds, Origin(**state["origin"], sheets=sheets), state["replaces"]
 

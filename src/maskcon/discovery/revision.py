@@ -51,13 +51,14 @@ def add_images(before: Kinds, embedded: Embedded) -> Kinds:
         if path in known and known[path].coarse == coarse
     ]
     present = set(embedded.coarse)
-    return with_rows(
+    after = with_rows(
         {name: group for name, group in sorted(classes.items()) if name in present},
         embedded,
         {row.path: row.kind for row in same},
         {row.path for row in same if row.role == "junk"},
         before.spread,
     )
+    return replace(after, answered=before.answered & {row.path for row in same})
 
 
 def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, str, list[str]]:
@@ -94,6 +95,7 @@ def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, st
     kind_of |= {embedded.paths[row]: names[label] for row, label in zip(own, labels.tolist(), strict=True)}
     junk = {row.path for row in before.rows if row.role == "junk"}
     done = with_rows({**before.classes, group.name: after}, embedded, kind_of, junk, before.spread)
+    done = replace(done, answered=before.answered)
     return done, group.name, [names[int(label)] for label in order]
 
 
@@ -123,7 +125,8 @@ def refind_kinds(
 ) -> Kinds:
     """Find kinds anew; each keeps the name of the kind that it overlaps most with.
 
-    Where `wanted` names classes, the others keep their kinds. Junk stays junk.
+    Where `wanted` names classes, the others keep their kinds. Junk stays junk; images that a person was asked about
+    keep their kind.
     """
     known = before.known()
     junk = {row.path for row in before.rows if row.role == "junk"}
@@ -144,7 +147,10 @@ def refind_kinds(
             source.classes[name], kinds=tuple(names.get(kind, kind) for kind in source.classes[name].kinds)
         )
         kind_of |= {row.path: names[row.kind] for row in rows}
-    return with_rows(classes, embedded, kind_of, junk, found.spread)
+    answered = {path: known[path] for path in before.answered if path in kind_of}
+    kind_of |= {path: row.kind for path, row in answered.items() if row.coarse in classes}
+    after = with_rows(classes, embedded, kind_of, junk, found.spread)
+    return replace(after, answered=frozenset(answered))
 
 
 def _overlapping_names(rows: Sequence[KindRow], known: Mapping[str, KindRow]) -> dict[str, str]:

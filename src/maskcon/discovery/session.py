@@ -22,6 +22,7 @@ from maskcon.discovery.edits import apply_edits, check_edits
 from maskcon.discovery.journal import replay
 from maskcon.discovery.kinds import Embedded, Kinds, Progress, Wanted, find_kinds
 from maskcon.discovery.kinds_folder import Origin, write_folder
+from maskcon.discovery.questions import apply_answers
 from maskcon.discovery.revision import add_images, refind_kinds
 from maskcon.retrieval.embeddings_file import Embeddings
 
@@ -64,7 +65,7 @@ class Session:
 
         Args:
             anew: find kinds anew, with these numbers; names stay with the images they fit best.
-            names: an edited file to take over in place of the folder's own.
+            names: an edited file, or answers to `maskcon ask`, to take over in place of the folder's own.
             progress: called as progress(classes done, classes) where kinds are found.
 
         Raises:
@@ -82,12 +83,13 @@ class Session:
         replayed = replay(self.folder, old, self.embedded)
         if replayed.revision:
             old = replayed.editor.kinds()
-        edited = replayed.by_hand
-        if names is not None:
-            edited = read_kinds(names)
-            check_edits(old, edited, names)
-        if edited:
-            old = apply_edits(old, edited, self.embedded)
+        given = [] if names is None else read_kinds(names)
+        check_edits(old, given, names or self.folder)
+        has_answers = any(row.question for row in given)
+        if replayed.by_hand and (has_answers or not given):
+            old = apply_edits(old, replayed.by_hand, self.embedded)
+        if given:
+            old = (apply_answers if has_answers else apply_edits)(old, given, self.embedded)
         if anew is not None:
             return refind_kinds(old, self.embedded, anew, progress)
         return add_images(old, self.embedded)

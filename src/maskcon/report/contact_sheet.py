@@ -62,10 +62,10 @@ def sheet_png(summary: ClassSummary, images: Mapping[str, NDArray[np.uint8]]) ->
     sheet = Image.new("RGB", (width, HEAD + len(kinds) * step), GROUND)
     draw = ImageDraw.Draw(sheet)
     number = f"{counted(len(summary.kinds), 'kind')}, {counted(summary.images, 'image')}"
-    _write(draw, (GAP, 4), f"{summary.coarse}: {number}", 15, INK, width)
-    _write(draw, (TEXT_WIDTH, 26), "typical", 12, FAINT, width)
+    write_line(draw, (GAP, 4), f"{summary.coarse}: {number}", 15, INK, width)
+    write_line(draw, (TEXT_WIDTH, 26), "typical", 12, FAINT, width)
     if any(kind.borderline for kind in kinds):
-        _write(draw, (TEXT_WIDTH + TYPICAL_SHOWN * step + 2 * GAP, 26), "borderline", 12, FAINT, width)
+        write_line(draw, (TEXT_WIDTH + TYPICAL_SHOWN * step + 2 * GAP, 26), "borderline", 12, FAINT, width)
     for row, kind in enumerate(kinds):
         _draw_kind(sheet, draw, HEAD + row * step, kind, images)
     content = io.BytesIO()
@@ -106,10 +106,10 @@ def _draw_kind(
     images: Mapping[str, NDArray[np.uint8]],
 ) -> None:
     room = TEXT_WIDTH - 2 * GAP
-    _write(draw, (GAP, top + 16), kind.name, 14, INK, room)
-    _write(draw, (GAP, top + 38), counted(kind.size, "image"), 12, FAINT, room)
+    write_line(draw, (GAP, top + 16), kind.name, 14, INK, room)
+    write_line(draw, (GAP, top + 38), counted(kind.size, "image"), 12, FAINT, room)
     if kind.confused_with is not None:
-        _write(draw, (GAP, top + 56), f"nearest: {kind.confused_with}", 12, FAINT, room)
+        write_line(draw, (GAP, top + 56), f"nearest: {kind.confused_with}", 12, FAINT, room)
     for start, paths in ((0, kind.typical), (TYPICAL_SHOWN, kind.borderline)):
         for column, path in enumerate(paths, start=start):
             left = TEXT_WIDTH + column * (TILE + GAP) + (2 * GAP if start else 0)
@@ -117,7 +117,7 @@ def _draw_kind(
                 sheet.paste(thumbnail(images[path], TILE, GROUND), (left, top))
 
 
-def _write(
+def write_line(
     draw: ImageDraw.ImageDraw, place: tuple[int, int], text: str, size: int, colour: str, room: int
 ) -> None:
     """Write one line, cut to the room there is."""
