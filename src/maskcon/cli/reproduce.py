@@ -37,7 +37,7 @@ def reproduce(
         typer.Argument(
             metavar="NAME",
             help="Tables: cifartoy, cifar100, imagenet32, sop1, sop2, cars196; with `appendix-` before it (all but "
-            "imagenet32) the appendix's table. Figures: relations, heatmap, tsne, retrieval.",
+            "imagenet32) the appendix's table. Figures: relations, heatmap, tsne, retrieval, sop-statistics, coarse-cars.",
         ),
     ],
     scale: Annotated[
@@ -75,6 +75,8 @@ def reproduce(
 
     wanted = table_named(name) if kind == Kind.table else figure_named(name, seeds)
     changes = options.parse_settings(settings)
+    if not trials_of(wanted, wanted.sources[0]):
+        scale, preset = "full", "paper"  # a figure of the dataset itself
     grounds = [
         ground_for(
             source, scale=scale, preset=preset, data_root=data_root, download=download, changes=changes

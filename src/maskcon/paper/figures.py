@@ -1,4 +1,4 @@
-"""Figures 2 to 4 of the paper, drawn from finished runs; figure 1 is in `relations`."""
+"""Figures 2 to 4 of the paper, drawn from finished runs; figure 1 is in `relations`, others in `dataset_figures`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError
-from maskcon.paper import relations
+from maskcon.paper import dataset_figures, relations
 from maskcon.paper.plans import TAU_AXIS, W_AXIS, Trial, with_seeds
 from maskcon.paper.runs import Drawn, Setup
 from maskcon.report.gallery import thumbnail, tile
@@ -314,4 +314,6 @@ DRAWN_BY: dict[str, Callable[[Setup], Drawn]] = {  # see `plans.FIGURES`
     "heatmap": draw_heatmap,
     "tsne": draw_tsne,
     "retrieval": draw_retrieval,
+    "sop-statistics": dataset_figures.draw_sop,
+    "coarse-cars": dataset_figures.draw_cars,
 }

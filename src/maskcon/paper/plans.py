@@ -86,7 +86,10 @@ TABLES: dict[str, PaperTable] = {
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of the paper: the dataset, the methods (one run each, with the paper's settings), more trials."""
+    """A figure of the paper: the dataset, the methods (one run each, with the paper's settings), more trials.
+
+    Without methods and trials it shows the dataset itself.
+    """
 
     name: str
     title: str
@@ -121,6 +124,8 @@ FIGURES: dict[str, PaperFigure] = {
             ("cars196",),
             ("selfcon", "grafit", "coins", "maskcon", "supfine"),
         ),
+        PaperFigure("sop-statistics", "appendix A: images per product", ("sop-split1",)),
+        PaperFigure("coarse-cars", "appendix A: the models and their coarse classes", ("cars196",)),
     )
 }
 W_GRID = (0.2, 0.5, 0.8, 1.0)  # of Grafit and CoIns, in every table of the appendix
