@@ -37,7 +37,8 @@ def reproduce(
         typer.Argument(
             metavar="NAME",
             help="Tables: cifartoy, cifar100, imagenet32, sop1, sop2, cars196; with `appendix-` before it (all but "
-            "imagenet32) the appendix's table. Figures: relations, heatmap, tsne, retrieval, sop-statistics, coarse-cars.",
+            "imagenet32) the appendix's table. Figures: relations, heatmap, tsne, retrieval, sop-statistics, "
+            "coarse-cars.",
         ),
     ],
     scale: Annotated[
