@@ -6,6 +6,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from maskcon._utils.errors import UsageError
 from maskcon._utils.locks import FolderLock
 from maskcon.training.journal import read_journal
-from tests.cli.commands import LIMITED, SMALL, maskcon, start
+from tests.cli.commands import LIMITED, SMALL, environment, maskcon, start
 
 LONGER = [*SMALL, "--set", "epochs=30", "--set", "eval_every_epochs=5", "--checkpoint-every-seconds", "0"]
 
@@ -70,6 +72,43 @@ def test_a_stop_request_saves_and_exits_as_shells_expect(tmp_path, number, code)
     ended = maskcon(*train("run"), cwd=tmp_path)
     assert ended.returncode == 0
     assert "resuming from step" in ended.stderr
+
+
+@pytest.mark.parametrize("lost", ["a closed pipe", "a full device"])
+def test_a_run_whose_terminal_is_lost_trains_to_its_end(tmp_path, lost):
+    """As with `| head`, and where standard error cannot take another byte."""
+    assert maskcon(*train("whole"), cwd=tmp_path).returncode == 0
+    reading, writing = os.pipe()
+    if lost == "a full device":
+        os.close(writing)
+        writing = os.open("/dev/full", os.O_WRONLY)
+    os.close(reading)
+    command = [sys.executable, "-m", "maskcon", *train("lost")]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=writing, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 0
+    one, other = ((tmp_path / name / "encoder.safetensors").read_bytes() for name in ("whole", "lost"))
+    assert one == other
+
+
+def test_a_hangup_of_the_terminal_saves_unless_it_is_ignored(tmp_path):
+    process = start(*train("run"), cwd=tmp_path)
+    wait_for_step(process, tmp_path / "run", more_than=1)
+    process.send_signal(signal.SIGHUP)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGHUP
+    assert "everything saved" in error
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    try:
+        process = start(*train("run"), cwd=tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for_step(process, tmp_path / "run", more_than=steps_done(tmp_path / "run"))
+    process.send_signal(signal.SIGHUP)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
 
 
 def test_a_stopped_comparison_leaves_no_process_behind_and_saves_its_runs(tmp_path):

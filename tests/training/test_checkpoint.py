@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import random
 import subprocess
@@ -8,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
@@ -139,6 +142,67 @@ def test_a_missing_file_is_detected(tmp_path):
     with pytest.raises(CorruptFileError, match="incomplete"):
         load_checkpoint(folder)
     assert load_latest(tmp_path)[0] is None
+
+
+def grow(folder: Path) -> None:
+    with (folder / module.TENSORS).open("ab") as file:
+        file.write(b" ")
+
+
+def test_damaged_checkpoints_are_set_aside_once_and_never_kept_in_place_of_good_ones(tmp_path):
+    for step in (24, 25):
+        grow(save_checkpoint(tmp_path, step, tensors(step), {}))
+    found, notes = load_latest(tmp_path)
+    assert found is None
+    assert [path.name for path in tmp_path.glob("step-*")] != []  # only looked at
+    found, notes = load_latest(tmp_path, set_aside=True)
+    assert found is None
+    assert [note.split(";")[1] for note in notes[:2]] == [
+        " kept as damaged-step-00000025",
+        " kept as damaged-step-00000024",
+    ]
+    assert notes[2].endswith("the run starts over")
+    assert load_latest(tmp_path, set_aside=True) == (None, [])  # told once
+    for step in range(1, 12):
+        save_checkpoint(tmp_path, step, tensors(step), {})
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-00000010", "step-00000011"]
+    assert len(list(tmp_path.glob("damaged-*"))) == 2
+    grow(tmp_path / "step-00000011")
+    assert load_latest(tmp_path, set_aside=True)[0].values["step"] == 10
+
+
+def test_the_checkpoint_just_written_is_kept_whatever_lies_beside_it(tmp_path):
+    save_checkpoint(tmp_path, 9, tensors(9), {}, keep=1)
+    save_checkpoint(tmp_path, 1, tensors(1), {}, keep=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("method", ["read_bytes", "read_text", "iterdir"])
+def test_what_cannot_be_read_is_not_damaged_and_stops_the_resume(tmp_path, monkeypatch, number, method):
+    save_checkpoint(tmp_path, 1, tensors(1), {})
+
+    def fail(self, **_):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, method, fail)
+        with pytest.raises(
+            MaskconError, match=f"cannot read .*{os.strerror(number)}.*nothing was changed"
+        ) as error:
+            load_latest(tmp_path, set_aside=True)
+    assert not isinstance(error.value, CorruptFileError)
+    assert load_latest(tmp_path)[0].values["step"] == 1
+
+
+def test_a_sealed_checkpoint_that_lacks_a_tensor_is_not_taken(tmp_path):
+    folder = save_checkpoint(tmp_path, 1, tensors(1), {})
+    data = safetensors.torch.save({"a": torch.zeros(3, 4)})
+    sums = (folder / module.SUMS).read_text().splitlines()
+    (folder / module.TENSORS).write_bytes(data)
+    (folder / module.SUMS).write_text(f"{hashlib.sha256(data).hexdigest()}  {module.TENSORS}\n{sums[1]}\n")
+    with pytest.raises(CorruptFileError, match="not complete: b is missing"):
+        load_checkpoint(folder)
 
 
 def test_a_full_disk_leaves_the_old_checkpoint_and_says_what_to_do(tmp_path, monkeypatch):

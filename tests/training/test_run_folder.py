@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
-from maskcon._utils.errors import MaskconError, TrainingError, UsageError
+from maskcon._utils.errors import CorruptFileError, MaskconError, TrainingError, UsageError
 from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine
-from maskcon.training import journal, loop, runner, step
+from maskcon.training import journal, loop, run_folder, runner, step
+from maskcon.training.checkpoint import load_latest, save_checkpoint
 from maskcon.training.journal import read_journal
 from maskcon.training.signals import Interrupted
 from tests.miniature import miniature
@@ -238,7 +240,7 @@ def test_where_looking_would_wait_nan_stops_before_anything_is_read_saved_or_sco
     assert len(calls) == noticed
     monkeypatch.undo()
     for event in read_journal(tmp_path / "run" / "journal.jsonl"):
-        assert event.get("step", 0) < 3
+        assert event["kind"] == "failed" or event.get("step", 0) < 3
     fit(tmp_path / "run")
     fit(tmp_path / "whole")
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
@@ -267,3 +269,123 @@ def test_a_stopped_run_of_an_earlier_version_is_not_resumed(tmp_path):
     fit(tmp_path / "run")
     fit(tmp_path / "whole")
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_the_advice_after_a_nan_stop_works_in_the_same_folder(tmp_path, monkeypatch):
+    poison(monkeypatch, at=4)
+    with pytest.raises(
+        TrainingError, match=r"lower --set learning_rate.* continues from the last checkpoint"
+    ):
+        fit(tmp_path / "run", learning_rate=0.1)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match=r"other settings.*tau"):
+        fit(tmp_path / "run", learning_rate=0.05, tau=0.7)
+    told = Told()
+    run = fit(tmp_path / "run", learning_rate=0.05, announce=told)
+    assert "resuming from step 3 of 10" in told.messages
+    assert "resumed with learning_rate=0.05 in place of learning_rate=0.1" in told.messages
+    assert run.result["changes"] == [{"step": 3, "learning_rate": [0.1, 0.05]}]
+    assert run.config.learning_rate == 0.05
+    assert [e["kind"] for e in read_journal(run.folder / "journal.jsonl")].count("changed") == 1
+
+
+def test_a_run_that_is_fine_keeps_its_rate(tmp_path, monkeypatch):
+    break_off(tmp_path / "run", monkeypatch, learning_rate=0.1)
+    with pytest.raises(UsageError, match=r"other settings.*learning_rate"):
+        fit(tmp_path / "run", learning_rate=0.05)
+
+
+@pytest.mark.parametrize("name", ["query.backbone.layer1.0.bn1.running_var", "key.backbone.conv1.weight"])
+def test_weights_and_buffers_that_became_nan_are_never_saved(tmp_path, monkeypatch, name):
+    real = loop.train_step
+
+    def poisoned(learner, *arguments):
+        report = real(learner, *arguments)
+        if arguments[2].step == 3:
+            learner.state()[0][name].view(-1)[0] = math.inf
+        return report
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "train_step", poisoned)
+        with pytest.raises(TrainingError, match=rf"{name} became NaN or Inf by step 4, and was not saved"):
+            fit(tmp_path / "run")
+    checkpoint, notes = load_latest(tmp_path / "run" / "checkpoints")
+    assert (checkpoint.values["step"], notes) == (3, [])
+    assert all(bool(value.isfinite().all()) for value in checkpoint.tensors.values())
+    fit(tmp_path / "run")
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_starts_over_and_says_so(tmp_path, monkeypatch):
+    break_off(tmp_path / "run", monkeypatch)
+    for state in (tmp_path / "run" / "checkpoints").glob("*/state.safetensors"):
+        state.write_bytes(state.read_bytes() + b" ")
+    told = Told()
+    fit(tmp_path / "run", announce=told)
+    assert any("the run starts over" in text for text in told.messages)
+    assert not any("resuming" in text for text in told.messages)
+    fit(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_another_learner_is_one_clear_line(tmp_path, monkeypatch):
+    break_off(tmp_path / "run", monkeypatch)
+    checkpoint, _ = load_latest(tmp_path / "run" / "checkpoints")
+    fewer = {name: value for name, value in checkpoint.tensors.items() if name != "bank._keys"}
+    save_checkpoint(tmp_path / "run" / "checkpoints", 1, fewer, checkpoint.values)  # sealed anew
+    with pytest.raises(CorruptFileError, match=r"does not fit this run \(.*_keys.*\); delete it and rerun"):
+        fit(tmp_path / "run")
+
+
+def test_checkpoints_that_cannot_be_written_are_noticed_before_the_first_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "train_step", None)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("")
+    with pytest.raises(CorruptFileError, match="not a settings file"):
+        fit(tmp_path / "run")
+    (tmp_path / "run" / "config.yaml").unlink()
+    real = run_folder.tempfile.TemporaryFile
+
+    def refused(*, dir):
+        if dir.name == "checkpoints":
+            raise OSError(13, "Permission denied")
+        return real(dir=dir)
+
+    monkeypatch.setattr(run_folder.tempfile, "TemporaryFile", refused)
+    with pytest.raises(UsageError, match=r"cannot write to .*checkpoints: Permission denied"):
+        fit(tmp_path / "run")
+
+
+def test_a_lock_file_that_is_no_file_is_refused_by_its_name(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(UsageError, match=r"cannot open .*\.lock: Is a directory; remove it"):
+        fit(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["environment.json", "result.json", "config.yaml"])
+@pytest.mark.parametrize("content", [b"{", b"[]", b"7", b"\xff", b'{"recall": {}}', b"[" * 100_000])
+def test_damaged_files_of_a_run_are_one_clear_line(tmp_path, name, content, monkeypatch):
+    if name == "environment.json":
+        break_off(tmp_path, monkeypatch)
+    else:
+        fit(tmp_path, epochs=1)
+    (tmp_path / name).write_bytes(content)
+    if name == "environment.json" and content.startswith(b"{") and len(content) > 1:
+        return  # an object without what is looked for is as good as none
+    with pytest.raises((CorruptFileError, UsageError), match=rf"{name}"):
+        fit(tmp_path, epochs=1)
+
+
+def test_a_run_file_that_cannot_be_read_is_not_taken_for_damaged(tmp_path, monkeypatch):
+    fit(tmp_path, epochs=1)
+    real = Path.read_text
+
+    def fail(self, *arguments, **given):
+        if self.name == "result.json":
+            raise OSError(5, "Input/output error")
+        return real(self, *arguments, **given)
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    with pytest.raises(UsageError, match=r"cannot read .*result\.json: Input/output error"):
+        fit(tmp_path, epochs=1)

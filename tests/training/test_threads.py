@@ -62,8 +62,8 @@ def test_nothing_is_chosen_for_a_gpu_for_several_processes_or_for_a_finished_run
     assert chosen(CPU, tmp_path) == (None, [])
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"threads": "many"}', '{"threads": null}'])
-def test_a_damaged_record_counts_as_none(tmp_path, free, content):
+@pytest.mark.parametrize("content", ["{}", '{"threads": "many"}', '{"threads": null}', '{"threads": -1}'])
+def test_a_record_without_a_number_counts_as_none(tmp_path, free, content):
     free(4)
     (tmp_path / ENVIRONMENT).write_text(content)
     assert chosen(CPU, tmp_path) == (4, [])
@@ -76,7 +76,11 @@ class StoppingTold(Stopping, Told):
 def test_a_run_goes_on_with_the_threads_that_it_was_begun_with_unless_told(tmp_path, free):
     def threads_of(announce, **given) -> int:
         with suppress(KeyboardInterrupt):
-            fit(tmp_path, machine=Machine(device="cpu", **given), announce=announce)
+            fit(
+                tmp_path,
+                machine=Machine(device="cpu", checkpoint_every_seconds=0, **given),
+                announce=announce,
+            )
         return int(json.loads((tmp_path / ENVIRONMENT).read_text())["threads"])
 
     free(2)
@@ -88,4 +92,11 @@ def test_a_run_goes_on_with_the_threads_that_it_was_begun_with_unless_told(tmp_p
     assert (
         "resuming with 2 threads as before, for identical results; a new run would use 1 now" in told.messages
     )
-    assert threads_of(None, threads=3) == 3
+    told = Told()
+    assert threads_of(told, threads=3) == 3
+    assert (
+        "started with threads=2, resumed with threads=3: from here on the run differs from an undisturbed one by "
+        "rounding" in told.messages
+    )
+    result = json.loads((tmp_path / RESULT).read_text())
+    assert [change["threads"] for change in result["changes"]] == [[2, 3]]

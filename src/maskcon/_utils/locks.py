@@ -60,7 +60,13 @@ class FolderLock:
         self._handle: int | None = None
 
     def __enter__(self) -> Self:
-        handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        path = self.folder / ".lock"
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o644)
+        except OSError as error:
+            raise UsageError(
+                f"cannot open {path}: {error.strerror}; remove it, or choose another --out"
+            ) from None
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,6 +5,7 @@ Commands import what they need when they run, so that `maskcon --help` answers a
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from itertools import pairwise
@@ -99,5 +100,6 @@ def explained(error: Exception, arguments: list[str]) -> tuple[str, int]:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print one line and exit."""
-    typer.echo(f"maskcon: {' '.join(line.strip() for line in message.splitlines())}", err=True)
+    with contextlib.suppress(OSError):  # of a terminal that is gone
+        typer.echo(f"maskcon: {' '.join(line.strip() for line in message.splitlines())}", err=True)
     sys.exit(code)

@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from maskcon.training.comparison import Job
+
+
+class LossyStream:
+    """A text stream that loses text instead of raising: a closed pipe, a lost terminal or a full disk ends no run."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _try(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+                # also what Python has buffered: flushing that at the end would fail again
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
+def stderr_console() -> Console:
+    """Return a console for progress and messages, on standard error; what cannot be written is lost."""
+    return Console(file=cast(TextIO, LossyStream(sys.stderr)), highlight=False)
 
 
 LINES_AFTER = 2.0  # seconds of one activity before its progress is worth lines in a log
@@ -23,7 +57,7 @@ class Meter:
         self.what, self.unit, self.divisor = what, unit, divisor
         self._first: tuple[float, float] | None = None  # time, and what was done by then
         self._tenth = 0
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or stderr_console()
         self._bar = Progress(
             TextColumn(self.what), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
             console=self._console, disable=not self._console.is_terminal, transient=True,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskcon._utils.text import counted
-from maskcon.cli.progress import Meter
+from maskcon.cli.progress import Meter, stderr_console
 from maskcon.training.callbacks import Callback, begin_line
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Terminal(Callback):
     """Show a run on stderr: a progress bar in a terminal, else lines."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        self.console = stderr_console()
         self._meter: Meter | None = None
         self._batch = 1
         self._loss = ""

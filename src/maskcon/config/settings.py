@@ -98,6 +98,7 @@ class RunConfig(BaseModel):
     coarse_weight: float = Field(
         0.0,
         ge=0,
+        le=1e4,
         description="cross-entropy on the coarse labels beside the method's own loss, by this weight",
     )
     contrast_temperature: float = Field(0.1, gt=0, description="temperature of the logits")  # tau0
@@ -108,19 +109,19 @@ class RunConfig(BaseModel):
         "features (then keys are running means of queries, and half of the queries are weak views)",
     )
     key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept per step")
-    relation_warmup_epochs: float = Field(0.0, ge=0, description="w rises from 0 over so many epochs")
+    relation_warmup_epochs: float = Field(0.0, ge=0, le=1e6, description="w rises from 0 over so many epochs")
 
     # Optimisation
-    epochs: int = Field(200, ge=1, description="passes over the training images")
+    epochs: int = Field(200, ge=1, le=1_000_000, description="passes over the training images")
     batch_size: int = Field(128, ge=2, description="images per step, over all processes")  # B
     optimizer: Literal["sgd", "muon"] = Field(
         "sgd",
         description="sgd: the rate falls by half a cosine; muon: updates of weight matrices are made orthogonal, the "
         "rate falls in a straight line",
     )
-    learning_rate: float = Field(0.02, gt=0, description="peak rate of the optimiser")
-    weight_decay: float = Field(5e-4, ge=0, description="weight decay")
-    warmup_epochs: float = Field(0.0, ge=0, description="the rate rises from 0 over so many epochs")
+    learning_rate: float = Field(0.02, gt=0, le=1e4, description="peak rate of the optimiser")
+    weight_decay: float = Field(5e-4, ge=0, le=1e4, description="weight decay")
+    warmup_epochs: float = Field(0.0, ge=0, le=1e6, description="the rate rises from 0 over so many epochs")
 
     # Evaluation
     eval_every_epochs: int = Field(10, ge=0, description="0: only at the end")
@@ -213,7 +214,10 @@ class RunConfig(BaseModel):
 
         Settings of earlier versions are translated, see `maskcon.config.earlier`.
         """
-        return cls.build(translate(read_values(path), path))
+        try:
+            return cls.build(translate(read_values(path), path))
+        except UsageError as error:
+            raise UsageError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 
 
 class Machine(BaseModel):
@@ -242,6 +246,8 @@ def read_values(path: Path) -> dict[Any, Any]:
     """Read the `key: value` lines of a saved config, not validated."""
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bad UTF-8, 2024-99-99
         raise CorruptFileError(f"{path} is not a settings file: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict):

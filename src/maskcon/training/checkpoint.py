@@ -1,16 +1,18 @@
-"""Checkpoints that survive: written under a temporary name, synced, renamed, checked before use.
+"""Checkpoints: written under a temporary name, synced, renamed, checked before use.
 
     checkpoints/step-00001234/state.safetensors   every tensor of the training state
                               state.json          counters and plain values
                               SHA256SUMS          of the two (`sha256sum -c` reads it)
                 step-00001234.old/                the one that a second save of the same step replaced
+                damaged-step-00001234/            set aside: it did not match its checksum
 
-At any moment of a save the older checkpoint is whole, so a kill costs the work since it and nothing else.
+During a save the older checkpoint stays valid, so a kill costs only the work since it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -44,6 +46,7 @@ class Progress:
     warned: bool = False
     contrast_sum: float = 0.0  # sum of the contrastive losses of this epoch's steps so far
     contrast_steps: int = 0  # how many those are
+    changes: list[dict[str, Any]] = field(default_factory=list)  # of settings or machine, when resumed
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -59,13 +62,14 @@ class Checkpoint:
 def save_checkpoint(
     root: Path, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any], *, keep: int = 2
 ) -> Path:
-    """Save as ``root/step-<step>`` and then drop all but the newest `keep` checkpoints."""
+    """Save as ``root/step-<step>``, then delete all but the newest `keep` checkpoints, never this one."""
     final = root / f"step-{step:08d}"
     replaced = root / f"{final.name}.old"
     temporary = root / f".{final.name}.tmp"
+    plain = {**values, "step": step, "tensors": sorted(tensors)}
     payload = {
         TENSORS: safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}),
-        VALUES: (json.dumps({**values, "step": step}, indent=1, allow_nan=False) + "\n").encode(),
+        VALUES: (json.dumps(plain, indent=1, allow_nan=False) + "\n").encode(),
     }
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in payload.items())
     try:
@@ -91,20 +95,31 @@ def save_checkpoint(
             f"could not save the checkpoint of step {step} in {root}: {error.strerror or error}; "
             "the one before it is intact. Free some space and rerun the same command to resume"
         ) from error
-    for old in _steps(root)[:-keep]:
+    others = [folder for folder in _steps(root) if folder != final]
+    for old in others[: len(others) + 1 - keep]:
         failpoint("before-removing-old")
         shutil.rmtree(old, ignore_errors=True)
     return final
 
 
-def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, and a line for each that was not."""
+def load_latest(root: Path, *, set_aside: bool = False) -> tuple[Checkpoint | None, list[str]]:
+    """Return the newest valid checkpoint, and a line for each damaged one.
+
+    Args:
+        set_aside: rename damaged checkpoints, so that they are reported once and never counted again.
+
+    Raises:
+        MaskconError: a checkpoint cannot be read, which does not mean that it is damaged.
+    """
     notes: list[str] = []
     for folder in reversed(_steps(root)):
         try:
             return load_checkpoint(folder), notes
         except CorruptFileError as error:
-            notes.append(f"{error}; falling back to the checkpoint before it")
+            place = f"; kept as {_set_aside(folder).name}" if set_aside else ""
+            notes.append(f"{error}{place}; falling back to the checkpoint before it")
+    if notes:
+        notes.append(f"no valid checkpoint is left in {root}: the run starts over")
     return None, notes
 
 
@@ -113,8 +128,10 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     try:
         listed = _read_sums((folder / SUMS).read_text(encoding="ascii"))
         data = {name: (folder / name).read_bytes() for name in (TENSORS, VALUES)}
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:  # or bad sums
         raise CorruptFileError(f"checkpoint {folder.name} is incomplete ({error})") from None
+    except OSError as error:
+        raise _unreadable(folder, error) from error
     for name, content in data.items():
         if listed.get(name) != hashlib.sha256(content).hexdigest():
             raise CorruptFileError(f"checkpoint {folder.name}: {name} does not match its checksum")
@@ -123,18 +140,45 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         values = json.loads(data[VALUES])
     except (safetensors.SafetensorError, ValueError) as error:
         raise CorruptFileError(f"checkpoint {folder.name} cannot be read ({error})") from None
+    names = values.pop("tensors", list(tensors)) if isinstance(values, dict) else ["step"]
+    differing = sorted(set(names) ^ set(tensors))
+    if differing:
+        raise CorruptFileError(
+            f"checkpoint {folder.name} is not complete: {differing[0]} is missing or too many"
+        )
     return Checkpoint(tensors, values, folder)
 
 
+def _set_aside(folder: Path) -> Path:
+    """Rename a damaged checkpoint to a name that `_steps` does not list."""
+    places = (folder.with_name(f"damaged-{folder.name}{n or ''}") for n in itertools.count())
+    place = next(place for place in places if not place.exists())
+    try:
+        folder.rename(place)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise MaskconError(
+            f"checkpoint {folder} is damaged and cannot be renamed: {error.strerror}; move it away and rerun"
+        ) from error
+    return place
+
+
+def _unreadable(path: Path, error: OSError) -> MaskconError:
+    return MaskconError(
+        f"cannot read {path}: {error.strerror or error}; nothing was changed. Make it readable and rerun the same "
+        "command to resume"
+    )
+
+
 def _steps(root: Path) -> list[Path]:
-    """Checkpoint folders, oldest first."""
-    if not root.is_dir():
+    """Return checkpoint folders, oldest first."""
+    try:
+        paths = list(root.iterdir())
+    except FileNotFoundError:
         return []
-    found = [
-        (int(m.group(1)), m.group(2) is None, path)
-        for path in root.iterdir()
-        if (m := _NAME.fullmatch(path.name))
-    ]
+    except OSError as error:
+        raise _unreadable(root, error) from error
+    found = [(int(m[1]), m[2] is None, path) for path in paths if (m := _NAME.fullmatch(path.name))]
     return [path for _, _, path in sorted(found)]
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -218,6 +218,5 @@ def _threads_now() -> int:
 
 def _recorded(folder: Path) -> int | None:
     """Threads of the last start of the run; None for a new one, or if that cannot be read."""
-    with suppress(ValueError, KeyError, TypeError):
-        return max(1, int(recorded_environment(folder)["threads"]))
-    return None
+    threads = recorded_environment(folder).get("threads")
+    return threads if isinstance(threads, int) and threads > 0 else None

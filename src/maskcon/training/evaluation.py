@@ -56,7 +56,8 @@ class Evaluator:
         features = processes.gather(features, len(rows))
         if not bool(features.isfinite().all()):  # the last update broke the weights; all processes see it
             raise TrainingError(
-                "the encoder's features became NaN or Inf; lower --set learning_rate or raise --set warmup_epochs"
+                "the encoder's features became NaN or Inf. Rerun the same command with a lower --set learning_rate: it "
+                "continues from the last checkpoint"
             )
         if not processes.is_first:
             return {}

@@ -22,6 +22,7 @@ from typing import Any
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.files import write_all
 
+FAILED = "failed"  # kind of the last event of a run that stopped at NaN or Inf
 TAIL_BYTES = 8_192  # holds the last dozens of lines
 
 
@@ -29,7 +30,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
     """Append-only writer of a run's events. Opening an existing file repairs a torn last line.
 
     Kinds in use: `start` (the settings), `step` (step, epoch, loss, learning_rate, ...), `evaluation` (step,
-    epoch, recall, effective_rank), `warning` (message) and `end`; any other is welcome.
+    epoch, recall, effective_rank), `warning` (message), `changed` (what differs since a resume), `failed` and `end`.
 
     Args:
         path: None in processes that write nothing.

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskcon._utils.errors import TrainingError
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.training.callbacks import Callback
@@ -29,6 +30,7 @@ from maskcon.training.step import (
     encode_keys,
     key_order,
     not_finite,
+    remedy,
     train_step,
 )
 
@@ -52,6 +54,7 @@ class Training:
     evaluator: Evaluator
     checkpoints: Path
     identity: Mapping[str, Any]  # goes into each checkpoint: what it belongs to
+    machine_facts: Mapping[str, Any]  # goes into each checkpoint: what rounding depends on
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
@@ -99,8 +102,15 @@ class Training:
     def _write_checkpoint(self) -> None:
         self.progress.contrast_sum = self._contrast.item()
         tensors, plain = self.learner.state()
+        bad = [name for name, value in tensors.items() if not bool(value.isfinite().all())]
+        if bad:
+            raise TrainingError(
+                f"{bad[0]} became NaN or Inf by step {self.progress.step}, and was not saved. {remedy(self.config)}"
+            )
         values = {
             "progress": asdict(self.progress),
+            "settings": self.config.to_yaml(),
+            "machine": dict(self.machine_facts),
             "learner": plain,
             "journal_position": self.journal.position(),
             "epoch_steps": self.epoch_steps,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,15 @@ from maskcon.config.settings import RunConfig, read_values
 from maskcon.data import absolute, is_path, is_there
 from maskcon.data.huggingface import PREFIX, Address
 from maskcon.data.manifest import is_manifest
+from maskcon.training.journal import FAILED, read_ends
 
 CONFIG, ENVIRONMENT, JOURNAL = "config.yaml", "environment.json", "journal.jsonl"
 CHECKPOINTS, ENCODER, RESULT = "checkpoints", "encoder.safetensors", "result.json"
 CHOICES = "choices.json"
+
+# Settings that may change when a run is resumed that stopped at NaN or Inf.
+STEERING = ("learning_rate", "warmup_epochs", "weight_decay", "precision")
+RESULT_KEYS = {"recall": dict, "raw_pixels": dict, "method": str, "data": str, "seconds": float | int}
 
 
 def short_name(source: str) -> str:
@@ -118,24 +122,42 @@ def is_finished(folder: Path, config: RunConfig) -> bool:
     if is_new(folder):
         return False
     saved = folder / CONFIG
-    differences = RunConfig.from_yaml(saved).differences(config)
-    if differences:
-        raise UsageError(
-            f"{folder} holds a run with other settings ({'; '.join(differences)}); choose another --out"
-        )
-    if not _has_result(folder):
+    before, finished = RunConfig.from_yaml(saved), _has_result(folder)
+    steered = before.changed(**{key: getattr(config, key) for key in STEERING})
+    if before != config and (steered != config or finished or not _became_nan(folder)):
+        differences = "; ".join(before.differences(config))
+        raise UsageError(f"{folder} holds a run with other settings ({differences}); choose another --out")
+    if not finished:
         refuse_to_resume(read_values(saved), saved)
         return False
     return True
 
 
+def _became_nan(folder: Path) -> bool:
+    """Return whether the run in a folder stopped at NaN or Inf."""
+    events = read_ends(folder / JOURNAL)
+    return bool(events) and events[-1]["kind"] == FAILED
+
+
 def recorded_environment(folder: Path) -> dict[str, Any]:
-    """Read environment.json of the run in a folder; empty if there is none or it cannot be read."""
-    with suppress(OSError, ValueError, RecursionError):
-        values = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
-        if isinstance(values, dict):
-            return values
-    return {}
+    """Read environment.json of the run in a folder; empty if there is none."""
+    path = folder / ENVIRONMENT
+    if not path.exists():
+        return {}
+    return read_json(path, "delete it to resume with the threads and views that are chosen now")
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """Read a JSON object; errors name the remedy."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} is damaged ({type(error).__name__}); {remedy}") from None
+    if not isinstance(values, dict):
+        raise CorruptFileError(f"{path} is damaged (no JSON object); {remedy}")
+    return values
 
 
 def make_writable(folder: Path) -> None:
@@ -154,14 +176,11 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
     if not _has_result(folder):
         raise UsageError(f"the run in {folder} is not finished; rerun the same command to resume")
-    try:
-        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CorruptFileError(
-            f"{folder / RESULT} is damaged ({error}); delete it and rerun the same command"
-        ) from None
-    if not isinstance(result, dict) or not isinstance(result.get("recall"), dict):
-        raise CorruptFileError(f"{folder / RESULT} is not a result; delete it and rerun the same command")
+    remedy = "delete it and rerun the same command"
+    result = read_json(folder / RESULT, remedy)
+    missing = [key for key, kind in RESULT_KEYS.items() if not isinstance(result.get(key), kind)]
+    if missing:
+        raise CorruptFileError(f"{folder / RESULT} is not complete: {missing[0]} is missing; {remedy}")
     return result
 
 

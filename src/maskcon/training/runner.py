@@ -12,8 +12,9 @@ from traceback import clear_frames
 from typing import Any, Literal
 
 import torch
+import yaml
 
-from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.errors import MaskconError, TrainingError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon._utils.locks import FolderLock
 from maskcon.config.choices import Choice
@@ -23,10 +24,10 @@ from maskcon.data.known_names import KnownNames, known_names
 from maskcon.training.automatic import choices_bytes
 from maskcon.training.budget import Budget, epochs_within
 from maskcon.training.callbacks import Callback
-from maskcon.training.checkpoint import CHECKPOINT_FORMAT, Progress, load_latest
+from maskcon.training.checkpoint import CHECKPOINT_FORMAT, Checkpoint, Progress, load_latest
 from maskcon.training.distributed import Processes, start
 from maskcon.training.evaluation import Evaluator
-from maskcon.training.journal import Journal, check_tensorboard
+from maskcon.training.journal import FAILED, Journal, check_tensorboard
 from maskcon.training.loop import Training
 from maskcon.training.run_folder import (
     CHECKPOINTS,
@@ -43,6 +44,8 @@ from maskcon.training.run_folder import (
 )
 from maskcon.training.schedule import SMALLEST_SHARE
 from maskcon.training.setup import Assembly, Engine, assemble, load_views, view_engine
+
+LOST_PEER = ("gloo", "NCCL", "Connection closed", "Connection reset")  # in errors of torch.distributed
 
 # What must be the same when a run is resumed or opened again, and what to say if it is not.
 SAME = {
@@ -96,6 +99,14 @@ def train(
     except MaskconError as error:
         clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
         failure = error
+    except RuntimeError as error:
+        if processes.count == 1 or not any(name in str(error) for name in LOST_PEER):
+            raise
+        if not processes.is_first:
+            raise SystemExit(1) from None
+        raise MaskconError(
+            f"another process of this run ended ({str(error).splitlines()[0]}); rerun the same command to resume"
+        ) from error
     del assembly
     processes.close()  # not after another error: a peer may still wait for this process, and must be killed
     if failure is not None:
@@ -141,6 +152,7 @@ def _train_together(
                 spent = None if budget is None else budget.seconds
                 write_atomically(folder / CHOICES, choices_bytes(choices, spent))
             write_atomically(folder / CONFIG, config.to_yaml().encode())
+            make_writable(folder / CHECKPOINTS)
             write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes, engine)))
 
         processes.in_first(begin)
@@ -161,6 +173,7 @@ def _train_together(
             evaluator,
             folder / CHECKPOINTS,
             identity,
+            machine_facts(processes, engine),
         )
         _resume(training)
         if training_data.hog is not None:
@@ -168,7 +181,11 @@ def _train_together(
         for note in (*data.notes, *(() if names is None else names.notes), *assembly.learner.notes):
             callback.on_message(note)
         callback.on_begin(config, data, training.progress.step, training.total_steps)
-        training.run()
+        try:
+            training.run()
+        except TrainingError as error:
+            journal.write(FAILED, step=training.progress.step, message=str(error))
+            raise
         processes.in_first(lambda: _finish(training, data, folder, names))
 
 
@@ -184,6 +201,8 @@ def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames |
     """Write the encoder, then the result: a folder with a result is a finished run."""
     write_atomically(folder / ENCODER, training.evaluator.encoder_bytes())
     result = training.evaluator.result(training.config, data, training.progress)
+    if training.progress.changes:  # the run is not that of its settings and machine alone
+        result["changes"] = training.progress.changes
     if names is not None:
         result |= {"names": names.fingerprint(), "named_images": names.images, "named_kinds": names.count}
         result["train_images"] = len(training.data)  # without junk
@@ -206,9 +225,17 @@ def _compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> N
 def _resume(training: Training) -> None:
     """Resume from the newest valid checkpoint, if any; the same one in every process."""
     folder, processes = training.checkpoints.parent, training.learner.processes
-    checkpoint, notes = load_latest(training.checkpoints)
-    for note in notes:
-        training.callback.on_message(note)
+    checkpoint: Checkpoint | None = None
+
+    def read() -> None:
+        nonlocal checkpoint
+        checkpoint, notes = load_latest(training.checkpoints, set_aside=True)
+        for note in notes:
+            training.callback.on_message(note)
+
+    processes.in_first(read)
+    if not processes.is_first:
+        checkpoint, _ = load_latest(training.checkpoints)
     step = -1 if checkpoint is None else checkpoint.values["step"]
     # A barrier: no process continues, and writes, before all have read.
     found = processes.gather(torch.tensor([step], device=processes.device), processes.count).tolist()
@@ -234,6 +261,46 @@ def _resume(training: Training) -> None:
     training.progress = Progress(**values["progress"])
     training.journal.rewind(values["journal_position"])
     training.callback.on_message(f"resuming from step {training.progress.step} of {training.total_steps}")
+    _note_changes(training, values)
+
+
+def _note_changes(training: Training, before: Mapping[str, Any]) -> None:
+    """Report and record what differs from the run that wrote the checkpoint: settings, machine."""
+    changes: dict[str, list[Any]] = {}
+    machine = before.get("machine", training.machine_facts)
+    for key, now in training.machine_facts.items():
+        if machine.get(key) != now:
+            changes[key] = [machine.get(key), now]
+    if changes:
+        batchnorm = ", and in the BatchNorm statistics of each process" if "processes" in changes else ""
+        training.callback.on_message(
+            f"started with {_listed(changes, 0)}, resumed with {_listed(changes, 1)}: from here on the run differs "
+            f"from an undisturbed one by rounding{batchnorm}"
+        )
+    if "settings" in before:
+        then = {**training.config.model_dump(), **yaml.safe_load(before["settings"])}
+        steered = {
+            key: [then[key], now] for key, now in training.config.model_dump().items() if then[key] != now
+        }
+        if steered:
+            training.callback.on_message(
+                f"resumed with {_listed(steered, 1)} in place of {_listed(steered, 0)}"
+            )
+        changes |= steered
+    if changes:
+        training.progress.changes.append({"step": training.progress.step, **changes})
+        training.journal.write("changed", step=training.progress.step, **changes)
+
+
+def _listed(changes: Mapping[str, list[Any]], side: int) -> str:
+    return ", ".join(f"{key}={values[side]}" for key, values in changes.items())
+
+
+def machine_facts(processes: Processes, engine: Engine) -> dict[str, Any]:
+    """Return what the rounding of a run depends on."""
+    device = processes.device.type
+    threads = torch.get_num_threads() if device == "cpu" else None
+    return {"device": device, "processes": processes.count, "threads": threads, "view_engine": engine}
 
 
 def environment(processes: Processes, engine: Engine) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: stop the loop after the current step, with a checkpoint."""
+"""SIGTERM, SIGHUP and Ctrl-C: stop the loop after the current step, with a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any, Self
 
 from maskcon._utils.errors import MaskconError
 
+# SIGHUP: the terminal is gone. Windows has none.
+STOPPING = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
+
 
 class Interrupted(MaskconError):  # noqa: N818 - it is not an error
-    """Stopped on request, with the state saved. Exit codes: 130 for Ctrl-C, 143 for SIGTERM."""
+    """Stopped on request, with the state saved. Exit codes: 130 for Ctrl-C, 143 for SIGTERM, 129."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -32,8 +35,9 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._note)
+            for number in STOPPING:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` sets SIGHUP
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from maskcon._utils.errors import UsageError
+from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.config.settings import RunConfig
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import Method
@@ -110,7 +110,20 @@ class Learner:
             self.load(Checkpoint(before, {"learner": plain}, Path()))
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Load a saved state, in place."""
+        """Load a saved state, in place.
+
+        Raises:
+            CorruptFileError: the state does not fit this learner.
+        """
+        try:
+            self._load(checkpoint)
+        except (KeyError, ValueError, RuntimeError, TypeError) as error:
+            raise CorruptFileError(
+                f"checkpoint {checkpoint.folder} does not fit this run ({str(error).splitlines()[-1].strip()}); "
+                "delete it and rerun the same command"
+            ) from error
+
+    def _load(self, checkpoint: Checkpoint) -> None:
         tensors = checkpoint.tensors
         for part, module in self._parts.items():
             module.load_state_dict(_under(tensors, f"{part}."))

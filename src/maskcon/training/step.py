@@ -293,7 +293,14 @@ def not_finite(config: RunConfig, place: Place, loss: float) -> TrainingError:
     """Return the error of a step whose loss or gradient was NaN or Inf."""
     return TrainingError(
         f"the loss or its gradient became NaN or Inf at step {place.step + 1}, in epoch {place.epoch + 1} "
-        f"(loss {loss:.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. "
-        f"Lower --set learning_rate (now {config.learning_rate:g}), raise --set warmup_epochs, "
-        "or use --set precision=32-true"
+        f"(loss {loss:.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. {remedy(config)}"
+    )
+
+
+def remedy(config: RunConfig) -> str:
+    """Return what to do about NaN or Inf."""
+    precision = "" if config.precision == "32-true" else ", or --set precision=32-true"
+    return (
+        f"Rerun the same command with a lower --set learning_rate (now {config.learning_rate:g}){precision}: it "
+        "continues from the last checkpoint"
     )
