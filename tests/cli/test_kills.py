@@ -180,8 +180,10 @@ def test_one_of_two_processes_killed_stops_both_and_resumes(tmp_path):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert children
     os.kill(int(children[0]), signal.SIGKILL)
-    process.communicate(timeout=60)
-    assert process.returncode != 0
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "another process of this run ended" in error
+    assert "defect" not in error
     ended = maskcon(*arguments, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     whole = maskcon(*train("whole"), "--devices", "2", cwd=tmp_path)
