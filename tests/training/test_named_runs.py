@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,26 +94,6 @@ def test_changed_names_are_refused_with_the_way_out(tmp_path, finished):
     fit(tmp_path / "run", data=DATA, fine=fine)
     with pytest.raises(UsageError, match=r"fine: .*kinds.csv -> None"):
         fit(tmp_path / "run", data=DATA)
-
-
-def test_a_checkpoint_without_a_word_on_names_resumes_a_run_without_names(tmp_path, monkeypatch):
-    from maskcon.training import runner
-
-    real = runner.Training
-
-    def as_before(*given):
-        *others, identity = given
-        return real(*others, {key: value for key, value in identity.items() if key != "names"})
-
-    monkeypatch.setattr(runner, "Training", as_before)
-    with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "run", data=DATA, announce=Stopping())
-    monkeypatch.undo()
-    (state,) = list((tmp_path / "run" / "checkpoints").glob("*/state.json"))[-1:]
-    assert "names" not in json.loads(state.read_text())
-    fit(tmp_path / "run", data=DATA)
-    fit(tmp_path / "whole", data=DATA)
-    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("method", ["selfcon", "supce", "coins", "supfine"])
