@@ -70,11 +70,6 @@ def test_rows_without_cross_entropy_beside_say_so_whatever_the_defaults_are(
     assert beside[beside.index("--method") + 1] == "maskcon"
 
 
-def test_both_starts_need_images(tmp_path: Path) -> None:
-    line = refused("--images", "nowhere", cwd=tmp_path, script="both_starts.py")
-    assert "has 0 images; 500 are needed" in line
-
-
 def test_finalists_are_tried_with_more_seeds_and_the_best_mean_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ def test_help_answers_quickly_without_torch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "evaluate", "compare", "report", "methods", "datasets", "pack", "demo"]
+    "command", ["train", "evaluate", "compare", "report", "methods", "datasets", "demo"]
 )
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(app, [command, "--help"])

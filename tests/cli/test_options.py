@@ -21,7 +21,6 @@ PLACES = {
     "kinds": ["run"],
     "index": ["run", "photos"],
     "export": ["run"],
-    "pack": ["photos"],
     "inspect": ["photos"],
     "methods": [],
 }

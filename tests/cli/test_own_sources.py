@@ -118,9 +118,6 @@ def test_manifest_is_embedded_indexed_searched_packed_and_inspected(
     done = run("search", str(folder), str(query), "--index", "index", "-k", "2", "--json")
     assert done.exit_code == 0, done.output
     assert str(query) in json.dumps(json.loads(done.stdout), ensure_ascii=False)
-    done = run("pack", str(manifest), "--image-size", "16")
-    assert done.exit_code == 0, done.output
-    assert "32 images at 16 px" in done.output
     done = run("inspect", str(manifest), "--json", "--device", "cpu")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["name"] == "list"
@@ -151,5 +148,5 @@ def test_three_pictures_say_what_is_missing(tmp_path: Path, monkeypatch: pytest.
 def test_line_of_a_bad_manifest_reaches_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("photos.csv").write_text("path,coarse\na.png,\n")
-    for command in (["train"], ["pack"], ["inspect"]):
+    for command in (["train"], ["inspect"]):
         assert refusal(run(*command, "photos.csv")) == "photos.csv, line 2: 'a.png' has no coarse label"

@@ -11,7 +11,7 @@ import maskcon
 from maskcon.api import data_of
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import Machine
-from maskcon.data import load, prepare
+from maskcon.data import load, packing
 from maskcon.training.callbacks import Callback
 from maskcon.training.setup import load_dataset, settle
 from tests.data.miniature_photos import SIZES, write_cars_folders, write_sop
@@ -68,7 +68,9 @@ def test_data_are_held_out_of_the_training_part_and_then_limited(
     assert load_dataset("embedded", config, machine, Callback()).fingerprint() == expected.fingerprint()
 
 
-def test_a_run_reads_from_the_pack_and_gives_the_same_result(tmp_path: Path, machine: Machine) -> None:
+def test_a_run_reads_from_the_pack_and_gives_the_same_result(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     models = [1, 1, 2, 2, 3, 3, 4, 4] * 3
     write_cars_folders(tmp_path / "data" / "cars196", {"train": models, "test": models[:8]})
     changes = {**TINY, "epochs": 1, "image_size": 32}
@@ -79,9 +81,7 @@ def test_a_run_reads_from_the_pack_and_gives_the_same_result(tmp_path: Path, mac
         return (run.folder / "encoder.safetensors").read_bytes()
 
     decoded = trained("decoded")
-    prepared = prepare("cars196", root=tmp_path / "data", image_size=32)
-    assert prepared.data is not None
-    assert isinstance(prepared.data.train.images, np.memmap)
-    assert not prepared.was_there
+    monkeypatch.setattr(packing, "PACK_ABOVE_BYTES", 0)
     assert trained("packed") == decoded
-    assert prepare("cars196", root=tmp_path / "data", image_size=32).was_there
+    data = load("cars196", root=tmp_path / "data", image_size=32)
+    assert isinstance(data.train.images, np.memmap)

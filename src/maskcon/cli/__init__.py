@@ -28,7 +28,6 @@ from maskcon.cli.index import index
 from maskcon.cli.inspect import inspect
 from maskcon.cli.kinds import kinds
 from maskcon.cli.methods import methods
-from maskcon.cli.pack import pack
 from maskcon.cli.report import report
 from maskcon.cli.reproduce import reproduce
 from maskcon.cli.search import search
@@ -48,7 +47,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(inspect, train, evaluate, compare, report, kinds, ask, explore, embed, export, index, search),
-    *(methods, pack, demo, reproduce, datasets),
+    *(methods, demo, reproduce, datasets),
 )
 for command in COMMANDS:
     app.command()(options.with_quiet(command))

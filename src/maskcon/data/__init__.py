@@ -13,13 +13,11 @@ from maskcon.data.dataset import Dataset, Grouping, ImageSet
 from maskcon.data.decoding import read_images
 from maskcon.data.in_memory import from_arrays
 from maskcon.data.loading import (
-    Prepared,
     absolute,
     image_plan,
     is_path,
     is_there,
     load,
-    prepare,
     takes_image_size,
 )
 
@@ -28,7 +26,6 @@ __all__ = [
     "Description",
     "Grouping",
     "ImageSet",
-    "Prepared",
     "SourceInfo",
     "absolute",
     "catalogue",
@@ -39,7 +36,6 @@ __all__ = [
     "is_path",
     "is_there",
     "load",
-    "prepare",
     "read_images",
     "takes_image_size",
 ]

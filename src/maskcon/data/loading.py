@@ -1,12 +1,11 @@
-"""Load a dataset by name or path, or prepare it so that loading needs no decoding."""
+"""Load a dataset by name or path."""
 
 from __future__ import annotations
 
 import os
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon._utils.paths import data_root, exists, resolved
@@ -14,7 +13,7 @@ from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.dataset import Dataset, Variant
 from maskcon.data.huggingface import PREFIX, Address, read_hub
 from maskcon.data.manifest import is_manifest
-from maskcon.data.packing import ImagePlan, Progress, find_pack, make_pack, pack
+from maskcon.data.packing import ImagePlan, Progress, pack
 from maskcon.data.photos import assemble, plan_photos, read_path
 
 
@@ -99,47 +98,6 @@ def takes_image_size(name_or_path: str) -> bool:
     """
     source = SOURCES.get(name_or_path)
     return source is None or source.load is None
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What `prepare` made or found.
-
-    place: folder of the pack
-    left_out: images that could not be read
-    was_there: nothing had to be made; otherwise it took so many seconds
-    """
-
-    data: Dataset
-    place: Path
-    left_out: int
-    was_there: bool
-    seconds: float
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.place.iterdir())
-
-
-def prepare(
-    name_or_path: str, decoding: Progress | None = None, *, image_size: int | None = None, **options: Any
-) -> Prepared | None:
-    """Decode images once into a memory-mapped file that `load` finds; None for datasets of arrays.
-
-    Args:
-        decoding: called in files while they are decoded.
-        options: as for `image_plan`.
-    """
-    plan = image_plan(name_or_path, image_size=image_size, **options)
-    if plan is None:
-        return None
-    found = find_pack(plan)
-    begun = time.monotonic()
-    packed = make_pack(plan, decoding) if found is None else found
-    seconds = time.monotonic() - begun
-    assert packed.folder is not None  # a pack
-    left_out = len(plan.failures) + len(packed.failures)
-    return Prepared(assemble(plan, packed), packed.folder, left_out, found is not None, seconds)
 
 
 def is_path(name_or_path: str) -> bool:

@@ -75,7 +75,7 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
     if started >= ends:
         raise UsageError(
             f"--budget {duration(budget.seconds)} is too short: reading the images alone took "
-            f"{duration(started - begun)}; give more, or read them once beforehand with `maskcon pack`"
+            f"{duration(started - begun)}; give more"
         )
 
     def extracting(done: int, total: int, views_per_second: float) -> None:
