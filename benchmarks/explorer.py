@@ -2,8 +2,8 @@
 
     python benchmarks/explorer.py --images 100000 --folder /tmp/explorer
 
-Images are 32 x 32 pixels in 20 coarse classes of 10 kinds each; embeddings have 512 values. Requests come one after the
-other over one connection; latencies are those of the client.
+Images are JPEG files of 400 x 300 pixels in 20 coarse classes of 10 kinds each; embeddings have 512 values. Requests
+come one after the other over one connection; latencies are those of the client.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ def generate(folder: Path, count: int) -> Path:
         return file
     random = np.random.default_rng(0)
     for number in range(PICTURES):
-        path = folder / "pictures" / f"{number}.png"
+        path = folder / "pictures" / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+        blocks = Image.fromarray(random.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+        blocks.resize((400, 300), Image.Resampling.BICUBIC).save(path)
     coarse = random.standard_normal((CLASSES, DIMENSION))
     fine = 0.5 * random.standard_normal((CLASSES, KINDS, DIMENSION))
     entries, vectors = [], []
     for number in range(count):
         group, kind = number % CLASSES, number // CLASSES % KINDS
-        path = folder / "photos" / f"class{group:02}" / f"{number:06}.png"
+        path = folder / "photos" / f"class{group:02}" / f"{number:06}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.link(folder / "pictures" / f"{number % PICTURES}.png", path)
+        os.link(folder / "pictures" / f"{number % PICTURES}.jpg", path)
         entries.append(
             Entry(str(path.relative_to(folder / "photos")), 0, 0, f"{number:064x}", f"class{group:02}")
         )

@@ -166,6 +166,19 @@ def test_the_end_writes_kinds_csv_which_the_next_start_continues(tmp_path):
     assert "Traceback" not in running.errors.read_text()
 
 
+def test_a_missing_extra_is_told_with_its_command(monkeypatch, tmp_path):
+    import importlib.util
+
+    from tests.cli.in_process import refused
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "fastapi" else find(name, *rest)
+    )
+    text = refused("explore", str(tmp_path))
+    assert text == "`maskcon explore` needs fastapi; install with: pip install 'maskcon[app]'"
+
+
 def test_events_tell_other_tabs_of_a_change(served):
     import http.client
 

@@ -21,7 +21,7 @@ SAMPLE = 4000  # images that t-SNE itself places
 AXES = 50
 NEAREST = 3
 JITTER = 0.004  # so that equal places stay apart, in the map's unit
-BLOCK = 4096
+BLOCK = 1024
 
 Points = NDArray[np.float32]
 

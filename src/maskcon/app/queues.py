@@ -35,8 +35,8 @@ from maskcon.report.inspection.near_duplicates import (
 from maskcon.retrieval.nearest import rough_nearest
 
 NEIGHBOURS, DISAGREE, AGREE = 10, 7, 1
-REFERENCES = 20_000
-BLOCK = 1024
+REFERENCES = 10_000
+BLOCK = 512
 SAME = 0.95
 COMPARED_SIDE = 128
 MOST_PAIRS = 2_000  # pictures are compared of the nearest ones

@@ -82,11 +82,18 @@ def serve(
         address = "127.0.0.1" if host in ("0.0.0.0", "::") else shown
         ready(f"http://{address}:{number}/?token={token}")
 
+        threading.Thread(target=_warm_up, name="maskcon-warm-up", daemon=True).start()
+
         async def run() -> None:
             anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
             await server.serve(sockets=[opened])
 
         anyio.run(run)
+
+
+def _warm_up() -> None:
+    """Import what the first thumbnail needs: torch shrinks images, and its import takes seconds."""
+    import maskcon.data.shrinking  # noqa: F401
 
 
 def open_port(host: str, port: int) -> socket.socket:

@@ -37,7 +37,7 @@ class Views:
         if coarse not in editor.groups:
             raise GoneError(f"there is no coarse class {coarse!r}")
         rows = editor.members[coarse]
-        rows = rows[editor.kind[rows] == editor.code(kind)]
+        rows = rows[editor.kind[rows] == editor.code_of(kind)]
         if not len(rows):
             raise GoneError(f"there is no kind {kind!r} in {coarse!r} (any more)")
         confidence, role = editor.judged()

@@ -95,6 +95,10 @@ class Columns:
             self._names.append(name)
         return self._codes[name]
 
+    def code_of(self, name: str) -> int:
+        """Return the number of a kind, -1 if no image ever had it."""
+        return self._codes.get(name, -1)
+
     def name_of(self, code: int) -> str:
         """Return the name of a kind by its code."""
         return self._names[code]

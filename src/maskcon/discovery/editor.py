@@ -33,8 +33,9 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """An edit that was applied: its text and its steps."""
+    """An edit that was applied, its text and its steps."""
 
+    edit: Edit
     text: str
     steps: tuple[Step, ...]
 
@@ -51,6 +52,11 @@ class Editor(Columns):
     def last_edit(self) -> str | None:
         """What the edit said that `undo` would take back."""
         return self._done[-1].text if self._done else None
+
+    @property
+    def moved(self) -> set[int]:
+        """Rows of the images that a person moved one by one or in a selection: their kind is known."""
+        return {row for done in self._done if isinstance(done.edit, Move) for row in done.edit.ids}
 
     @property
     def can_redo(self) -> bool:
@@ -77,7 +83,7 @@ class Editor(Columns):
             for name in self.groups
             if name in moved or name in junk
         )
-        done = Done(self._text(edit, steps), steps)
+        done = Done(edit, self._text(edit, steps), steps)
         self._done.append(done)
         self._undone.clear()
         return done.text
@@ -192,14 +198,15 @@ class Editor(Columns):
         """Let the centres of a class follow its images; those of a kind that was split become the parts' means."""
         group, rows = self.groups[name], self.members[name]
         now, used = self.kind[rows], ~self.junk[rows]
-        pairs, counts = np.unique(
-            np.stack([before[used & (now != NO_KIND)], now[used & (now != NO_KIND)]]),
-            axis=1,
-            return_counts=True,
-        )
+        named = used & (now != NO_KIND)
+        pairs = (
+            before[named].astype(np.int64) * len(self._names) + now[named]
+        )  # one number is faster to count
         flows = {
-            (self._names[was], self._names[is_now]): count
-            for was, is_now, count in zip(*pairs.tolist(), counts.tolist(), strict=True)
+            (self._names[pair // len(self._names)], self._names[pair % len(self._names)]): count
+            for pair, count in zip(
+                *(part.tolist() for part in np.unique(pairs, return_counts=True)), strict=True
+            )
         }
         kept = [place for place, kind in enumerate(group.kinds) if kind != dropped]
         names = follow_names([group.kinds[place] for place in kept], flows)
@@ -218,7 +225,7 @@ class Editor(Columns):
     def _rows_of(self, coarse: str, kind: str) -> Ids:
         self._check_class(coarse)
         rows = self.members[coarse]
-        found: Ids = rows[self.kind[rows] == self._codes.get(kind, -1)]
+        found: Ids = rows[self.kind[rows] == self.code_of(kind)]
         if not len(found) or not kind:
             raise GoneError(f"there is no kind {kind!r} in {coarse!r} (any more)")
         return found
