@@ -179,6 +179,18 @@ def test_a_missing_extra_is_told_with_its_command(monkeypatch, tmp_path):
     assert text == "`maskcon explore` needs fastapi; install with: pip install 'maskcon[app]'"
 
 
+def test_questions_bring_their_answers_as_edits(served):
+    items = served.json("/api/ask?n=6")["items"]
+    assert len(items) == 6
+    (first,) = items[0]["ids"]
+    own, other = items[0]["answers"][:2]
+    assert own == {"label": items[0]["kind"], "edit": None}
+    assert other["edit"] == {"action": "move", "ids": [first], "to": other["label"]}
+    served.json("/api/edits", other["edit"])
+    assert [first] not in [item["ids"] for item in served.json("/api/ask?n=200")["items"]]  # it is known now
+    served.json("/api/undo", {})
+
+
 def test_events_tell_other_tabs_of_a_change(served):
     import http.client
 

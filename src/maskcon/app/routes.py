@@ -123,6 +123,10 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
             return answer({"done": found[0], "total": found[1]}, 202)
         return answer({"items": found})
 
+    @app.get("/api/ask")
+    def ask(n: Annotated[int, Query(ge=1, le=1000)] = 50) -> Response:
+        return answer({"items": workspace.ask(n)})
+
     @app.get("/api/suggestions")
     def suggestions(coarse: str) -> Response:
         return answer({"items": workspace.suggestions(coarse)})

@@ -7,7 +7,7 @@ import shlex
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -27,8 +27,10 @@ from maskcon.data.kinds_file import kinds_bytes
 from maskcon.discovery.columns import GoneError
 from maskcon.discovery.edit_kinds import read_asked
 from maskcon.discovery.journal import Journal, Replay, record_of, take_of
+from maskcon.discovery.kinds import Embedded
 from maskcon.discovery.kinds_export import export_kinds, safe_name
 from maskcon.discovery.kinds_folder import BACKUP, CSV
+from maskcon.discovery.questions import choose_questions
 
 What = Literal["kinds.csv", "folders", "imagefolder", "sheet"]
 EXPORTS = {"folders": "export-folders", "imagefolder": "export-imagefolder", "sheet": "sheet.html"}
@@ -165,7 +167,7 @@ class Workspace:
                     raise GoneError(f"there is no coarse class {coarse!r}")
                 among &= self.editor.coarse == list(self.editor.groups).index(coarse)
             if kind is not None:
-                among &= self.editor.kind == self.editor.code(kind)
+                among &= self.editor.kind == self.editor.code_of(kind)
         rows, scores = search(self.vectors, positive, negative, given, among, k)
         return [
             {"id": row, "score": round(score, 4)}
@@ -204,6 +206,38 @@ class Workspace:
         """Suggest names of a class for its images without one."""
         with self.lock:
             return queues.suggestions(self.editor, self.vectors, coarse)
+
+    def ask(self, count: int) -> list[dict[str, Any]]:
+        """Choose the images whose names would help most; those that were moved since are known."""
+        with self.lock:
+            kinds, place = self.editor.kinds(), self._row_of
+            moved = {self.editor.paths[row] for row in self.editor.moved}
+        kinds = replace(kinds, answered=kinds.answered | moved)
+        return [
+            {
+                "ids": [place[asked.path]],
+                "question": "Which kind is this?",
+                "coarse": asked.coarse,
+                "kind": asked.kind,
+                "reason": asked.reason,
+                "answers": [
+                    {"label": name, "edit": _moves(place[asked.path], name) if name != asked.kind else None}
+                    for name in asked.choices
+                ],
+            }
+            for asked in choose_questions(kinds, self._embedded, count)
+        ]
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {path: row for row, path in enumerate(self.editor.paths)}
+
+    @cached_property
+    def _embedded(self) -> Embedded:
+        names = list(self.editor.groups)
+        return Embedded(
+            self.editor.paths, [names[place] for place in self.editor.coarse.tolist()], self.vectors
+        )
 
     # ---- taking away
 
@@ -329,3 +363,7 @@ class Workspace:
 
     def _duplicates(self, report: Report) -> list[tuple[list[int], str]]:
         return queues.duplicates(self.vectors, self.pictures.array, report)
+
+
+def _moves(row: int, kind: str) -> dict[str, Any]:
+    return {"action": "move", "ids": [row], "to": kind}
