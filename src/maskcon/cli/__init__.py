@@ -32,6 +32,7 @@ from maskcon.cli.report import report
 from maskcon.cli.reproduce import reproduce
 from maskcon.cli.search import search
 from maskcon.cli.train import train
+from maskcon.cli.tune import tune
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C, as shells do
 
@@ -46,8 +47,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(inspect, train, evaluate, compare, report, kinds, ask, explore, embed, export, index, search),
-    *(methods, demo, reproduce, datasets),
+    *(inspect, train, tune, evaluate, compare, report, kinds, ask, explore, embed, export, index),
+    *(search, methods, demo, reproduce, datasets),
 )
 for command in COMMANDS:
     app.command()(options.with_quiet(command))

@@ -1,0 +1,94 @@
+"""Scores of embeddings without any label, from the literature on self-supervised learning.
+
+They reward spread. `maskcon tune` reports them beside its own criterion and does not choose by them (docs/tune.md).
+
+    RankMe     exp(entropy of the normalised singular values)                         larger is better
+    alpha-ReQ  |alpha - 1|, eigenvalues of the covariance ~ rank^-alpha               smaller is better
+    LiDAR      exp(entropy of the normalised eigenvalues of S_w^-1/2 S_b S_w^-1/2)    larger is better
+    CLID       learnability of k-means clusters + intrinsic dimension                 larger is better
+
+RankMe is Garrido et al. 2023, alpha-ReQ Agrawal et al. 2022, LiDAR Thilak et al. 2024, CLID Lu et al. 2023. Letters in
+shapes: N images, V views, D embedding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from maskcon.retrieval.nearest import effective_rank, nearest_others, unit_rows
+
+Floats = NDArray[np.floating]
+
+SHRINKAGE = 1e-4  # LiDAR: added to the diagonal of S_w
+VOTERS = 10  # CLID: neighbours that predict a cluster
+IMAGES = 1000  # the first so many: the cost is quadratic
+
+
+def spread_scores(views: Floats) -> dict[str, float]:
+    """Score embeddings of views [N, V, D]; all but LiDAR look at the last view, which is the plain image.
+
+    CLID comes as its two parts, since their sum has a meaning only after both are standardised over settings.
+    """
+    some = np.asarray(views[:IMAGES], dtype=np.float64)
+    plain = some[:, -1]
+    return {
+        "rankme": effective_rank(plain),
+        "alpha_req": alpha_req(plain),
+        "lidar": lidar(some),
+        "clid_learnability": learnability(plain),
+        "clid_dimension": intrinsic_dimension(plain),
+    }
+
+
+def alpha_req(vectors: Floats) -> float:
+    """Return |alpha - 1| for the slope -alpha of log eigenvalue over log rank, least squares; [N, D]."""
+    centred = vectors - vectors.mean(axis=0)
+    values = np.linalg.svd(centred, compute_uv=False) ** 2
+    values = values[values > values[0] * 1e-9] if len(values) else values
+    if len(values) < 2:
+        return float("inf")
+    slope = np.polyfit(np.log(np.arange(1, len(values) + 1)), np.log(values), 1)[0]
+    return float(abs(-slope - 1))
+
+
+def lidar(views: Floats) -> float:
+    """Return the effective rank of the linear discriminants between images [N, V, D], views being one class."""
+    count, each, size = views.shape
+    means = views.mean(axis=1)  # [N, D]
+    inside = (views - means[:, None]).reshape(-1, size)
+    within = inside.T @ inside / (count * max(1, each - 1)) + SHRINKAGE * np.eye(size)
+    centred = means - means.mean(axis=0)
+    between = centred.T @ centred / max(1, count - 1)
+    values, axes = np.linalg.eigh(within)
+    whitened = axes / np.sqrt(values)  # [D, D]
+    found = np.linalg.eigvalsh(whitened.T @ between @ whitened).clip(min=0)
+    if not found.sum() > 0:
+        return 1.0
+    share = found[found > 0] / found.sum()
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def learnability(vectors: Floats) -> float:
+    """Return how often the majority of the nearest others has the k-means cluster of an image, k = sqrt(N); [N, D]."""
+    unit = unit_rows(vectors)
+    clusters = max(2, round(len(unit) ** 0.5))
+    if len(np.unique(unit, axis=0)) < clusters:
+        return 1.0
+    labels = KMeans(clusters, n_init=1, random_state=0).fit_predict(unit)
+    near = labels[nearest_others(unit, np.arange(len(unit)), VOTERS)[0]]  # [N, VOTERS]
+    votes = np.apply_along_axis(np.bincount, 1, near, minlength=clusters)
+    return float((votes.argmax(axis=1) == labels).mean())
+
+
+def intrinsic_dimension(vectors: Floats) -> float:
+    """Return the TwoNN estimate N / sum log(r2 / r1), r the distances to the two nearest others; [N, D]."""
+    unit = unit_rows(vectors)
+    cosines = nearest_others(unit, np.arange(len(unit)), 2)[1]
+    if cosines.shape[1] < 2:
+        return 0.0
+    distance = np.sqrt(np.maximum(2 - 2 * cosines, 0))
+    apart = distance[:, 0] > 0  # duplicates have no ratio
+    ratios = np.log(distance[apart, 1] / distance[apart, 0])
+    return float(len(ratios) / ratios.sum()) if ratios.sum() > 0 else 0.0
