@@ -23,9 +23,9 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
-WINDOW = {"width": 1366, "height": 768}
+WINDOW: ViewportSize = {"width": 1366, "height": 768}
 KEY_MS = 80  # between two keys, as a quick typist
 IMAGES_AT_ONCE = 400
 DRAG = """async () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -153,6 +154,14 @@ def test_compare_refuses_bad_input_before_anything_is_written(tmp_path, monkeypa
     pictures("two", ["a", "b"])
     assert named in refused("compare", *arguments, "--out", "all")
     assert not (tmp_path / "all").exists()
+
+
+def test_demo_ends_with_the_command_that_opens_the_explorer(monkeypatch, tmp_path):
+    module = importlib.import_module("maskcon.cli.compare")
+    monkeypatch.setattr(module, "run_and_report", lambda *arguments, **options: None)
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "my demo")])
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith(f"\n  maskcon explore '{tmp_path}/my demo/teachcon'\n")
 
 
 def test_demo_refuses_bad_input_before_anything_is_written(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -54,4 +55,10 @@ def demo(
         machine=options.machine(device=device),
         title="What coarse labels can teach: the embedded images",
         as_json=as_json,
+    )
+    first = shlex.quote(str(out / DEMO_METHODS[0]))
+    typer.echo(
+        f"\nSee the kinds that were found, name them, search by image (pip install 'maskcon[app]'):\n"
+        f"  maskcon explore {first}",
+        err=as_json,
     )
