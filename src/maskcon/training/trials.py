@@ -109,7 +109,8 @@ class FrozenTrials:
                     Journal(None),
                     evaluator,
                     Path(folder),
-                    {},
+                    identity={},
+                    machine_facts={},
                 )
                 training.run()
         finally:
