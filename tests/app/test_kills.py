@@ -31,8 +31,7 @@ class Editing(threading.Thread):
         for number in self.numbers:
             image, name = number * 7 % COUNT, f"name {number}"
             body = {"action": "move", "ids": [image], "to": name}
-            before = self.kinds.get(image, set())
-            self.kinds[image] = before | {name}  # it may be there without an answer
+            self.kinds[image] = self.kinds[image] | {name}  # it may be there without an answer
             try:
                 self.served.json("/api/edits", body)
             except (OSError, http.client.HTTPException, json.JSONDecodeError):
@@ -60,9 +59,8 @@ def kill_amid_edits(folder: Path, kills: int) -> tuple[dict[int, set[str]], int]
 def check(served: Served, kinds: dict[int, set[str]]) -> None:
     ids = ",".join(map(str, range(COUNT)))
     for image in served.json(f"/api/images?ids={ids}")["images"]:
-        if image["id"] in kinds:
-            assert image["kind"] in kinds[image["id"]]
-            kinds[image["id"]] = {image["kind"]}
+        assert image["kind"] in kinds.setdefault(image["id"], {image["kind"]})
+        kinds[image["id"]] = {image["kind"]}
 
 
 def killed_and_checked(folder: Path, kills: int) -> None:

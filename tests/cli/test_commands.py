@@ -42,9 +42,7 @@ def test_help_answers_quickly_without_torch(tmp_path):
     assert min(processor_seconds() for _ in range(5)) < 0.5
 
 
-@pytest.mark.parametrize(
-    "command", ["train", "evaluate", "compare", "report", "methods", "datasets", "demo"]
-)
+@pytest.mark.parametrize("command", ["train", "evaluate", "compare", "report", "methods", "datasets", "demo"])
 def test_every_command_explains_itself(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import threading
 from collections.abc import Sequence
@@ -20,21 +19,20 @@ from maskcon._utils.files import write_atomically
 from maskcon.app import layout, queues
 from maskcon.app.background import Background, Report
 from maskcon.app.pictures import MissingImageError, Pictures
+from maskcon.app.saving import Saver
 from maskcon.app.search import Uploads, search
 from maskcon.app.sheet import sheet_html
 from maskcon.app.views import JUNK, Views
-from maskcon.data.kinds_file import kinds_bytes
-from maskcon.discovery.columns import GoneError
+from maskcon.discovery.columns import GoneError, Snapshot
 from maskcon.discovery.edit_kinds import read_asked
 from maskcon.discovery.journal import Journal, Replay, record_of, take_of
 from maskcon.discovery.kinds import Embedded
 from maskcon.discovery.kinds_export import export_kinds, safe_name
-from maskcon.discovery.kinds_folder import BACKUP, CSV
+from maskcon.discovery.kinds_folder import CSV
 from maskcon.discovery.questions import choose_questions
 
 What = Literal["kinds.csv", "folders", "imagefolder", "sheet"]
 EXPORTS = {"folders": "export-folders", "imagefolder": "export-imagefolder", "sheet": "sheet.html"}
-QUIET_SECONDS = 1.0  # without an edit, before kinds.csv is written
 MAP = "map"
 
 
@@ -72,22 +70,17 @@ class Workspace:
         self.lock = threading.RLock()
         self.views = Views(self.editor)
         self.uploads = None if opened.run is None else Uploads(opened.run)
-        self.problem: str | None = None  # why kinds.csv could not be written
         self._background = Background()
         self._map = layout.read_map(self.folder, opened.digest)
-        self._changed, self._closing = threading.Event(), threading.Event()
+        self._closing = threading.Event()
         self._exporting = threading.Lock()
-        self._saving = threading.Lock()
-        self._saved: bytes | None = None
-        self._written = 0  # revision of kinds.csv
+        self._saver = Saver(self.csv, self._newest, self._record)
         if opened.replay.by_hand:
             take = take_of(self.editor, opened.replay.by_hand)
             if take.moved or take.junk or take.restored:
                 self._commit(record_of(take))
-        self._saver = threading.Thread(target=self._save_on_change, name="maskcon-save", daemon=True)
-        self._saver.start()
         if self.revision:  # a server that was killed may have left an older kinds.csv
-            self._changed.set()
+            self._saver.touch()
 
     # ---- reading
 
@@ -118,7 +111,7 @@ class Workspace:
                 "can_undo": self.editor.last_edit is not None,
                 "can_redo": self.editor.can_redo,
                 "last_edit": self.editor.last_edit,
-                "problem": self.problem,
+                "problem": self._saver.problem,
                 "classes": self.views.classes(),
                 "command": f"maskcon train {shlex.quote(self.opened.source)} --fine "
                 f"{shlex.quote(str(self.csv))}",
@@ -258,7 +251,7 @@ class Workspace:
             raise UsageError(f"{name!r} is no name of a file or folder here; give one without separators")
         with self._exporting:
             if what == "kinds.csv":
-                self.save()
+                self._saver.save()
                 return self.csv, 1
             target = self.folder / (name or EXPORTS[what])
             if name is not None and target.exists() and what == "sheet":
@@ -299,31 +292,12 @@ class Workspace:
                 raise GoneError("there is nothing to redo")
             return self._commit({"redo": True}, name)
 
-    def save(self) -> None:
-        """Write kinds.csv of the newest state, if it is not there already."""
-        with self._saving:
-            with self.lock:
-                revision, snapshot = self.revision, self.editor.snapshot()
-            content, path = kinds_bytes(snapshot.rows()), self.csv
-            there = path.read_bytes() if path.is_file() else b""
-            if there != content:
-                if there and self._saved not in (None, there):  # edited by hand while the explorer was open
-                    write_atomically(self.folder / BACKUP, there)
-                with self.lock:
-                    digest = hashlib.sha256(content).hexdigest()
-                    self.opened.journal.append({"csv": digest, "revision": revision})
-                write_atomically(path, content)
-            self._saved, self._written, self.problem = content, revision, None
-
     def close(self) -> None:
         """End: stop work in the background, write kinds.csv, release the folder."""
         self._closing.set()
-        self._changed.set()
         self._background.close()
-        self._saver.join()
         try:
-            if self._written != self.revision:
-                self.save()
+            self._saver.close()
         finally:
             self.opened.stack.close()
 
@@ -336,20 +310,16 @@ class Workspace:
             record = {**record, "id": name}
         self.opened.journal.append(record)
         text = self.opened.replay.run(record)
-        self._changed.set()
+        self._saver.touch()
         return {"revision": self.revision, "change": text}
 
-    def _save_on_change(self) -> None:
-        while not self._closing.is_set():
-            self._changed.wait()
-            self._changed.clear()
-            while not self._closing.is_set() and self._changed.wait(QUIET_SECONDS):
-                self._changed.clear()
-            if not self._closing.is_set():
-                try:
-                    self.save()
-                except (MaskconError, OSError) as error:  # told on the page, and tried again at the next edit
-                    self.problem = str(error)
+    def _newest(self) -> tuple[int, Snapshot]:
+        with self.lock:
+            return self.revision, self.editor.snapshot()
+
+    def _record(self, record: dict[str, Any]) -> None:
+        with self.lock:
+            self.opened.journal.append(record)
 
     def _draw_map(self, report: Report) -> NDArray[np.float32]:
         points = layout.neighbour_map(self.vectors, report)
