@@ -34,7 +34,7 @@ export function makeAsk(root) {
         image.src = full(id);
         return el("figure", {}, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id, item.ids) } }, image));
       })),
-      el("div", { class: "side" }, el("h2", { class: "question", text: item.question }), el("p", { class: "soft", text: `${item.coarse}. ${item.reason}` }),
+      el("div", { class: "side" }, el("h2", { class: "question", text: item.question }), el("p", { class: "soft", text: `${item.coarse}: ${item.reason}` }),
         el("div", { class: "ask-choices" }, ...choices(item).map((choice, place) => {
           const known = kindNamed(item.coarse, choice.label);
           return el("button", { type: "button", class: "ask-choice", "aria-keyshortcuts": String(place + 1), on: { click: () => answer(choice.edit) } },

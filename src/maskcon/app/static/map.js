@@ -193,6 +193,7 @@ export function makeMap(root) {
     const { clientWidth, clientHeight } = stage;
     if (!clientWidth) return;
     [view.width, view.height] = [clientWidth, clientHeight];
+    card.hidden = true;
     plot.resize();
     redraw();
   }).observe(stage);

@@ -48,6 +48,7 @@ export function handle(stage, outline, map) {
   stage.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || event.target.closest("button, a")) return;
     stage.setPointerCapture(event.pointerId);
+    map.leave();
     const point = here(event);
     pointers.set(event.pointerId, point);
     start = { point, moved: 0 };
