@@ -33,7 +33,7 @@ from maskcon.discovery.questions import choose_questions
 
 What = Literal["kinds.csv", "folders", "imagefolder", "sheet"]
 EXPORTS = {"folders": "export-folders", "imagefolder": "export-imagefolder", "sheet": "sheet.html"}
-MAP = "map"
+MAP, POINTS = "map", "points"  # names of work in the background
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,7 @@ class Workspace:
             take = take_of(self.editor, opened.replay.by_hand)
             if take.moved or take.junk or take.restored:
                 self._commit(record_of(take))
+        self._background.ask(POINTS, self._prepare)
         if self.revision:  # a server that was killed may have left an older kinds.csv
             self._saver.touch()
 
@@ -320,6 +321,13 @@ class Workspace:
     def _record(self, record: dict[str, Any]) -> None:
         with self.lock:
             self.opened.journal.append(record)
+
+    def _prepare(self, report: Report) -> bool:
+        names = list(self.editor.groups)
+        for number, name in enumerate(names):
+            report(number, len(names))
+            self.editor.prepare(name)
+        return True
 
     def _draw_map(self, report: Report) -> NDArray[np.float32]:
         points = layout.neighbour_map(self.vectors, report)

@@ -20,6 +20,7 @@ from maskcon.discovery.roles import ROLES, judge_rows, ranks
 
 Ids = NDArray[np.int64]
 NO_KIND = 0  # code of the empty name
+BLOCK = 4096  # images whose vectors are copied at once
 
 
 class GoneError(UsageError):
@@ -161,24 +162,37 @@ class Columns:
         place_of = np.full(len(self._names), -1, dtype=np.int64)
         for kind, place in kinds.items():
             place_of[self.code(kind)] = place
-        if name not in self._rank:
-            self._rank[name] = ranks([self.paths[row] for row in rows.tolist()])
         self._confidence[rows], self._role[rows] = judge_rows(
             distances(self._class_points(name), group.centres),
             np.array([kinds[kind] for kind in group.kinds], dtype=np.int64),
             place_of[self.kind[rows]],
-            self._rank[name],
+            self._class_ranks(name),
             self.junk[rows],
         )
+
+    def prepare(self, name: str) -> None:
+        """Compute what the first change of a class would wait for; other threads may change the state meanwhile."""
+        self._class_points(name)
+        self._class_ranks(name)
+
+    def _class_ranks(self, name: str) -> Ids:
+        if name not in self._rank:
+            self._rank[name] = ranks([self.paths[row] for row in self.members[name].tolist()])
+        return self._rank[name]
 
     def _class_points(self, name: str) -> Floats:
         """Project the images of a class onto its axes, [n, A]; an image without an embedding is at the centre."""
         if name not in self._points:
-            places = self._vector_of[self.members[name]]
-            points = self.groups[name].space.project(self._vectors[np.maximum(places, 0)])
-            points[places < 0] = 0
-            self._points[name] = points.astype(np.float32)
+            self._points[name] = self._projected(name, self.members[name])
         return self._points[name]
+
+    def _projected(self, name: str, rows: Ids) -> Floats:
+        space, places = self.groups[name].space, self._vector_of[rows]
+        points = np.zeros((len(rows), space.axes.shape[1]), dtype=np.float32)
+        for start in range(0, len(rows), BLOCK):  # copies of all vectors would not fit
+            part = places[start : start + BLOCK]
+            points[start : start + BLOCK][part >= 0] = space.project(self._vectors[part[part >= 0]])
+        return points
 
 
 def _places(paths: Sequence[str], among: Sequence[str]) -> Ids:

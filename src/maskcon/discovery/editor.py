@@ -215,7 +215,7 @@ class Editor(Columns):
         for new in sorted({kind for _, kind in flows} - set(names)):
             own = used & known & (now == self._codes[new])
             if own.any():
-                points = self._class_points(name)[own]
+                points = self._projected(name, rows[own])
                 centres.append(points.astype(np.float64).mean(0, keepdims=True).astype(np.float32))
                 names.append(new)
         if not names:
