@@ -16,6 +16,8 @@ from maskcon.training.callbacks import Callback
 from maskcon.training.setup import load_dataset, settle
 from tests.paper.test_table import finish
 
+RESULT = {"recall": {"1": 0.5}, "raw_pixels": {"1": 0.1}, "method": "supce", "seconds": 1.0}
+
 
 def test_the_expectation_follows_the_finished_runs(tmp_path):
     first, second, *waiting = runs_for(
@@ -54,8 +56,8 @@ def test_a_finished_run_on_other_data_is_refused_and_one_on_these_is_used(tmp_pa
     run.folder.mkdir(parents=True)
     (run.folder / "config.yaml").write_text(settle(run.config, data).to_yaml())
     (run.folder / "encoder.safetensors").write_bytes(b"")
-    (run.folder / "result.json").write_text(json.dumps({"recall": {"1": 0.5}, "data": data.fingerprint()}))
+    (run.folder / "result.json").write_text(json.dumps({**RESULT, "data": data.fingerprint()}))
     assert unfinished([run], Machine(device="cpu")) == ([], [run])
-    (run.folder / "result.json").write_text(json.dumps({"recall": {"1": 0.5}, "data": "another"}))
+    (run.folder / "result.json").write_text(json.dumps({**RESULT, "data": "another"}))
     with pytest.raises(UsageError, match="other data"):
         unfinished([run], Machine(device="cpu"))

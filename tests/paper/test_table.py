@@ -36,6 +36,9 @@ def finish(run: PlannedRun, recall: float) -> None:
     result = {
         "recall": values,
         "raw_pixels": {"1": 0.1, "2": 0.2, "5": 0.3, "10": 0.4},
+        "method": run.trial.method,
+        "data": "made up",
+        "seconds": 1.0,
         "source": run.ground.source,
         "train_images": 3000,
         "test_images": 1000,

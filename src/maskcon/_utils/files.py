@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -47,6 +48,23 @@ def write_atomically(path: Path, *pieces: bytes) -> None:
     """Replace a file; a reader, or a kill, finds the old content or the new."""
     with replacing(path) as file:
         file.writelines(pieces)
+
+
+def checksums(contents: Mapping[str, bytes]) -> bytes:
+    """Return the sha256 of each file's content, as `sha256sum -c` reads it."""
+    lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in contents.items())
+    return "".join(lines).encode()
+
+
+def read_checksums(data: bytes) -> dict[str, str]:
+    """Read the lines of `checksums`; ValueError where one is damaged."""
+    sums = {}
+    for line in data.decode("ascii").splitlines():
+        digest, separator, name = line.partition("  ")
+        if not separator or len(digest) != 64:
+            raise ValueError(f"bad line {line[:80]!r}")
+        sums[name] = digest
+    return sums
 
 
 def sync_file(file: IO[bytes]) -> None:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskcon._utils.errors import UsageError
+from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.config.choices import Facts, size_for
 from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.settings import Machine, RunConfig
@@ -31,6 +31,7 @@ from maskcon.training.distributed import threads_of_torch, usable_device, with_t
 from maskcon.training.evaluation import FLOOR_SIZE, KS, by_name
 from maskcon.training.frozen.features import require_weights
 from maskcon.training.run_folder import (
+    CHECKPOINTS,
     CONFIG,
     ENCODER,
     RESULT,
@@ -154,6 +155,8 @@ def fit(
     folder = Path(out) if out is not None else default_folder(name, method, overrides)
     if is_new(folder):
         check_place(folder, None if isinstance(source, Dataset) else name)
+    elif not (folder / RESULT).is_file():
+        check_place(folder / CHECKPOINTS, None)
     machine = with_threads(machine, folder, announce.on_message)
     completed = complete_settings(
         source,
@@ -220,6 +223,8 @@ def features_of(
     )
     feed.close()
     assert features is not None  # only a stop request gives None
+    if not bool(features.isfinite().all()):
+        raise MaskconError("the encoder gives NaN or Inf; train it again with a lower learning_rate")
     return features.cpu()
 
 

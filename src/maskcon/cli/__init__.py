@@ -33,6 +33,7 @@ from maskcon.cli.reproduce import reproduce
 from maskcon.cli.search import search
 from maskcon.cli.train import train
 from maskcon.cli.tune import tune
+from maskcon.cli.verify import verify
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C, as shells do
 
@@ -48,7 +49,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(inspect, train, tune, evaluate, compare, report, kinds, ask, explore, embed, export, index),
-    *(search, methods, demo, reproduce, datasets),
+    *(search, verify, methods, demo, reproduce, datasets),
 )
 for command in COMMANDS:
     app.command()(options.with_quiet(command))

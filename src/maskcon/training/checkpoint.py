@@ -27,7 +27,7 @@ from torch import Tensor
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import sync_folder, write_synced
+from maskcon._utils.files import checksums, read_checksums, sync_folder, write_synced
 
 CHECKPOINT_FORMAT = 3
 TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
@@ -71,13 +71,13 @@ def save_checkpoint(
         TENSORS: safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}),
         VALUES: (json.dumps(plain, indent=1, allow_nan=False) + "\n").encode(),
     }
-    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in payload.items())
+    payload[SUMS] = checksums(payload)
     try:
         root.mkdir(parents=True, exist_ok=True)
         for left in root.glob(".step-*.tmp"):  # by saves that were killed
             shutil.rmtree(left, ignore_errors=True)
         temporary.mkdir()
-        for name, data in {**payload, SUMS: sums.encode()}.items():
+        for name, data in payload.items():
             failpoint(f"before-{name}")
             write_synced(temporary / name, data)
         sync_folder(temporary)
@@ -126,7 +126,7 @@ def load_latest(root: Path, *, set_aside: bool = False) -> tuple[Checkpoint | No
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read one checkpoint; anything that does not match its checksum is refused before it is parsed."""
     try:
-        listed = _read_sums((folder / SUMS).read_text(encoding="ascii"))
+        listed = read_checksums((folder / SUMS).read_bytes())
         data = {name: (folder / name).read_bytes() for name in (TENSORS, VALUES)}
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:  # or bad sums
         raise CorruptFileError(f"checkpoint {folder.name} is incomplete ({error})") from None
@@ -180,13 +180,3 @@ def _steps(root: Path) -> list[Path]:
         raise _unreadable(root, error) from error
     found = [(int(m[1]), m[2] is None, path) for path in paths if (m := _NAME.fullmatch(path.name))]
     return [path for _, _, path in sorted(found)]
-
-
-def _read_sums(text: str) -> dict[str, str]:
-    sums = {}
-    for line in text.splitlines():
-        digest, separator, name = line.partition("  ")
-        if not separator or len(digest) != 64:
-            raise ValueError(f"bad line in {SUMS}")
-        sums[name] = digest
-    return sums

@@ -6,11 +6,13 @@ runs/<name>/config.yaml           settings, complete
             journal.jsonl         events, one JSON object per line
             checkpoints/          to resume from
             encoder.safetensors   the query encoder, under the usual parameter names
+            SHA256SUMS            of the files above and of result.json, once the run is finished
             result.json           recall@K, the raw-pixel floor, times; its presence means finished
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon._utils.files import read_checksums
 from maskcon.config.earlier import refuse_to_resume
 from maskcon.config.settings import RunConfig, read_values
 from maskcon.data import absolute, is_path, is_there
@@ -27,7 +30,9 @@ from maskcon.training.journal import FAILED, read_ends
 
 CONFIG, ENVIRONMENT, JOURNAL = "config.yaml", "environment.json", "journal.jsonl"
 CHECKPOINTS, ENCODER, RESULT = "checkpoints", "encoder.safetensors", "result.json"
-CHOICES = "choices.json"
+CHOICES, SUMS = "choices.json", "SHA256SUMS"
+
+INTACT = "intact"
 
 # Settings that may change when a run is resumed that stopped at NaN or Inf.
 STEERING = ("learning_rate", "warmup_epochs", "weight_decay", "precision")
@@ -171,17 +176,54 @@ def make_writable(folder: Path) -> None:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """Read result.json of a finished run."""
+    """Read result.json of a finished run; raises if a file of the run has changed since training."""
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
     if not _has_result(folder):
         raise UsageError(f"the run in {folder} is not finished; rerun the same command to resume")
+    for name, state in file_states(folder).items():
+        if state != INTACT:
+            again = ", or delete it and rerun the same command: it is written again from the last checkpoint"
+            raise CorruptFileError(
+                f"{folder / name} {state} since training ({SUMS}); restore it"
+                f"{again if name in (ENCODER, RESULT) else ''}"
+            )
     remedy = "delete it and rerun the same command"
     result = read_json(folder / RESULT, remedy)
     missing = [key for key, kind in RESULT_KEYS.items() if not isinstance(result.get(key), kind)]
     if missing:
         raise CorruptFileError(f"{folder / RESULT} is not complete: {missing[0]} is missing; {remedy}")
     return result
+
+
+def file_states(folder: Path) -> dict[str, str]:
+    """Compare the files of a finished run with `SHA256SUMS`; empty for runs of versions without it.
+
+    Returns:
+        `INTACT`, "has changed" or "has been lost" by file name.
+    """
+    path = folder / SUMS
+    try:
+        listed = read_checksums(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CorruptFileError(
+            f"{path} cannot be read ({error}); delete it to use the run unchecked"
+        ) from None
+    states = dict.fromkeys(
+        {CONFIG, ENCODER, RESULT} - listed.keys(), f"has no checksum in {SUMS}, which has changed"
+    )
+    for name, digest in listed.items():
+        try:
+            with (folder / name).open("rb") as file:
+                same = hashlib.file_digest(file, "sha256").hexdigest() == digest
+            states[name] = INTACT if same else "has changed"
+        except FileNotFoundError:
+            states[name] = "has been lost"
+        except OSError as error:
+            raise UsageError(f"cannot read {folder / name}: {error.strerror or error}") from error
+    return states
 
 
 def _has_result(folder: Path) -> bool:

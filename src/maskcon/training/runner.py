@@ -15,7 +15,7 @@ import torch
 import yaml
 
 from maskcon._utils.errors import MaskconError, TrainingError, UsageError
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import checksums, write_atomically
 from maskcon._utils.locks import FolderLock
 from maskcon.config.choices import Choice
 from maskcon.config.settings import Machine, RunConfig
@@ -37,6 +37,7 @@ from maskcon.training.run_folder import (
     ENVIRONMENT,
     JOURNAL,
     RESULT,
+    SUMS,
     is_finished,
     json_bytes,
     make_writable,
@@ -198,8 +199,9 @@ def _check_shares(batch: int, processes: Processes) -> None:
 
 
 def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames | None) -> None:
-    """Write the encoder, then the result: a folder with a result is a finished run."""
-    write_atomically(folder / ENCODER, training.evaluator.encoder_bytes())
+    """Write the encoder, checksums, then the result: a folder with a result is a finished run."""
+    contents = {ENCODER: training.evaluator.encoder_bytes()}
+    write_atomically(folder / ENCODER, contents[ENCODER])
     result = training.evaluator.result(training.config, data, training.progress)
     if training.progress.changes:  # the run is not that of its settings and machine alone
         result["changes"] = training.progress.changes
@@ -207,7 +209,11 @@ def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames |
         result |= {"names": names.fingerprint(), "named_images": names.images, "named_kinds": names.count}
         result["train_images"] = len(training.data)  # without junk
     training.journal.write("end", step=training.progress.step, recall=result["recall"])
-    write_atomically(folder / RESULT, json_bytes(result))
+    contents[RESULT] = json_bytes(result)
+    beside = (CONFIG, CHOICES, ENVIRONMENT, JOURNAL)
+    contents |= {name: (folder / name).read_bytes() for name in beside if (folder / name).exists()}
+    write_atomically(folder / SUMS, checksums(contents))
+    write_atomically(folder / RESULT, contents[RESULT])
 
 
 def _compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> None:
