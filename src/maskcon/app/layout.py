@@ -45,9 +45,10 @@ def neighbour_map(vectors: NDArray[np.float32], report: Report) -> Points:
         return scaled(placed)
     axes = unit_rows(_projected(vectors, AXES))
     points = np.empty((len(vectors), 2), dtype=np.float32)
+    sample = axes[chosen]
     noise = np.random.default_rng(0).standard_normal(points.shape) * JITTER * np.ptp(placed, axis=0).max()
     for start in range(0, len(vectors), BLOCK):
-        near, cosines = rough_nearest(axes[chosen], axes[start : start + BLOCK], NEAREST)
+        near, cosines = rough_nearest(sample, axes[start : start + BLOCK], NEAREST)
         weights = 1 / (1.0001 - np.minimum(cosines, 1))[:, :, None]
         points[start : start + BLOCK] = (placed[near] * weights).sum(1) / weights.sum(1)
         report(max(start, len(chosen)), len(vectors))

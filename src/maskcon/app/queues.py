@@ -57,11 +57,11 @@ def mislabelled(
     references = np.arange(len(vectors))
     if len(vectors) > REFERENCES:
         references = np.sort(np.random.default_rng(0).permutation(len(vectors))[:REFERENCES])
-    found = []
+    found, compared = [], vectors[references]
     for start in range(0, len(vectors), BLOCK):
         report(start, len(vectors))
         rows = np.arange(start, min(start + BLOCK, len(vectors)))
-        near, cosines = rough_nearest(vectors[references], vectors[rows], NEIGHBOURS + 1)
+        near, cosines = rough_nearest(compared, vectors[rows], NEIGHBOURS + 1)
         for row, places, sure in zip(rows.tolist(), references[near], cosines, strict=True):
             others = places != row
             labels = coarse[places[others][:NEIGHBOURS]]
