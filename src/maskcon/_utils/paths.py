@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from maskcon._utils.errors import UsageError
@@ -54,3 +56,10 @@ def has_folder(path: Path) -> bool:
 def exists(path: Path) -> bool:
     """Return whether there is anything; False where it cannot be looked up, unlike `Path.exists`."""
     return os.path.exists(path)  # noqa: PTH110
+
+
+def check_regular(path: Path) -> None:
+    """Raise `OSError` for a pipe, a socket or a device: opening or reading it might never end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder fails when it is opened
+        raise OSError(errno.EINVAL, "not a regular file")

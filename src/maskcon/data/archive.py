@@ -21,6 +21,7 @@ from typing import IO
 
 from maskcon._utils.errors import CorruptFileError, DataError
 from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.paths import check_regular
 from maskcon.data.cache import write_aside
 
 MAX_BYTES = 1 << 30
@@ -62,6 +63,7 @@ def extract(
         max_members: limit on the number of files and folders.
     """
     try:
+        check_regular(archive)
         destination.parent.mkdir(parents=True, exist_ok=True)
         with archive.open("rb") as file, one_at_a_time(destination.parent) as alone:
             if destination.exists():

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.paths import check_regular
+from maskcon.data.memory_budget import MemoryBudget
+from maskcon.data.pixel_modes import GREY_MODES, convert
 
 EXTENSIONS = frozenset(
     (
@@ -26,7 +30,6 @@ EXTENSIONS = frozenset(
 FOREIGN_EXTENSIONS = frozenset({".heic", ".heif", ".jxl"})
 # the only readers of Pillow that are used: some of the others start programs or parse documents
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")
-GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 ORIENTATION_TAG = 0x0112
 TURN = {  # EXIF orientation -> what brings the image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -42,6 +45,12 @@ LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 DRAFT_MARGIN = 2
 # other images are first averaged over squares of pixels, which is fast, to no less than this multiple
 REDUCING_GAP = 3
+
+DECODING_MEMORY = MemoryBudget(512 << 20)  # of all threads together
+# bytes per pixel of a decoded image, by mode (4 for others), and of codecs that decode a whole image at once (measured)
+MODE_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
+CODEC_BYTES = {"WEBP": 19, "AVIF": 16, "JPEG2000": 7 * 4}
+TIFF_BITS_PER_SAMPLE, TIFF_SAMPLES_PER_PIXEL, TIFF_ROWS_PER_STRIP, TIFF_TILE_LENGTH = 258, 277, 278, 323
 
 
 class UndecodableError(Exception):
@@ -108,26 +117,26 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
     reduce: a JPEG may be read at a reduced size, which is faster but shrinks `image` itself.
     """
     try:
-        wanted = fitted(image.size, side)
+        full_size, wanted = image.size, fitted(image.size, side)
         if reduce:
             # does nothing but to JPEG files, those of phones with a second image inside (MPO) included
             image.draft(None, (wanted[0] * DRAFT_MARGIN, wanted[1] * DRAFT_MARGIN))
-        image.load()
-        turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
-        plain = _in_mode(_plain(image), "L" if channels == 1 else "RGB")
-        factor = max(plain.size) // (max(wanted) * REDUCING_GAP)
-        small = plain.reduce(factor) if factor > 1 else plain
-        upright = small if turn is None else small.transpose(turn)
-        pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
-        # here, or by Pillow while loading
-        turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
-        size = wanted[::-1] if turned else wanted
-        if upright.size == size:
-            return np.ascontiguousarray(pixels.transpose(2, 0, 1))
-        # imported here, because it imports torch, which takes seconds: headers and small images need none of it
-        from maskcon.data.shrinking import shrunk
+        factor = max(1, max(image.size) // (max(wanted) * REDUCING_GAP))
+        with DECODING_MEMORY.reserve(_peak_bytes(image, full_size, factor, channels)):
+            image.load()
+            turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
+            small = convert(image, "L" if channels == 1 else "RGB", factor)
+            upright = small if turn is None else small.transpose(turn)
+            pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
+            # here, or by Pillow while loading
+            turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
+            size = wanted[::-1] if turned else wanted
+            if upright.size == size:
+                return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+            # imported here, because it imports torch, which takes seconds: headers and small images need none of it
+            from maskcon.data.shrinking import shrunk
 
-        return shrunk(pixels, size)
+            return shrunk(pixels, size)
     except Exception as error:  # decoders raise many types on damaged data
         raise UndecodableError(_in_short(error)) from error
 
@@ -148,6 +157,8 @@ def fitted(size: tuple[int, int], side: int) -> tuple[int, int]:
 @contextmanager
 def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
     try:
+        if isinstance(file, Path):
+            check_regular(file)
         image = Image.open(file, formats=_readable_formats())
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UndecodableError(f"larger than {Image.MAX_IMAGE_PIXELS} pixels") from error
@@ -184,38 +195,25 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _plain(image: Image.Image) -> Image.Image:
-    """Convert an image to mode L or RGB, without transparency."""
-    if image.mode.startswith("I") or image.mode == "F":
-        return Image.fromarray(_to_bytes(image))
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        colour = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", colour.size, "white"), colour).convert("RGB")
-    return _in_mode(image, "L" if image.mode in GREY_MODES else "RGB")
-
-
-def _in_mode(image: Image.Image, mode: str) -> Image.Image:
-    """Convert, without Pillow's copy if the mode is the same: 1/6 of decoding time."""
-    return image if image.mode == mode else image.convert(mode)
-
-
-def _to_bytes(image: Image.Image) -> NDArray[np.uint8]:
-    """Scale greys of more than 8 bits to 0..255.
-
-    16-bit files keep one common scale; other ranges are stretched.
-    """
-    values = np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
-    low, high = float(values.min()), float(values.max())
-    sixteen_bits = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
-    if sixteen_bits or (image.mode == "I" and low >= 0 and 255 < high <= 65535):
-        scaled = values / 257.0
-    elif low >= 0 and high <= 1 and image.mode == "F":
-        scaled = values * 255.0
-    elif low >= 0 and high <= 255:
-        scaled = values
-    else:
-        scaled = (values - low) * (255.0 / max(high - low, 1e-12))
-    return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+def _peak_bytes(image: Image.Image, full_size: tuple[int, int], factor: int, channels: int) -> int:
+    """Estimate the memory that decoding takes at its peak; `full_size` is the size before `draft`."""
+    width, height = image.size
+    compressed = image.info.get("compression", "raw") != "raw"
+    per_pixel = CODEC_BYTES.get(image.format or "", MODE_BYTES.get(image.mode, 4))
+    peak = width * height * per_pixel
+    if image.info.get("progressive"):  # libjpeg holds all coefficients, 16 bits each
+        peak += full_size[0] * full_size[1] * 2 * len(image.getbands())
+    elif image.format == "TIFF" and compressed:  # libtiff holds a strip or a row of tiles
+        tags: Mapping[int, Any] = image.tag_v2  # type: ignore[attr-defined]
+        rows = min(height, int(tags.get(TIFF_ROWS_PER_STRIP, tags.get(TIFF_TILE_LENGTH, height))))
+        bits = tags.get(TIFF_BITS_PER_SAMPLE, (8,))
+        peak += rows * width * max(bits) * int(tags.get(TIFF_SAMPLES_PER_PIXEL, 1)) // 8
+    elif image.format == "JPEG2000":  # 7 bytes per channel
+        peak = peak * len(image.getbands()) // 4
+    elif image.format == "PPM" and image.tile[0][0] != "raw":  # type: ignore[attr-defined]  # decoded by Python
+        peak += width * height * 12
+    # the converted and reduced image as Pillow's, numpy's and torch's
+    return peak + -(-width // factor) * -(-height // factor) * (4 + 2 * channels)
 
 
 def _in_short(error: Exception) -> str:

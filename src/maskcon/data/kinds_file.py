@@ -17,6 +17,7 @@ from typing import Literal, cast, get_args
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import write_atomically
+from maskcon._utils.paths import check_regular
 
 Role = Literal["typical", "borderline", "outlier", "junk", ""]
 COLUMNS = ("path", "coarse", "kind", "confidence", "role")
@@ -53,6 +54,7 @@ def read_kinds(path: Path) -> list[KindRow]:
         DataError: the file cannot be used; the message names the line and what to change.
     """
     try:
+        check_regular(path)
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from maskcon._utils.errors import DataError, unknown
-from maskcon._utils.paths import has_file, resolved
+from maskcon._utils.paths import check_regular, has_file, resolved
 from maskcon._utils.text import counted
 from maskcon.data.folder_layout import (
     TEST_NAMES,
@@ -200,6 +200,7 @@ def read_rows(path: Path, needed: Sequence[str]) -> Iterator[Row]:
     """Yield every row; a missing column of `needed` or a malformed line is an error."""
     place = Place(path)
     try:
+        check_regular(path)
         for number, texts in (_parquet_rows if place.is_parquet else _csv_rows)(place, needed):
             name, coarse, fine, split = texts
             yield Row(number, name, coarse.strip(), fine.strip(), split.strip().lower())

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError, DataError
+from maskcon._utils.paths import check_regular
 
 IMAGE_SHAPE = (3, 32, 32)  # of a batch's images
 IMAGE_BYTES = 3 * 32 * 32
@@ -77,6 +78,7 @@ def read_batch(path: Path, **allowed: range) -> tuple[NDArray[np.uint8], dict[st
 def load_pickle(path: Path) -> dict[str, Any]:
     """Read the dictionary in a CIFAR-style pickle; its keys and arrays are checked, its other values are not."""
     try:
+        check_regular(path)
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise CorruptFileError(f"{path}: larger than {MAX_FILE_BYTES} bytes; not a CIFAR-like file")

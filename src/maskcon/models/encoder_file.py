@@ -17,6 +17,7 @@ from torch import Tensor
 
 from maskcon import transforms
 from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon._utils.paths import check_regular
 from maskcon.data.decoding import canvas_for
 from maskcon.models import Backbone, FeatureHead, FrozenEncoder, build_backbone
 
@@ -59,6 +60,7 @@ def encoder_bytes(backbone: Backbone, facts: EncoderFacts) -> bytes:
 def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
     """Read an encoder in evaluation mode and its facts; executes nothing from the file."""
     try:
+        check_regular(path)
         with safetensors.safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(_KEY)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
+from maskcon._utils.paths import check_regular
 from maskcon.models.base import Backbone
 from maskcon.models.published import PUBLISHED, published_file
 
@@ -57,6 +58,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
     if path.suffix not in _SUFFIXES:
         raise UsageError(f"weights {path} must end in {', '.join(_SUFFIXES)}")
     try:
+        check_regular(path)
         path.open("rb").close()
     except OSError as error:
         raise UsageError(f"cannot read weights {path}: {error.strerror}") from error

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError, DataError
-from maskcon._utils.paths import has_file, has_folder
+from maskcon._utils.paths import check_regular, has_file, has_folder
 from maskcon.data.builtin.release import Release
 from maskcon.data.dataset import Grouping, Variant
 from maskcon.data.folder_layout import Found, Layout
@@ -179,6 +179,7 @@ def _read_row(path: Path, number: int, line: str) -> ProductImage:
 
 def _read_text(path: Path) -> str:
     try:
+        check_regular(path)
         if path.stat().st_size > MAX_BYTES:
             raise CorruptFileError(
                 f"{path}: more than {MAX_BYTES} bytes; not a list of Stanford Online Products"
