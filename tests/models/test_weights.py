@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -304,7 +305,15 @@ def test_architecture_without_published_weights_is_told_so() -> None:
 def test_published_names_carry_their_checksum() -> None:
     for entry in PUBLISHED["imagenet"].values():
         checksum = entry.sha256[:8]
+        assert len(bytes.fromhex(entry.sha256)) == 32  # whole, not the prefix in the name
         assert Path(entry.file_name).stem.endswith(f"-{checksum}")
+
+
+def test_refusal_does_not_pass_on_how_to_load_unsafely(tmp_path: Path) -> None:
+    torch.save({"conv1.weight": torch.nn.Linear(1, 1)}, tmp_path / "net.pth")
+    with pytest.raises(CorruptFileError, match="nothing in it was executed") as refused:
+        load_weights(net(1), tmp_path / "net.pth")
+    assert not {"weights_only", "add_safe_globals", "trust"} & set(re.findall(r"\w+", str(refused.value)))
 
 
 def test_weights_are_kept_in_the_same_cache_as_the_data(

@@ -4,6 +4,7 @@ import csv
 import html.parser
 import io
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,6 +219,13 @@ def test_latex_escapes_every_special_character(hostile: Table) -> None:
 def test_csv_reads_back_with_value_and_spread(hostile: Table) -> None:
     rows = list(csv.reader(io.StringIO(hostile.csv())))
     assert rows == [["na|me", "R@1", "R@1 sd"], [HOSTILE, "1.5", "0.1"], ["plain", "2", ""]]
+
+
+def test_csv_holds_no_formula(hostile: Table) -> None:
+    named = replace(hostile, columns=("=cmd", *hostile.columns[1:]), rows=(("@SUM(A1)", "-"), ("-0.5", "-1")))
+    rows = list(csv.reader(io.StringIO(named.csv())))
+    assert [row[0] for row in rows] == ["'=cmd", "'@SUM(A1)", "-0.5"]
+    assert rows[1][1] == "-"
 
 
 def test_html_escapes_and_heads_rows_and_columns(hostile: Table) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
 
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Format a number with its noun in singular or plural.
@@ -30,3 +32,18 @@ def full_title(title: str, coarse_weight: float) -> str:
     ('MaskCon + CE', 'TeachCon')
     """
     return f"{title} + CE" if coarse_weight > 0 and title != "TeachCon" else title
+
+
+def escape_formula(text: str) -> str:
+    """Put an apostrophe before text that a spreadsheet would run as a formula; numbers stay.
+
+    >>> escape_formula("=1+1"), escape_formula("-0.5"), escape_formula("-"), escape_formula("apple")
+    ("'=1+1", '-0.5', '-', 'apple')
+    """
+    if len(text) < 2 or not text.startswith(FORMULA_STARTS):
+        return text
+    try:
+        float(text)
+        return text
+    except ValueError:
+        return f"'{text}"

@@ -18,14 +18,13 @@ from typing import Literal, cast, get_args
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon._utils.paths import check_regular
+from maskcon._utils.text import FORMULA_STARTS
 
 Role = Literal["typical", "borderline", "outlier", "junk", ""]
 COLUMNS = ("path", "coarse", "kind", "confidence", "role")
 REQUIRED = ("path", "coarse", "kind")
 UNNAMED = re.compile(r"kind [1-9]\d*")
 LONGEST_NAME = 200
-# Spreadsheets run a cell that begins with one of these as a formula; a leading apostrophe keeps it text.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from maskcon._utils.errors import UsageError
+from maskcon._utils.text import escape_formula
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,14 @@ class Table:
         writer.writerow(
             field
             for name, spread in zip(self.columns, has_spread, strict=True)
-            for field in ((name, f"{name} sd") if spread else (name,))
+            for field in (
+                (escape_formula(name), f"{escape_formula(name)} sd") if spread else (escape_formula(name),)
+            )
         )
         for row in cells:
             fields: list[str] = []
             for cell, spread in zip(row, has_spread, strict=True):
-                fields.append(cell.text if cell.value is None else _number(cell.value))
+                fields.append(escape_formula(cell.text) if cell.value is None else _number(cell.value))
                 fields += ["" if cell.spread is None else _number(cell.spread)] if spread else []
             writer.writerow(fields)
         return stream.getvalue()

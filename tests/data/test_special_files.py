@@ -1,0 +1,58 @@
+"""Pipes and devices are refused at once wherever a file is expected."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskcon._utils.errors import MaskconError
+from maskcon.data.archive import extract
+from maskcon.data.builtin.sop import read_info
+from maskcon.data.decoding import UndecodableError, decode, read_shape
+from maskcon.data.kinds_file import read_kinds
+from maskcon.data.manifest import read_manifest
+from maskcon.data.safe_pickle import load_pickle
+from maskcon.models.encoder_file import read_encoder
+from maskcon.models.weights import read_state
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="no pipes among its files")
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "a.png": lambda path: decode(path, 8, 3),
+    "a.jpg": read_shape,
+    "photos.csv": read_manifest,
+    "photos.parquet": read_manifest,
+    "kinds.csv": read_kinds,
+    "data_batch_1": load_pickle,
+    "set.tar.gz": lambda path: extract(path, path.with_name("out"), inside="set"),
+    "Ebay_info.txt": read_info,
+    "net.pth": read_state,
+    "net.safetensors": read_state,
+    "encoder.safetensors": read_encoder,
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    signal.alarm(10)  # a reader that waits for the pipe's other end never returns
+    yield
+    signal.alarm(0)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_pipe_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((MaskconError, UndecodableError), match="not a regular file"):
+        READERS[name](tmp_path / name)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_link_to_a_device_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises((MaskconError, UndecodableError), match="not a regular file"):
+        READERS[name](tmp_path / name)
