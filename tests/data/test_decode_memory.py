@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from maskcon.data import decoding, pixel_modes
-from maskcon.data.decoding import UndecodableError, decode
+from maskcon.data.decoding import UndecodableError, decode, read_shape
 from maskcon.data.memory_budget import MemoryBudget
 
 GREYS = np.arange(90 * 80).reshape(90, 80)
@@ -88,7 +89,7 @@ def test_image_beyond_the_budget_is_refused_with_the_reason(
 ) -> None:
     Image.new("RGB", (1500, 1000)).save(tmp_path / "a.png")
     monkeypatch.setattr(decoding, "DECODING_MEMORY", MemoryBudget(5 << 20))
-    with pytest.raises(UndecodableError, match="needs about 6 MB to decode, more than 5 MB; shrink it"):
+    with pytest.raises(UndecodableError, match="needs about 22 MB to decode, more than 5 MB; shrink it"):
         decode(tmp_path / "a.png", 64, 3)
 
 
@@ -131,3 +132,13 @@ def test_threads_share_the_budget() -> None:
     assert sorted(entered) == [0, 1, 2, 3]
     with budget.reserve(10):
         pass  # all is free again
+
+
+def test_size_of_a_png_is_read_without_decoding_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its side
+    Image.new("RGB", (30, 20)).save(tmp_path / "turned.png", exif=exif)
+    Image.new("RGB", (30, 20)).save(tmp_path / "upright.png")
+    monkeypatch.setattr(PngImageFile, "load", lambda _: pytest.fail("decoded"))
+    shapes = [read_shape(tmp_path / name) for name in ("turned.png", "upright.png")]
+    assert [(shape.width, shape.height) for shape in shapes] == [(20, 30), (30, 20)]

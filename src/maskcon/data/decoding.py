@@ -18,7 +18,7 @@ from PIL import Image, UnidentifiedImageError
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.paths import check_regular
 from maskcon.data.memory_budget import MemoryBudget
-from maskcon.data.pixel_modes import GREY_MODES, convert
+from maskcon.data.pixel_modes import GREY_MODES, STRIP_BYTES, convert
 
 EXTENSIONS = frozenset(
     (
@@ -57,7 +57,7 @@ class UndecodableError(Exception):
     """Why a file is not a usable image, in a few words."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Size of the upright image, Pillow's names of its mode and format, and whether one channel is enough."""
 
@@ -126,6 +126,8 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
             image.load()
             turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
             small = convert(image, "L" if channels == 1 else "RGB", factor)
+            if reduce and small is not image:
+                image.close()  # its pixels take most of the memory
             upright = small if turn is None else small.transpose(turn)
             pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
             # here, or by Pillow while loading
@@ -175,6 +177,8 @@ def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
 @cache
 def _readable_formats() -> tuple[str, ...]:
     """Return those of FORMATS that this build of Pillow can read."""
+    # one block per image: freed, large ones go back to the system, where each thread would keep smaller ones
+    Image.core.set_block_size(1 << 30)  # type: ignore[attr-defined]
     Image.preinit()
     if not all(name in Image.OPEN for name in FORMATS):
         Image.init()
@@ -190,7 +194,8 @@ def _shape(image: Image.Image) -> Shape:
 
 def _orientation(image: Image.Image) -> int:
     try:
-        return int(image.getexif().get(ORIENTATION_TAG, 1))
+        # that of the base class: the one of PNG files decodes the image
+        return int(Image.Image.getexif(image).get(ORIENTATION_TAG, 1))
     except Exception:  # damaged EXIF data: the image is not turned
         return 1
 
@@ -212,8 +217,12 @@ def _peak_bytes(image: Image.Image, full_size: tuple[int, int], factor: int, cha
         peak = peak * len(image.getbands()) // 4
     elif image.format == "PPM" and image.tile[0][0] != "raw":  # type: ignore[attr-defined]  # decoded by Python
         peak += width * height * 12
-    # the converted and reduced image as Pillow's, numpy's and torch's
-    return peak + -(-width // factor) * -(-height // factor) * (4 + 2 * channels)
+    # a strip, and the converted and reduced image as Pillow's, numpy's and torch's
+    return (
+        peak
+        + min(64 * width * height, STRIP_BYTES)
+        + -(-width // factor) * -(-height // factor) * (4 + 2 * channels)
+    )
 
 
 def _in_short(error: Exception) -> str:

@@ -32,6 +32,7 @@ Result = TypeVar("Result")
 
 PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 32  # files between two calls of `progress`
+MOST_QUEUED = 1 << 13  # files handed to the threads at a time: a queue of millions would fill the memory
 MAX_THREADS = 32  # more would wait for Python's lock
 FORMAT_VERSION = 4
 PACKS = "packed"
@@ -131,10 +132,12 @@ def map_files(work: Callable[[int], Result], count: int, progress: Progress | No
     """
     results: list[Result] = []
     with decompression_bombs_refused(), ThreadPool(min(MAX_THREADS, usable_cores())) as pool:
-        for result in pool.imap(work, range(count)):  # an error or Ctrl-C leaves without the queued files
-            results.append(result)
-            if progress is not None and (len(results) % BLOCK_FILES == 0 or len(results) == count):
-                progress(len(results), count)
+        for start in range(0, count, MOST_QUEUED):
+            # an error or Ctrl-C leaves without the queued files
+            for result in pool.imap(work, range(start, min(start + MOST_QUEUED, count))):
+                results.append(result)
+                if progress is not None and (len(results) % BLOCK_FILES == 0 or len(results) == count):
+                    progress(len(results), count)
     return results
 
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N"})
-STRIP_PIXELS = 1 << 20
+STRIP_PIXELS, STRIP_BYTES = 1 << 18, 16 << 20  # of a strip, and the most that converting it takes
+SIXTEEN_BITS = (0.0, 65535.0)
 
 
 def convert(image: Image.Image, mode: str, factor: int = 1) -> Image.Image:
@@ -55,18 +56,20 @@ def _is_deep(image: Image.Image) -> bool:
 
 
 def _values(image: Image.Image) -> NDArray[np.float64]:
-    return np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
+    values = np.asarray(image).astype(np.float64)
+    return np.nan_to_num(values, copy=False, posinf=0.0, neginf=0.0) if image.mode == "F" else values
 
 
 def _limits(image: Image.Image) -> tuple[float, float]:
     """Return the greys that become black and white: 16-bit files keep one common scale, others are stretched."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return SIXTEEN_BITS
     low, high = np.inf, -np.inf
     for top, bottom in _strips(image):
         values = _values(image.crop((0, top, image.width, bottom)))
         low, high = min(low, float(values.min())), max(high, float(values.max()))
-    sixteen_bits = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
-    if sixteen_bits or (image.mode == "I" and low >= 0 and 255 < high <= 65535):
-        return 0.0, 65535.0
+    if image.mode == "I" and low >= 0 and 255 < high <= 65535:
+        return SIXTEEN_BITS
     if low >= 0 and high <= 1 and image.mode == "F":
         return 0.0, 1.0
     if low >= 0 and high <= 255:

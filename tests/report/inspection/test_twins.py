@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from io import BytesIO
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 from maskcon.report.inspection import near_duplicates
 from maskcon.report.inspection.near_duplicates import (
+    TINY_SIDE,
     confirmed,
     groups_of,
     has_contrast,
@@ -132,3 +134,14 @@ def test_plain_surfaces_have_nothing_to_compare():
 def test_groups_join_what_is_linked_through_others():
     assert groups_of([(5, 6), (0, 9), (6, 9), (2, 3)]) == [(0, 5, 6, 9), (2, 3)]
     assert groups_of([]) == []
+
+
+def test_many_pairs_are_compared_in_little_memory() -> None:
+    tiny = np.random.default_rng(0).integers(0, 256, (50, 3, TINY_SIDE, TINY_SIDE)).astype(np.uint8)
+    pairs = np.random.default_rng(1).integers(0, 50, (40_000, 2))
+    tracemalloc.start()
+    found = confirmed(pairs, tiny)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.array_equal(found, pairs[pairs[:, 0] == pairs[:, 1]])
+    assert peak < 100e6  # all at once took 700 MB

@@ -26,7 +26,7 @@ LARGEST_DIFFERENCE = 16.0  # root of the mean squared difference of those, in 0.
 LARGEST_SHARE = 0.25  # of it in the images' own deviation: two dark shirts on black are not one
 LEAST_CONTRAST = 4.0  # deviation of the grey pixels below which an image has nothing to compare
 MOST_PAIRS = 2_000_000
-CONFIRM_ROWS = 65_536
+CONFIRM_ROWS = 4096  # pairs compared together: 12 MB per array of their colours
 
 
 def compared_by(pixels: NDArray[np.uint8]) -> tuple[int | None, NDArray[np.uint8]]:
