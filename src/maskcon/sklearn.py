@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, get_args
@@ -19,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maskcon._utils.errors import DataError, UsageError, unknown
 from maskcon.api import features_of
-from maskcon.config.choices import FEWEST_TRAIN, FROZEN_SIZES, SMALL_VIEW
+from maskcon.config.backbones import FROZEN_BACKBONE, view_size
+from maskcon.config.choices import FEWEST_TRAIN, SMALL_VIEW
 from maskcon.config.settings import Machine
 from maskcon.data import read_images
 from maskcon.data.arrays import (
@@ -281,7 +283,9 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             if key in given:
                 raise UsageError(f"{key} cannot be set: fit trains on all of X and scores nothing")
         if self.image_shape_ is None:
-            given.setdefault("image_size", FROZEN_SIZES[-1] if given.get("freeze") else SMALL_VIEW)
+            backbone = str(given.get("backbone", FROZEN_BACKBONE))
+            size = view_size(backbone, math.inf) if given.get("freeze") else SMALL_VIEW
+            given.setdefault("image_size", size)
         return given
 
     def _threads(self) -> int | None:

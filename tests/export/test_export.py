@@ -22,8 +22,7 @@ from maskcon.export import write as writing
 from maskcon.export.embedder import Embedder, Preprocessing
 from maskcon.export.onnx_file import PACKAGES, run_onnx, write_onnx
 from maskcon.export.plain import model_source
-from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, ResNet
-from maskcon.models.mobilenet import MobileNetV2
+from maskcon.models import Axes, Backbone, EfficientNetLite, FeatureHead, FrozenEncoder, MobileNetV2, ResNet
 from tests.finished_run import finished_run, write_photo
 
 has_onnx = all(find_spec(name) is not None for name in PACKAGES)
@@ -115,6 +114,17 @@ def test_onnx_equals_torch_on_images_of_the_run_and_its_snippet_comes_close(phot
 
 
 @needs_onnx
+def test_padding_of_an_uneven_map_is_the_same_in_the_graph(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    settings = Preprocessing(37, 37, 3, "shorter", (0.5,) * 3, (0.5,) * 3)
+    embedder = Embedder(EfficientNetLite("efficientnet_lite0"), settings).eval()
+    write_onnx(embedder, tmp_path, {})
+    images = torch.rand(3, 3, 37, 37)
+    with torch.no_grad():
+        torch.testing.assert_close(run_onnx(tmp_path, images), embedder(images), rtol=1e-3, atol=1e-5)
+
+
+@needs_onnx
 def test_large_weights_lie_beside_the_graph_and_any_batch_is_taken(tmp_path: Path) -> None:
     torch.manual_seed(0)
     settings = Preprocessing(12, 12, 1, "shorter", (0.5,), (0.25,))
@@ -143,6 +153,10 @@ def test_without_the_extra_onnx_is_refused_in_one_line(photos, tmp_path, monkeyp
         ResNet("resnet50", width=4, stem="imagenet"),
         ResNet("resnet10", width=8, in_channels=1, stem="stride2"),
         MobileNetV2(in_channels=1),
+        EfficientNetLite("efficientnet_lite0"),
+        FrozenEncoder(
+            EfficientNetLite("efficientnet_lite2", in_channels=1), FeatureHead(16), earlier_weight=0.5
+        ),
         FrozenEncoder(MobileNetV2(), FeatureHead(16)),
         FrozenEncoder(
             ResNet("resnet6", width=8, stem="small"), FeatureHead(16), Axes(16, 16, torch.randn(16, 16))

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError
+from maskcon.config.backbones import PRETRAINED, mean_and_std, view_size
 from maskcon.config.resolution import resolve
 from maskcon.models.backbones import build_backbone
 from maskcon.models.huggingface import HuggingFaceBackbone
@@ -105,6 +106,90 @@ def test_tiny_model_loads_from_a_folder_and_trains(tmp_path: Path, kind: str, in
     assert features.shape == (2, backbone.features) == (2, 8)
     features.square().sum().backward()
     assert any(value.grad is not None for value in backbone.parameters())
+
+
+def tiny_of(name: str) -> Any:
+    """A small random model of the class of a named choice, and the features that its library documents."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    if name == "dinov2_small":  # pretrained at 518 px, with positions that are interpolated
+        config = transformers.Dinov2Config(**small, image_size=518, patch_size=14)
+    elif name == "dinov3_small":
+        config = transformers.DINOv3ViTConfig(**small, image_size=224, patch_size=16, num_register_tokens=4)
+    elif name == "siglip_base":
+        vision = {**small, "image_size": 224, "patch_size": 16}
+        config = transformers.SiglipConfig(text_config={**small, "vocab_size": 50}, vision_config=vision)
+    else:
+        config = transformers.ConvNextConfig(hidden_sizes=[8, 8, 8, 16], depths=[1, 1, 1, 1])
+    return transformers.AutoModel.from_config(config).eval()
+
+
+def pooled_by_hand(name: str, model: Any, images: Tensor) -> Tensor:
+    """Compute the features [B, F] from the last tokens or maps."""
+    vision = getattr(model, "vision_model", model)
+    last = vision(pixel_values=images).last_hidden_state
+    if name in ("dinov2_small", "dinov3_small"):
+        return last[:, 0]  # the class token, behind the last norm
+    if name == "siglip_base":
+        head = next(module for module in vision.modules() if type(module).__name__.endswith("PoolingHead"))
+        return head(last)  # a learnt query attends to all patches
+    return model.layernorm(last.mean((2, 3)))
+
+
+@pytest.mark.parametrize("name", ["dinov2_small", "dinov3_small", "siglip_base", "convnext_tiny"])
+def test_a_named_model_gives_its_own_pooling_of_views_of_its_own_size(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_of(name)
+    asked: list[tuple[str, bool]] = []
+
+    def from_pretrained(repository: str, *, local_files_only: bool, **_: Any) -> Any:
+        asked.append((repository, local_files_only))
+        return model
+
+    monkeypatch.setattr("transformers.AutoModel.from_pretrained", from_pretrained)
+    backbone = build_backbone(name, image_size=view_size(name, 500)).eval()
+    assert asked == [(PRETRAINED[name].repository, True)]
+    images = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        features = backbone(images)
+        torch.testing.assert_close(features, pooled_by_hand(name, model, images))
+    assert features.shape == (2, backbone.features) == (2, 16)
+    assert float((features[0] - features[1]).abs().max()) > 1e-4
+
+
+@pytest.mark.parametrize(("name", "size"), [("dinov2_small", (56, 112)), ("dinov3_small", (48, 112))])
+def test_views_between_two_numbers_of_patches_are_enlarged_to_the_next(
+    name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_of(name)
+    monkeypatch.setattr("transformers.AutoModel.from_pretrained", lambda *_, **__: model)
+    backbone = build_backbone(name, image_size=224).eval()
+    images = torch.randn(1, 3, 44, 100)
+    enlarged = torch.nn.functional.interpolate(
+        images, size, mode="bilinear", align_corners=False, antialias=True
+    )
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(images), pooled_by_hand(name, model, enlarged))
+
+
+def test_settings_of_a_named_model_are_those_that_it_was_trained_with() -> None:
+    def config_of(name: str) -> Any:
+        overrides = {"freeze": True, "backbone": name}
+        return resolve("photos", method="maskcon", preset="fast", overrides=overrides).config
+
+    found = {name: (config_of(name).weights, config_of(name).normalise) for name in PRETRAINED}
+    assert found["dinov2_small"] == found["dinov3_small"] == found["convnext_tiny"] == (None, "imagenet")
+    assert found["siglip_base"] == (None, "backbone")
+    assert found["efficientnet_lite0"] == found["efficientnet_lite2"] == ("imagenet", "backbone")
+    assert found["mobilenet_v2"] == found["resnet50"] == ("imagenet", "imagenet")
+    given = {"freeze": True, "backbone": "siglip_base", "normalise": "imagenet"}
+    assert resolve("photos", method="maskcon", preset="fast", overrides=given).config.normalise == "imagenet"
+    assert mean_and_std("siglip_base") == ((0.5,) * 3, (0.5,) * 3)
+    mean, std = mean_and_std("efficientnet_lite0")
+    for value in (0, 127, 255):  # as the published model reads bytes
+        assert (value / 255 - mean[0]) / std[0] == pytest.approx((value - 127) / 128)
 
 
 def test_image_half_of_a_text_and_image_model_is_taken(tmp_path: Path) -> None:

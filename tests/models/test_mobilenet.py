@@ -32,7 +32,9 @@ def net(seed: int = 0, **arguments) -> MobileNetV2:
 def published(state: dict[str, torch.Tensor], *, grouped: bool) -> dict[str, torch.Tensor]:
     """Our tensors under the names of published files, written out from the layout and not by `translate`."""
     names = {}
-    for block, expansion in enumerate([t for t, _, n, _ in STAGES for _ in range(n)], start=1):
+    for block, expansion in enumerate(
+        [stage.expansion for stage in STAGES for _ in range(stage.blocks)], start=1
+    ):
         places = (
             ["conv.0.0", "conv.0.1", "conv.1", "conv.2"]
             if expansion == 1

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon.config.choices import Facts, size_for
+from maskcon.config.backbones import view_size
+from maskcon.config.choices import Facts
 from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
@@ -178,7 +179,7 @@ def fit(
                 require_weights(config, download=machine.download)
             plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)
             if config.freeze and config.image_size is None and plan is not None:
-                config = config.changed(image_size=size_for(usual_side(plan) or 0.0))
+                config = config.changed(image_size=view_size(config.backbone, usual_side(plan) or 0.0))
             data = load_dataset(source, config, machine, announce, plan)
             config = settle(config, data)
             train(

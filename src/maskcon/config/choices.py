@@ -14,19 +14,19 @@ from typing import Any, Literal
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import counted, duration
+from maskcon.config.backbones import FROZEN_BACKBONE, PRETRAINED, view_size
 from maskcon.config.settings import RunConfig
 
 Accelerator = Literal["cpu", "cuda", "mps"]
 
 # Naming any of these is choosing the encoder: then all of it stays as given or as the preset has it.
 ENCODER_SETTINGS = frozenset(("backbone", "width", "stem", "batchnorm", "weights", "normalise", "freeze"))
-FROZEN_BACKBONE, TUNED_BACKBONE = "mobilenet_v2", "resnet18"
+TUNED_BACKBONE = "resnet18"
 
 # pixels; what a small net can learn from on a CPU, and the side up to which images count as small
 SMALL_VIEW = 64
 SMALLEST_VIEW = 16
 GPU_VIEWS = (96, 128, 160, 224)
-FROZEN_SIZES = (96, 128, 160)  # larger views cost in proportion to their pixels; small images are enlarged
 WARMUP_SHARE = 0.3  # of a run by Muon under the preset `fast`
 FEWEST_TRAIN, FEWEST_TEST = 4, 2  # images; fewer are refused
 SMALLEST_BATCH, EPOCH_STEPS = 16, 8
@@ -37,15 +37,6 @@ FROZEN_LIMIT = 100  # epochs of a head on a frozen backbone, in both cases
 EVALUATIONS = 10
 BUDGET_SHARE = 0.85  # planned: the pace changes during a run
 LONGEST_BUDGET = 30 * 86_400.0
-
-
-def size_for(side: float) -> int:
-    """Return the largest of `FROZEN_SIZES` that images of this side fill, at least the first.
-
-    >>> size_for(32), size_for(130), size_for(2000)
-    (96, 128, 160)
-    """
-    return max((size for size in FROZEN_SIZES if size <= side), default=FROZEN_SIZES[0])
 
 
 @dataclass(frozen=True)
@@ -104,7 +95,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
         return Choice(
             "encoder",
             "a small net from scratch",
-            f"no CUDA GPU, and {_no_weights(facts, megabytes=9)}",
+            f"no CUDA GPU, and {_no_weights(facts, FROZEN_BACKBONE)}",
             {},
         )
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
@@ -120,26 +111,28 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
     return Choice(
         "encoder",
         f"{TUNED_BACKBONE} from scratch",
-        f"there is a GPU, but {_no_weights(facts, megabytes=45)}",
+        f"there is a GPU, but {_no_weights(facts, TUNED_BACKBONE)}",
         whole,
     )
 
 
-def _no_weights(facts: Facts, *, megabytes: int) -> str:
+def _no_weights(facts: Facts, backbone: str) -> str:
     if facts.unfetched:
         return f"the pretrained weights could not be fetched: {facts.unfetched}"
-    return f"no pretrained weights on this machine; --download fetches {megabytes} MB of them"
+    return f"no pretrained weights on this machine; --download fetches {PRETRAINED[backbone].megabytes} MB of them"
 
 
-def size_choice(facts: Facts, *, frozen: bool, pretrained: bool) -> Choice:
+def size_choice(facts: Facts, *, frozen: bool, pretrained: bool, backbone: str = FROZEN_BACKBONE) -> Choice:
     """Choose the side of a view: at most that of the images, and affordable on this machine.
+
+    backbone: what a frozen one can be shown depends on its name.
 
     >>> size_choice(Facts(1000, side=480), frozen=False, pretrained=False).settings
     {'image_size': 64}
     """
     side = f"half of the images are at least {facts.side:.0f} px wide and high"
     if frozen:
-        size = size_for(facts.side)
+        size = view_size(backbone, facts.side)
         return _size(size, f"{side}; a frozen backbone sees each only a few times")
     if facts.side <= SMALL_VIEW:
         return _size(max(SMALLEST_VIEW, int(facts.side)), side)

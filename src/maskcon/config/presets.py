@@ -12,6 +12,8 @@ import csv
 import importlib.resources
 from typing import Any
 
+from maskcon.config.backbones import FROZEN_BACKBONE
+
 Settings = dict[str, tuple[Any, str]]  # key -> value, where it comes from
 
 _TEXT = "paper, appendix A"
@@ -166,7 +168,7 @@ METHOD_SETTINGS = method_table()
 # What freeze=yes changes, on top of preset, dataset and method: the encoder, and how its head is trained.
 FREEZE: Settings = {
     "backbone": (
-        "mobilenet_v2",
+        FROZEN_BACKBONE,
         "ours, for a frozen backbone: the fastest whose weights can be had anywhere",
     ),
     "weights": ("imagenet", FROZEN),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from maskcon._utils.errors import UsageError, unknown
+from maskcon.config.backbones import IMAGENET_MEAN, mean_and_std, on_hugging_face
 from maskcon.config.choices import (
     GPU_BANK,
     WARMUP_SHARE,
@@ -21,7 +22,7 @@ from maskcon.config.choices import (
     warms_up_long,
 )
 from maskcon.config.presets import FREEZE, METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, Settings
-from maskcon.config.settings import HUGGING_FACE_PREFIX, VALIDATION_FRACTION, RunConfig
+from maskcon.config.settings import VALIDATION_FRACTION, RunConfig
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def _sizes(facts: Facts, base: RunConfig, given: Mapping[str, Any], choosing: Ch
     """Choose image size, batch, bank and epochs, in the order of their dependencies."""
     choices = []
     if "image_size" not in given:
-        pretrained = base.weights is not None or base.backbone.startswith(HUGGING_FACE_PREFIX)
-        choices.append(size_choice(facts, frozen=base.freeze, pretrained=pretrained))
+        pretrained = base.weights is not None or on_hugging_face(base.backbone)
+        choices.append(size_choice(facts, frozen=base.freeze, pretrained=pretrained, backbone=base.backbone))
     batch_size = given.get("batch_size")
     if "batch_size" not in given:
         choices.append(batch_choice(facts, given, usual=base.batch_size, learning_rate=base.learning_rate))
@@ -146,9 +147,12 @@ def _layered(
     pretrained = settled["weights"][0] is not None
     if "relation_space" not in overrides and settled["relation_space"][0] == "hog" and pretrained:
         settled["relation_space"] = ("features", "pretrained features find better neighbours than HOG")
-    own_weights = str(settled["backbone"][0]).startswith(HUGGING_FACE_PREFIX)
-    if "weights" not in overrides and freeze is True and own_weights:
+    backbone = str(settled["backbone"][0])
+    if "weights" not in overrides and freeze is True and on_hugging_face(backbone):
         settled["weights"] = (None, "the backbone brings its own")
+    others_than_imagenet = mean_and_std(backbone)[0] != IMAGENET_MEAN
+    if "normalise" not in overrides and settled["normalise"][0] == "imagenet" and others_than_imagenet:
+        settled["normalise"] = ("backbone", f"{backbone} was trained on images normalised otherwise")
     if "warmup_epochs" not in overrides and warms_up_long(preset, settled["optimizer"][0]):
         epochs = settled["epochs"][0]
         if isinstance(epochs, int):  # anything else is refused later

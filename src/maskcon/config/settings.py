@@ -17,8 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
 from maskcon.config.earlier import translate
 
-HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugging Face hub
-
 VALIDATION_FRACTION = 0.2  # of the training images, with evaluate_on=validation
 
 # The first setting of each group, in the order of `RunConfig`.
@@ -73,8 +71,9 @@ class RunConfig(BaseModel):
     key_view: str | None = Field(
         None, description="policy of the key view; weak or strong: that of the data's kind"
     )
-    normalise: Literal["dataset", "imagenet"] = Field(
-        "dataset", description="channel mean and deviation to normalise views with"
+    normalise: Literal["dataset", "imagenet", "backbone"] = Field(
+        "dataset",
+        description="channel mean and deviation to normalise views with; backbone: of what its weights were made from",
     )
 
     # Encoder

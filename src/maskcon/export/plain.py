@@ -13,8 +13,7 @@ from importlib import import_module, resources
 from torch import nn
 
 from maskcon._utils.errors import UsageError
-from maskcon.models import Backbone, FeatureHead, FrozenEncoder, ResNet
-from maskcon.models.mobilenet import MobileNetV2
+from maskcon.models import Backbone, EfficientNetLite, FeatureHead, FrozenEncoder, MobileNetV2, ResNet
 
 AROUND = "maskcon.export.embedder"
 OWN_IMPORT = re.compile(r"^[ \t]*from (maskcon[\w.]*) import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
@@ -54,6 +53,8 @@ def _construction(encoder: Backbone) -> tuple[str, list[type[nn.Module]]]:
         return f"ResNet({encoder.name!r}, {given})", [ResNet]
     if isinstance(encoder, MobileNetV2):
         return f"MobileNetV2(in_channels={encoder.in_channels})", [MobileNetV2]
+    if isinstance(encoder, EfficientNetLite):
+        return f"EfficientNetLite({encoder.name!r}, in_channels={encoder.in_channels})", [EfficientNetLite]
     if isinstance(encoder, FeatureHead):
         return f"FeatureHead({encoder.features})", [FeatureHead]
     if isinstance(encoder, FrozenEncoder):

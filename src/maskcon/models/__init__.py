@@ -10,6 +10,7 @@ from maskcon.models.backbones import (
     has_own_shape,
 )
 from maskcon.models.base import Backbone
+from maskcon.models.efficientnet_lite import EfficientNetLite
 from maskcon.models.heads import Axes, CoarseClassifier, FeatureHead, FrozenEncoder, Projector, unit_rows
 from maskcon.models.mobilenet import MobileNetV2
 from maskcon.models.momentum import Model, MomentumPair, Output, build_model
@@ -19,6 +20,7 @@ __all__ = [
     "Axes",
     "Backbone",
     "CoarseClassifier",
+    "EfficientNetLite",
     "FeatureHead",
     "FrozenEncoder",
     "MobileNetV2",

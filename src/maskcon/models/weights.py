@@ -22,7 +22,7 @@ from maskcon.models.published import PUBLISHED, published_file
 _CONTAINERS = ("state_dict", "model_state_dict", "model")
 _WRAPPERS = re.compile(r"(module|query|backbone|encoder|base_encoder|encoder_q)\.")
 _MOMENTUM_COPIES = ("key.", "encoder_k.", "momentum_encoder.")
-_HEADS = ("fc.", "classifier.", "projector.", "projection.", "head.", "axes.", "predictor.", "queue")
+_HEADS = ("fc.", "_fc.", "classifier.", "projector.", "projection.", "head.", "axes.", "predictor.", "queue")
 _SUFFIXES = (".safetensors", ".pth", ".pt")
 _SHOWN = 5
 

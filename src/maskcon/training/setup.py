@@ -18,7 +18,8 @@ from torch import Tensor
 from maskcon import transforms
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
-from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN, size_for
+from maskcon.config.backbones import mean_and_std, view_size
+from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN
 from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, image_plan, load
 from maskcon.data.dataset import Variant
@@ -47,7 +48,6 @@ Engine = Literal["tensor", "compiled"]
 EARLIER_WEIGHT = 0.5  # frozen: of the features of earlier layers beside the last ones
 HEAD_FEATURES = 256  # frozen: leading axes of the features that the head learns on
 SILENT_SECONDS = 3.0  # loops compiled before load faster
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def plan_images(
@@ -144,7 +144,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
         )
     canvas = max(data.train.images.shape[2:])
     usual = canvas if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas)
-    size = config.image_size or (size_for(canvas) if config.freeze else usual)
+    size = config.image_size or (view_size(config.backbone, canvas) if config.freeze else usual)
     stem = config.stem
     if has_own_shape(config.backbone) and stem == "fast":
         stem = "auto"  # such a backbone brings its own first layers
@@ -184,12 +184,12 @@ def encoder_facts(
     test_resize: in place of the protocol's.
     """
     channels = train.images.shape[1]
-    if config.normalise == "imagenet":
-        mean, std = IMAGENET_MEAN, IMAGENET_STD
+    if config.normalise != "dataset":
+        mean, std = mean_and_std(config.backbone if config.normalise == "backbone" else "")
         if channels == 1:  # the mean over channels, as a grey photograph would have it
-            mean, std = (sum(mean) / 3,), (sum(std) / 3,)  # type: ignore[assignment]
+            mean, std = (sum(mean) / 3,), (sum(std) / 3,)
     else:
-        mean, std = channel_statistics(train)  # type: ignore[assignment]
+        mean, std = channel_statistics(train)
     return EncoderFacts(
         backbone=config.backbone,
         width=config.width,

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskcon.config.choices import epoch_settings, size_for
+from maskcon.config.backbones import view_size
+from maskcon.config.choices import epoch_settings
 from maskcon.config.presets import DEFAULT_PRESET
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
@@ -149,7 +150,7 @@ def open_trials(
     require_weights(config, download=machine.download)
     plan = plan or plan_images(source, machine, callback.on_load, config.source_variant)
     if config.image_size is None and plan is not None:
-        config = config.changed(image_size=size_for(usual_side(plan) or 0.0))
+        config = config.changed(image_size=view_size(config.backbone, usual_side(plan) or 0.0))
     data = load_dataset(source, config, machine, callback, plan)
     config = settle(config, data)
     return config, FrozenTrials(config, data, machine, callback)

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 import maskcon
 from maskcon._utils.errors import UsageError
-from maskcon.config.choices import size_for
+from maskcon.config.backbones import view_size
 from maskcon.config.resolution import resolve
 from maskcon.data import image_plan
 from maskcon.data.photos import usual_side
@@ -42,7 +42,15 @@ def test_a_cache_that_cannot_be_written_is_refused_by_its_name(tmp_path, weights
 def test_the_size_follows_the_pictures(tmp_path):
     from PIL import Image
 
-    assert [size_for(side) for side in (8, 96, 127, 128, 159, 160, 4000)] == [96, 96, 96, 128, 128, 160, 160]
+    assert [view_size("mobilenet_v2", side) for side in (8, 96, 127, 128, 159, 160, 4000)] == [
+        96,
+        96,
+        96,
+        128,
+        128,
+        160,
+        160,
+    ]
     lines = ["path,coarse"]
     for number, side in enumerate((500, 300, 140, 90, 800, 200, 200, 200)):
         path = tmp_path / ("cat", "dog")[number % 2] / f"{number}.png"
@@ -53,7 +61,7 @@ def test_the_size_follows_the_pictures(tmp_path):
     def usual_size(path: Path) -> int:
         plan = image_plan(str(path))
         assert plan is not None
-        return size_for(usual_side(plan) or 0.0)
+        return view_size("mobilenet_v2", usual_side(plan) or 0.0)
 
     (tmp_path / "cat" / "notes.txt").write_text("no picture")
     (tmp_path / "cat" / "broken.png").write_bytes(b"no picture either")

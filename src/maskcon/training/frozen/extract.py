@@ -37,6 +37,15 @@ Message = Callable[[str], None]
 Progress = Callable[[int, int, float], None]  # views done, views in all, views per second (0: unknown)
 
 
+def batch_views(size: int) -> int:
+    """Return the number of views of this side that go through the net together.
+
+    >>> batch_views(32), batch_views(96), batch_views(4000)
+    (64, 32, 1)
+    """
+    return max(1, min(BATCH_VIEWS, BATCH_PIXELS // size**2))
+
+
 @dataclass(frozen=True)
 class Extraction:
     """The views to embed of every image, in order; None is the plain test view."""
@@ -50,7 +59,7 @@ class Extraction:
     def chunk(self, number: int, rows: range) -> NDArray[np.float32]:
         """Compute features [len(rows), V, F]; they depend on seed and chunk number, not on other chunks."""
         images, sizes = self.feed.take(torch.arange(rows.start, rows.stop))
-        step = max(1, min(BATCH_VIEWS, BATCH_PIXELS // self.facts.image_size**2))
+        step = batch_views(self.facts.image_size)
         parts = [slice(start, start + step) for start in range(0, len(rows), step)]
         columns = []
         for place, policy in enumerate(self.views):

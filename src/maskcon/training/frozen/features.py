@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from maskcon import transforms
 from maskcon._utils.errors import UsageError
-from maskcon.config.settings import HUGGING_FACE_PREFIX, RunConfig
+from maskcon.config.backbones import on_hugging_face
+from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet
 from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
 from maskcon.models.encoder_file import EncoderFacts
@@ -135,7 +136,7 @@ class FrozenFeatures:
 def require_weights(config: RunConfig, *, download: bool) -> None:
     """Raise for a frozen run without pretrained weights, before anything slow; downloads them if allowed."""
     if config.weights is None:
-        if config.backbone.startswith(HUGGING_FACE_PREFIX):
+        if on_hugging_face(config.backbone):
             return
         raise UsageError(
             "freeze=yes needs a pretrained backbone, and weights=none is a random one; "
