@@ -9,10 +9,12 @@ import pytest
 
 from maskcon._utils.errors import UsageError
 from maskcon.api import Run
+from maskcon.api.diagnosis import diagnose_run
 from maskcon.api.kinds import open_kinds
 from maskcon.config.settings import Machine
 from maskcon.data.kinds_file import read_kinds, write_kinds
 from tests.finished_run import finished_run, write_photo
+from tests.miniature import miniature
 
 CPU = Machine(device="cpu")
 
@@ -62,3 +64,15 @@ def test_pixels_come_without_the_canvas_around_them_and_lost_images_are_left_out
     assert sorted(pixels) == ["cat/0.png", "cat/7.png"]
     shapes = [pixels[path].shape[1:] for path in ("cat/0.png", "cat/7.png")]
     assert shapes == [(11, 16), (16, 15)]  # 20 x 14 and 20 x 21 on a canvas of 16
+
+
+def test_diagnosis_looks_at_kinds_and_at_the_seeds_beside_a_run(tmp_path):
+    first = finished_run(tmp_path / "a", miniature(), source="miniature", seed=0)
+    finished_run(tmp_path / "b", miniature(), source="miniature", seed=1)
+    (tmp_path / "c").mkdir()
+    told: list[tuple[int, int]] = []
+    found = diagnose_run(first, machine=CPU, data=miniature(), progress=lambda *done: told.append(done))
+    assert found.measures.images == len(miniature().test)
+    assert told[-1] == (3 * found.measures.images, 3 * found.measures.images)
+    assert found.measures.kinds is None
+    assert found.as_json()["findings"][0]["question"] == "collapsed?"

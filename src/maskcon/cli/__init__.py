@@ -20,6 +20,7 @@ from maskcon.cli.ask import ask
 from maskcon.cli.compare import compare
 from maskcon.cli.datasets import datasets
 from maskcon.cli.demo import demo
+from maskcon.cli.diagnose import diagnose
 from maskcon.cli.embed import embed
 from maskcon.cli.evaluate import evaluate
 from maskcon.cli.explore import explore
@@ -48,8 +49,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(inspect, train, tune, evaluate, compare, report, kinds, ask, explore, embed, export, index),
-    *(search, verify, methods, demo, reproduce, datasets),
+    *(inspect, train, tune, evaluate, compare, report, diagnose, kinds, ask, explore),
+    *(embed, export, index, search, verify, methods, demo, reproduce, datasets),
 )
 for command in COMMANDS:
     app.command()(options.with_quiet(command))

@@ -1,0 +1,105 @@
+"""Diagnose a run: embed some of its test images, an augmented view of each, and those by the seeds beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskcon._utils.errors import MaskconError
+from maskcon.api.kinds import FOLDER
+from maskcon.api.run import Run, data_of
+from maskcon.config.settings import Machine
+from maskcon.data import Dataset, ImageSet
+from maskcon.discovery.diagnosis import Diagnosis, diagnose, measure
+from maskcon.discovery.kinds_folder import read_folder
+from maskcon.transforms.policies import policy
+
+IMAGES = 1000  # test images that are looked at
+SEEDS = 2  # other runs at most
+BATCH = 250
+
+Progress = Callable[[int, int], None]
+
+
+def diagnose_run(
+    run: Run,
+    *,
+    machine: Machine | None = None,
+    data: Dataset | None = None,
+    progress: Progress = lambda done, total: None,  # noqa: ARG005
+) -> Diagnosis:
+    """Say in plain words what an embedding is good for; see `maskcon.discovery.diagnosis`.
+
+    Args:
+        data: of a run that was fitted on a `Dataset`.
+        progress: called as progress(embeddings done, embeddings in all).
+    """
+    machine = machine or Machine()
+    found = data_of(run, machine, data)
+    part = found.limited(None, min(IMAGES, len(found.test))).test
+    others = _other_seeds(run)
+    total = len(part) * (2 + len(others))
+
+    def encoded(which: Run, images: ImageSet | NDArray[np.uint8], number: int) -> NDArray[np.floating]:
+        before = number * len(part)
+        if isinstance(images, ImageSet):
+            return which.encode_set(
+                images, device=machine.device, progress=lambda done, _: progress(before + done, total)
+            ).numpy()
+        vectors = which.encode(images, device=machine.device).numpy()
+        progress(before + len(part), total)
+        return vectors
+
+    folder = read_folder(run.folder / FOLDER)
+    kinds = folder[0] if folder is not None and folder[1].encoder == run.encoder_digest() else None
+    kind_of = None
+    if kinds is not None:
+        known = kinds.known()
+        paths = part.paths or [f"test/{index}" for index in part.index.tolist()]
+        kind_of = [known[path].kind if path in known else "" for path in paths]
+    measures = measure(
+        encoded(run, part, 0),
+        part.coarse,
+        views=encoded(run, _views(run, part), 1),
+        others=[encoded(other, part, number) for number, other in enumerate(others, start=2)],
+        kinds=kinds,
+        fine=part.fine,
+        fine_names=found.fine_names or (),
+        kind_of=kind_of,
+    )
+    return diagnose(measures, run.config.model_dump(), str(run.folder))
+
+
+def _views(run: Run, part: ImageSet) -> NDArray[np.uint8]:
+    """Draw the weak view of each image, uint8 [N, C, S, S], always the same."""
+    name = (run.config.query_view or "identity").replace("-strong", "-weak")
+    view = policy("photos-weak" if name == "identity" else name)
+    size = run.config.image_size or max(part.images.shape[2:])
+    table = torch.rand(len(part), view.draws, generator=torch.Generator().manual_seed(0))
+    views = []
+    for start in range(0, len(part), BATCH):
+        rows = slice(start, start + BATCH)
+        images = torch.from_numpy(np.ascontiguousarray(part.images[rows]))
+        sizes = None if part.sizes is None else torch.from_numpy(np.ascontiguousarray(part.sizes[rows]))
+        views.append((255 * view(images, table[rows], size=size, sizes=sizes)).round().byte().numpy())
+    return np.concatenate(views)
+
+
+def _other_seeds(run: Run) -> list[Run]:
+    """Find finished runs beside this one that differ in their seed alone."""
+    own = run.config.changed(seed=0)
+    found: list[Run] = []
+    for folder in sorted(run.folder.resolve().parent.iterdir()):
+        if len(found) == SEEDS:
+            break
+        try:
+            other = Run.open(folder)
+        except (MaskconError, OSError):
+            continue
+        same = other.config.changed(seed=0) == own and other.result.get("data") == run.result.get("data")
+        if same and other.config.seed != run.config.seed:
+            found.append(other)
+    return found
