@@ -14,6 +14,8 @@ from maskcon.api import Run
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, ImageSet, load
 from maskcon.data.decoding import canvas_for
+from maskcon.discovery.kinds import Embedded, find_kinds
+from maskcon.discovery.kinds_folder import Origin, write_folder
 from maskcon.report.summary import CHANGED, write_summary
 from maskcon.training.journal import Journal
 from maskcon.training.run_folder import CONFIG, JOURNAL, RESULT, json_bytes
@@ -234,3 +236,17 @@ def test_the_map_can_be_made_smaller(tmp_path: Path) -> None:
     page = write_summary([run.folder], tmp_path / "out", data=data, images=8)
     labels = map_data(page)["colourings"][0]["labels"]
     assert np.bincount(labels).tolist() == [2, 2, 2, 2]
+
+
+def test_page_of_a_run_with_kinds_opens_with_the_verdict_and_shows_them(tmp_path):
+    run = finished(tmp_path / "run", miniature())
+    page = write_summary([run.folder], tmp_path / "page", data=miniature())
+    text = page.read_text(encoding="utf-8")
+    assert "collapsed?" in text.split("<main")[0].lower() or "Collapsed" in text
+    assert 'id="kinds"' not in text
+    vectors = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
+    kinds = find_kinds(Embedded([f"test/{row}" for row in range(40)], ["a"] * 40, vectors))
+    (run.folder / "kinds").mkdir()
+    write_folder(run.folder / "kinds", kinds, Origin(run.encoder_digest(), None))
+    page = write_summary([run.folder], tmp_path / "page", data=miniature())
+    assert '<section id="kinds"' in page.read_text(encoding="utf-8")

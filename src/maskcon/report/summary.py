@@ -15,6 +15,7 @@ from maskcon._utils.text import counted
 from maskcon.api import Run
 from maskcon.config.settings import Machine
 from maskcon.data import Dataset, ImageSet
+from maskcon.report.kinds import kinds_of, kinds_section, verdict
 from maskcon.report.origin import about, reasons_of, train_command
 from maskcon.report.run_settings import RunRecord, curve_names
 from maskcon.report.sample import Sample
@@ -107,15 +108,24 @@ def write_summary(
             words = label if len(runs) > 1 else f"Train it again{same}"
             rerun.append((f"{words}:", train_command(run, origins[label][1], machine)))
     source = short_name(first.config.source)
+    sample = _sample(seen, notes, images, machine.device, message, embedding)
+    finer = kinds_of(first.folder / "kinds", first.encoder_digest()) if len(runs) == 1 else None
+    opening: list[str] = []
+    if len(runs) == 1 and sample.embeddings:
+        opening = verdict(
+            sample, first.config.model_dump(), None if finer is None else finer[0], str(folders[0])
+        )
     inputs = ReportInputs(
         title=title or f"{source}: {', '.join(dict.fromkeys(_title(run) for run in runs.values()))}",
         runs=[
             RunRecord(label, results[label], read_journal(run.folder / JOURNAL), origins[label][0])
             for label, run in runs.items()
         ],
-        sample=_sample(seen, notes, images, machine.device, message, embedding),
+        sample=sample,
         about=about([run for run in runs.values() if run.result["data"] in known], found),
         rerun=rerun,
+        verdict=opening,
+        kinds=None if finer is None else kinds_section(*finer),
     )
     try:
         return write_report(inputs, target)

@@ -39,7 +39,8 @@ NUMBERED = re.compile(r"(map|retrieval)_\d+(_.*)?\.(png|svg)")
 class ReportInputs:
     """Content of a report: finished runs and a sample of images.
 
-    about: names and texts on data and training; rerun: texts with their commands.
+    about: names and texts on data and training; rerun: texts with their commands; verdict: sentences that open the
+    page; kinds: section of the finer kinds.
     """
 
     title: str
@@ -48,6 +49,8 @@ class ReportInputs:
     about: Sequence[tuple[str, str]] = ()
     rerun: Sequence[tuple[str, str]] = ()
     seed: int = 0
+    verdict: Sequence[str] = ()
+    kinds: Section | None = None
 
     @property
     def results(self) -> list[Result]:
@@ -64,6 +67,7 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     sections = [
         Section("about", "What was trained", part("facts", inputs.about) if inputs.about else ""),
         Section("results", "Results", joined(results)),
+        *([inputs.kinds] if inputs.kinds is not None else []),
         Section("curves", "Curves", joined(curves)),
     ]
     data = None
@@ -98,7 +102,12 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target / name, content)
     return write_page(
-        target / "report.html", inputs.title, _summary(inputs), sections, footer=FOOTER, data=data
+        target / "report.html",
+        inputs.title,
+        [*inputs.verdict, *_summary(inputs)],
+        sections,
+        footer=FOOTER,
+        data=data,
     )
 
 
