@@ -366,6 +366,54 @@ def test_the_queue_of_outliers_is_gone_through_by_keys(place, visit):
         running.process.communicate()
 
 
+def test_questions_are_answered_by_number_and_by_name(served, visit):
+    name(visit(served), "kind 1", "Gala")
+    page = visit(served, "#ask")
+    page.locator("#ask .question").wait_for()
+    answers = page.locator("#ask .ask-choice .choice-name").all_inner_texts()
+    revision = served.json("/api/state")["revision"]
+    page.keyboard.press("t")
+    page.keyboard.type("Windfall")
+    page.keyboard.press("Enter")
+    page.locator("#toasts .toast", has_text="Windfall").first.wait_for()
+    assert served.json("/api/state")["revision"] == revision + 1
+    assert page.locator("#ask .progress-text").inner_text().startswith("2 of ")
+    assert answers
+    page.keyboard.press("1")
+    page.locator("#ask .progress-text", has_text="3 of ").wait_for()
+
+
+def test_folders_are_written_from_the_page(place, served, visit):
+    page = visit(served)
+    name(page, "kind 1", "Gala")
+    page.keyboard.press("Escape")  # out of the next name
+    page.keyboard.press("e")
+    way = page.locator("dialog .way", has_text="One folder per class")
+    way.get_by_role("button", name="Write").press("Enter")
+    told = way.get_by_role("status")
+    told.get_by_text(re.compile(r"files? in ")).wait_for()
+    written = Path(told.inner_text().split(" in ", 1)[1])
+    assert len(list((place.parent / written).glob("apple/Gala/*.png"))) == PER_KIND
+
+
+def test_the_map_is_drawn_without_webgl(served, visit, browser):
+    context = browser.new_context()
+    context.add_init_script("""
+        const get = HTMLCanvasElement.prototype.getContext;
+        HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+          return kind === 'webgl2' ? null : get.call(this, kind, ...rest);
+        };""")
+    page = visit(served, "#map", context)
+    wait_for_points(page)
+    page.wait_for_timeout(500)
+    inked = """() => {
+      const canvas = document.querySelector('#map canvas');
+      const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      return data.filter((value, place) => place % 4 === 3 && value > 0).length;
+    }"""
+    assert page.evaluate(inked) > 100
+
+
 def test_views_are_reached_by_keys_and_keys_are_listed(served, visit):
     page = visit(served)
     for key, view in (("m", "map"), ("s", "search"), ("c", "check"), ("a", "ask"), ("k", "kinds")):

@@ -11,6 +11,7 @@ import { showImage } from "./lightbox.js";
 const SECTIONS = [["typical", "Typical"], ["none", "In between"], ["borderline", "Borderline: almost as near to another kind"],
   ["outlier", "Outliers: far from all others of this kind"], ["junk", "Junk"]];
 let now = null; // the kind on show
+let grid = null; // one for all kinds: it listens for as long as the page lives
 
 export function showKind(root, coarse, name) {
   if (now?.coarse === coarse && now.name === name) return;
@@ -21,18 +22,21 @@ export function showKind(root, coarse, name) {
     root.replaceChildren(el("div", { class: "kind-head" }, back), el("p", { class: "empty", text: `There is no kind “${name}” in ${coarse} (any more).` }));
     return;
   }
-  const grid = new Grid({ label: `Images of ${name}`, onOpen: showImage });
+  grid ??= new Grid({ label: "", onOpen: showImage });
+  grid.set([]);
+  grid.top();
+  grid.node.setAttribute("aria-label", `Images of ${name}`);
   const title = nameField(coarse, kind, "", (field) => field.blur());
   const about = el("span", { class: "soft" });
   const sure = sureness(kind.confidence);
-  const size = el("input", { type: "range", min: 64, max: 256, step: 16, value: 112, "aria-label": "Size of the images" });
+  const size = el("input", { type: "range", min: 64, max: 256, step: 16, value: grid.size, "aria-label": "Size of the images" });
   size.addEventListener("input", () => grid.resize(Number(size.value)));
   root.replaceChildren(el("div", { class: "kind-head" }, back, title.node, el("div", { class: "soft meta" }, about, sure.node),
     el("div", { class: "row push" }, size,
       button("Merge", { name: "merge" }, () => askMerge(coarse, now.name)), button("Split", { name: "split" }, () => askSplit(coarse, now.name)),
       el("a", { class: "button", href: `#map?coarse=${encodeURIComponent(coarse)}&kind=${encodeURIComponent(name)}` }, icon("map"), el("span", { text: "Map" })))),
   grid.node);
-  now = { coarse, name, title, about, sure, grid, members: "" };
+  now = { coarse, name, title, about, sure, members: "" };
   fill(now);
 }
 
@@ -53,9 +57,9 @@ async function fill(view) {
     return; // the kind went in the meantime, or the server: both are told elsewhere
   }
   const members = JSON.stringify(images.map(({ id, role }) => [id, role]));
-  if (now !== view || members === view.members) return view.grid.refresh();
+  if (now !== view || members === view.members) return grid.refresh();
   view.members = members;
-  view.grid.set(SECTIONS.map(([role, text]) => {
+  grid.set(SECTIONS.map(([role, text]) => {
     const ids = images.filter((image) => image.role === role).map((image) => image.id);
     return { title: `${text} (${ids.length})`, ids };
   }));
@@ -66,7 +70,7 @@ on("change", () => {
   if (!now) return;
   if (kindNamed(now.coarse, now.name)) return void fill(now);
   const votes = new Map();
-  for (const id of now.grid.ids) {
+  for (const id of grid.ids) {
     const place = store.labels.kind[id];
     votes.set(place, (votes.get(place) ?? 0) + 1);
   }

@@ -189,5 +189,10 @@ export async function start() {
   await refresh();
   if (store.online) listen();
   if (store.waiting.length) flush();
+  document.addEventListener("visibilitychange", () => { // browsers allow few connections: tabs in the background hold none
+    if (document.hidden) return events?.close();
+    listen();
+    return refresh();
+  });
   addEventListener("beforeunload", (event) => { if (store.waiting.length) event.preventDefault(); });
 }
