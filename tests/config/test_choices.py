@@ -60,6 +60,31 @@ def test_the_encoder_is_pretrained_exactly_where_weights_can_be_had(accelerator,
     assert ("--download" in choice.reason) == (not pretrained)
 
 
+@pytest.mark.parametrize(
+    ("weights", "backbone"),
+    [
+        ({"efficientnet_lite0", "efficientnet_lite2", "mobilenet_v2"}, "mobilenet_v2"),
+        ({"efficientnet_lite0", "efficientnet_lite2"}, "efficientnet_lite0"),
+        ({"efficientnet_lite2", "resnet18"}, "efficientnet_lite2"),
+    ],
+)
+@pytest.mark.parametrize("unfetched", ["", "no network"])
+def test_the_best_backbone_that_is_here_is_frozen_and_its_reason_names_a_better_one(
+    weights, backbone, unfetched
+):
+    choice = encoder_choice(facts(weights=frozenset(weights), unfetched=unfetched), {})
+    assert choice is not None
+    assert choice.shown.startswith(f"{backbone} with ImageNet weights, frozen")
+    config = resolve("photos", method="maskcon", preset="fast", overrides=dict(choice.settings)).config
+    assert (config.backbone, config.freeze, config.weights) == (backbone, True, "imagenet")
+    assert config.normalise == ("imagenet" if backbone == "mobilenet_v2" else "backbone")
+    if backbone == "mobilenet_v2":
+        assert "better" not in choice.reason
+    else:
+        way_out = "could not be fetched: no network" if unfetched else "--download fetches 9 MB"
+        assert way_out in choice.reason.partition("mobilenet_v2 is better, but ")[2]
+
+
 @pytest.mark.parametrize("accelerator", ["cpu", "cuda"])
 def test_an_encoder_from_scratch_says_why_the_weights_could_not_be_fetched(accelerator):
     choice = encoder_choice(facts(accelerator=accelerator, unfetched="no network"), {})

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import counted, duration
-from maskcon.config.backbones import FROZEN_BACKBONE, PRETRAINED, view_size
+from maskcon.config.backbones import FROZEN_BACKBONE, FROZEN_BACKBONES, PRETRAINED, view_size
 from maskcon.config.settings import RunConfig
 
 Accelerator = Literal["cpu", "cuda", "mps"]
@@ -73,7 +73,7 @@ class Choice:
 
 
 def pretrained_backbone(accelerator: Accelerator) -> str:
-    """Return the backbone that is chosen if its weights are on this machine."""
+    """Return the first choice of a pretrained backbone: the one that `--download` fetches."""
     return TUNED_BACKBONE if accelerator == "cuda" else FROZEN_BACKBONE
 
 
@@ -85,12 +85,18 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
     if ENCODER_SETTINGS & given.keys():
         return None
     if facts.accelerator != "cuda":
-        if FROZEN_BACKBONE in facts.weights:
+        backbone = next((name for name in FROZEN_BACKBONES if name in facts.weights), None)
+        if backbone is not None:
+            best = backbone == FROZEN_BACKBONE
+            better = (
+                "" if best else f"; {FROZEN_BACKBONE} is better, but {_no_weights(facts, FROZEN_BACKBONE)}"
+            )
             return Choice(
                 "encoder",
-                f"{FROZEN_BACKBONE} with ImageNet weights, frozen, and a head that learns",
-                "its weights are at hand and there is no CUDA GPU: images are embedded once, training takes minutes",
-                {"freeze": True},
+                f"{backbone} with ImageNet weights, frozen, and a head that learns",
+                "its weights are at hand and there is no CUDA GPU: images are embedded once, training takes minutes"
+                + better,
+                {"freeze": True} if best else {"freeze": True, "backbone": backbone},
             )
         return Choice(
             "encoder",
@@ -119,7 +125,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
 def _no_weights(facts: Facts, backbone: str) -> str:
     if facts.unfetched:
         return f"the pretrained weights could not be fetched: {facts.unfetched}"
-    return f"no pretrained weights on this machine; --download fetches {PRETRAINED[backbone].megabytes} MB of them"
+    return f"no weights of {backbone} on this machine; --download fetches {PRETRAINED[backbone].megabytes} MB of them"
 
 
 def size_choice(facts: Facts, *, frozen: bool, pretrained: bool, backbone: str = FROZEN_BACKBONE) -> Choice:
