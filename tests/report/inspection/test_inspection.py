@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +16,7 @@ from maskcon.data import image_plan, load
 from maskcon.data.packing import ImagePlan, Progress
 from maskcon.report.inspection import Inspection, inspect_source, lines, page
 from maskcon.report.inspection.page import class_strips
+from maskcon.report.inspection.scan import read_plan
 from maskcon.training.automatic import is_known
 from tests.miniature import miniature
 from tests.report.inspection.test_twins import scene
@@ -279,3 +281,18 @@ def test_the_page_lists_unreadable_files_and_a_terminal_counts_them(tmp_path):
     (told,) = (line for line in lines(broken) if "not an image" in line)
     assert "30 files cannot be read" in told
     assert page(broken, read).count("jpg: not an image") == 30
+
+
+def test_a_long_file_is_not_read_into_memory(tmp_path):
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        scene(len(name)).save(tmp_path / name)
+    with (tmp_path / "a/1.png").open("r+b") as file:
+        file.truncate(200 << 20)  # zeros after the image
+    tracemalloc.start()
+    read = read_plan(image_plan(str(tmp_path)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sorted(image.size_bytes for image in read.images)[-1] == 200 << 20
+    assert len(read.images) == 4
+    assert peak < 50 << 20

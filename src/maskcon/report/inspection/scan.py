@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -65,9 +66,10 @@ def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
     def work(row: int) -> Examined | str:
         try:
             file = plan.open(row)
-            content = file.read_bytes() if isinstance(file, Path) else file.getvalue()
-            shape, pixels = examine(BytesIO(content), EXAMINED_SIDE)
-            return _seen(shape, len(content), hashlib.sha256(content).digest(), pixels)
+            shape, pixels = examine(file, EXAMINED_SIDE)
+            with file.open("rb") if isinstance(file, Path) else BytesIO(file.getvalue()) as content:
+                checksum = hashlib.file_digest(content, "sha256").digest()
+                return _seen(shape, content.seek(0, os.SEEK_END), checksum, pixels)
         except UndecodableError as error:
             return str(error)
         except OSError as error:
