@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from maskcon._utils.errors import UsageError
+from maskcon._utils.errors import DataError, UsageError
 from maskcon.data.kinds_file import KindRow, read_kinds, write_kinds
 from maskcon.discovery.clusters import fit_space
-from maskcon.discovery.edits import list_changes
+from maskcon.discovery.edits import check_edits, list_changes
 from maskcon.discovery.kinds import Embedded, Kinds, Wanted, find_kinds
+from maskcon.discovery.kinds_export import plan_places
 from maskcon.discovery.kinds_folder import Origin, read_folder, write_folder
 from maskcon.discovery.questions import (
     KNOWN_WEIGHT,
@@ -182,3 +184,39 @@ def test_equal_images_and_a_class_of_one_image_can_be_asked_about():
     assert kind_of(after)["b/1"] == "z"
     assert kind_of(after)["a/3"] in ("x", "y")
     assert fit_space(same.vectors).axes.shape[1] == 1
+
+
+def test_kinds_of_one_image_each_are_asked_about_named_and_exported(tmp_path):
+    embedded, _ = clustered((6,), noise=1.0)
+    kinds = find_kinds(embedded, Wanted(every=6))
+    assert sorted(Counter(row.kind for row in kinds.rows).values()) == [1] * 6
+    questions = choose_questions(kinds, embedded, 50)
+    assert len(questions) == 6
+    named = ("Gala, red", 'the "big" one', "=1+1", "苹果", "\u0645\u0648\u0632", "kind 9")
+    told = dict(zip((asked.path for asked in questions), named, strict=True))
+    file = tmp_path / "questions.csv"
+    write_kinds(file, answers(kinds, told), questions=True)
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    after = apply_answers(kinds, read_kinds(file), embedded)
+    assert kind_of(after) == told
+    assert len(set(plan_places(after.rows).values())) == 6
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("gone.jpg,apple,Gala,,,1: ?", "line 2: gone.jpg is not among the images"),
+        ("apple/00000.jpg,pear,Gala,,,1: ?", "line 2: apple/00000.jpg has the coarse label 'apple'"),
+        ('apple/00000.jpg,apple,"two\nlines",,,1: ?', "line 3: the kind 'two\\nlines' has a line break"),
+        (
+            "apple/00000.jpg,apple,A,,,1: ?\napple/00000.jpg,apple,B,,,2: ?",
+            "line 3: apple/00000.jpg is in line 2",
+        ),
+    ],
+)
+def test_answers_that_cannot_be_used_are_refused_with_their_line(tmp_path, row, message):
+    embedded, _ = clustered((5, 5))
+    kinds, file = find_kinds(embedded), tmp_path / "questions.csv"
+    file.write_text(f"path,coarse,kind,confidence,role,question\n{row}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(message)):
+        check_edits(kinds, read_kinds(file), file)
