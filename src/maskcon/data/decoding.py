@@ -211,18 +211,15 @@ def _peak_bytes(image: Image.Image, full_size: tuple[int, int], factor: int, cha
     elif image.format == "TIFF" and compressed:  # libtiff holds a strip or a row of tiles
         tags: Mapping[int, Any] = image.tag_v2  # type: ignore[attr-defined]
         rows = min(height, int(tags.get(TIFF_ROWS_PER_STRIP, tags.get(TIFF_TILE_LENGTH, height))))
-        bits = tags.get(TIFF_BITS_PER_SAMPLE, (8,))
-        peak += rows * width * max(bits) * int(tags.get(TIFF_SAMPLES_PER_PIXEL, 1)) // 8
+        bits = int(np.max(tags.get(TIFF_BITS_PER_SAMPLE, 8)))
+        peak += rows * width * bits * int(tags.get(TIFF_SAMPLES_PER_PIXEL, 1)) // 8
     elif image.format == "JPEG2000":  # 7 bytes per channel
         peak = peak * len(image.getbands()) // 4
     elif image.format == "PPM" and image.tile[0][0] != "raw":  # type: ignore[attr-defined]  # decoded by Python
         peak += width * height * 12
     # a strip, and the converted and reduced image as Pillow's, numpy's and torch's
-    return (
-        peak
-        + min(64 * width * height, STRIP_BYTES)
-        + -(-width // factor) * -(-height // factor) * (4 + 2 * channels)
-    )
+    reduced = -(-width // factor) * -(-height // factor)
+    return peak + min(64 * width * height, STRIP_BYTES) + reduced * (4 + 2 * channels)
 
 
 def _in_short(error: Exception) -> str:
