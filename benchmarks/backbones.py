@@ -1,0 +1,176 @@
+"""Pretrained backbones compared: frozen recall@1 alone and under the default head, and images embedded per second.
+
+    python benchmarks/backbones.py --images PATH --photographs FOLDER --data-root FOLDER --download
+
+PATH/{train,test}/<class>/*.jpg is CIFAR-10, for CIFARtoy-good; the photographs are a folder data set with fine labels;
+the data root holds CIFAR-100. Sets without an option are left out. A rerun measures only what --out lacks.
+
+Recall@1 is among the test images, each left out for itself. Speed is images per second of CPU time on one thread, in
+batches as `maskcon train --freeze` embeds them, the mean of 5; onnxruntime runs the same net on the same batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+
+import onnxruntime
+import torch
+
+import maskcon
+from maskcon.api.run import features_of
+from maskcon.config.resolution import resolve
+from maskcon.config.settings import Machine, RunConfig
+from maskcon.data import Dataset, load
+from maskcon.export.embedder import Embedder, Preprocessing
+from maskcon.export.onnx_file import INPUT, NAME, OUTPUT, write_onnx
+from maskcon.models import for_inference
+from maskcon.retrieval.recall import recall_at_k
+from maskcon.training.frozen.extract import batch_views
+from maskcon.training.frozen.features import frozen_backbone
+from maskcon.training.run_folder import make_writable, read_result
+from maskcon.training.setup import encoder_facts, settle
+from method_table import answer, lay_out, write_json
+
+REPEATS = 5
+Cells = dict[str, float]
+
+
+def config_of(backbone: str, size: int) -> RunConfig:
+    given = {"freeze": True, "backbone": backbone, "image_size": size}
+    return resolve("photos", method="teachcon", preset="fast", overrides=given).config
+
+
+def alone(config: RunConfig, data: Dataset, download: bool) -> float:
+    """Return recall@1 of the backbone's features of the test images."""
+    config = settle(config, data)
+    backbone, _ = frozen_backbone(config, in_channels=data.train.images.shape[1], download=download)
+    facts = encoder_facts(config, data.train)
+    features = features_of(for_inference(backbone), facts, data.test.images, data.test.sizes, "cpu")
+    return recall_at_k(features, torch.from_numpy(data.test.finest), (1,))[1]
+
+
+def under_a_head(config: RunConfig, data: Dataset, folder: Path) -> float:
+    """Return recall@1 of a run with the settings that `--freeze` has by default."""
+    given = {"freeze": True, "backbone": config.backbone, "image_size": config.image_size}
+    maskcon.fit(data, settings=given, out=folder, machine=Machine(threads=1))
+    return float(read_result(folder)["recall"]["1"])
+
+
+def speeds(config: RunConfig, folder: Path, download: bool) -> dict[str, float]:
+    """Return images per second of CPU time by the package and by onnxruntime."""
+    size = int(config.image_size or 0)
+    backbone, _ = frozen_backbone(config, in_channels=3, download=download)
+    preprocessing = Preprocessing(size, size, 3, "shorter", (0.0,) * 3, (1.0,) * 3)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / NAME).is_file():
+        write_onnx(Embedder(backbone, preprocessing), folder, {})
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(folder / NAME), options, providers=["CPUExecutionProvider"])
+    views = torch.randn(batch_views(size), 3, size, size)
+    plain, lasting = views.numpy(), views.contiguous(memory_format=torch.channels_last)
+    net = for_inference(backbone)
+    with torch.inference_mode():
+        taken = {
+            "maskcon": _seconds(lambda: net(lasting)),
+            "onnxruntime": _seconds(lambda: session.run([OUTPUT], {INPUT: plain})),
+        }
+    return {name: len(views) / seconds for name, seconds in taken.items()}
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the CPU seconds of one call, the mean of `REPEATS` after a first one."""
+    work()
+    begun = time.process_time()
+    for _ in range(REPEATS):
+        work()
+    return (time.process_time() - begun) / REPEATS
+
+
+def table(cells: Mapping[str, float], options: argparse.Namespace, sets: list[str]) -> str:
+    columns = ["backbone", "px"]
+    columns += [f"{name}, {kind}" for name in sets for kind in ("alone", "head")]
+    columns += ["images/s", "onnxruntime"]
+    lines = [f"| {' | '.join(columns)} |", "|---|" + "---:|" * (len(columns) - 1)]
+
+    def shown(key: str, scale: float = 100, digits: int = 1) -> str:
+        return f"{scale * cells[key]:,.{digits}f}" if key in cells else "-"
+
+    for backbone in options.backbones:
+        for size in options.sizes:
+            row = [backbone, str(size)]
+            for name in sets:
+                row += [shown(f"{kind} {name} {backbone} {size}") for kind in ("alone", "head")]
+            row += [shown(f"{engine} {backbone} {size}", 1, 0) for engine in ("maskcon", "onnxruntime")]
+            lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def carry_out(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    out: Path = options.out
+    make_writable(out)
+
+    @cache
+    def data(name: str) -> Dataset:
+        if name == "CIFAR-100":
+            return load("cifar100", root=options.data_root).limited(options.train, options.test)
+        source = options.photographs
+        if name == "CIFARtoy-good":
+            source = lay_out(options.images, "good", out / "images", {"train": 500, "test": 250})
+        return load(str(source)).limited(options.train, options.test)
+
+    given = {"CIFAR-100": options.data_root, "CIFARtoy-good": options.images}
+    given["photographs"] = options.photographs
+    sets = [name for name, place in given.items() if place is not None]
+    kept = out / "cells.json"
+    cells: Cells = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+
+    def measure(key: str, work: Callable[[], float]) -> None:
+        if key not in cells:
+            cells[key] = work()
+            print(f"{key}: {cells[key]:.4f}", flush=True)
+            write_json(kept, cells)
+
+    for size, backbone in product(options.sizes, options.backbones):
+        config = config_of(backbone, size)
+        for name in sets:
+            where = f"{name} {backbone} {size}"
+            measure(f"alone {where}", partial(alone, config, data(name), options.download))
+            if size in options.heads:
+                folder = out / where.replace(" ", "-")
+                measure(f"head {where}", partial(under_a_head, config, data(name), folder))
+        if f"maskcon {backbone} {size}" not in cells:
+            found = speeds(config, out / f"onnx-{backbone}-{size}", options.download)
+            for engine, speed in found.items():
+                measure(f"{engine} {backbone} {size}", partial(float, speed))
+    print(table(cells, options, sets))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--images", type=Path, help="CIFAR-10 with a folder per class")
+    parser.add_argument("--photographs", type=Path, help="a folder data set with fine labels")
+    parser.add_argument("--data-root", type=Path, help="folder with CIFAR-100")
+    parser.add_argument("--out", type=Path, default=Path("runs/backbones"))
+    parser.add_argument(
+        "--backbones", nargs="+", default=["mobilenet_v2", "efficientnet_lite0", "efficientnet_lite2"]
+    )
+    parser.add_argument("--sizes", nargs="+", type=int, default=[96, 160, 224])
+    parser.add_argument("--heads", nargs="*", type=int, default=[96, 160], help="sizes to train a head at")
+    parser.add_argument("--train", type=int, default=10_000, help="training images of a set, at most")
+    parser.add_argument("--test", type=int, default=10_000, help="test images of a set, at most")
+    parser.add_argument("--download", action="store_true", help="fetch weights that are not here")
+    answer(parser, carry_out)
+
+
+if __name__ == "__main__":
+    main()
