@@ -112,12 +112,13 @@ def load_latest(root: Path, *, set_aside: bool = False) -> tuple[Checkpoint | No
         MaskconError: a checkpoint cannot be read, which does not mean that it is damaged.
     """
     notes: list[str] = []
-    for folder in reversed(_steps(root)):
+    folders = _steps(root)
+    for older, folder in reversed(list(enumerate(folders))):
         try:
             return load_checkpoint(folder), notes
         except CorruptFileError as error:
             place = f"; kept as {_set_aside(folder).name}" if set_aside else ""
-            notes.append(f"{error}{place}; falling back to the checkpoint before it")
+            notes.append(f"{error}{place}" + ("; falling back to the checkpoint before it" if older else ""))
     if notes:
         notes.append(f"no valid checkpoint is left in {root}: the run starts over")
     return None, notes
