@@ -10,7 +10,7 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, MaskconError, TrainingError, UsageError
 from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine
-from maskcon.training import journal, loop, run_folder, runner, step
+from maskcon.training import journal, loop, resume, run_folder, runner, step
 from maskcon.training.checkpoint import load_latest, save_checkpoint
 from maskcon.training.journal import read_journal
 from maskcon.training.signals import Interrupted
@@ -109,12 +109,12 @@ def break_off(folder, monkeypatch, **changes) -> None:
 def test_a_checkpoint_of_another_version_or_another_number_of_steps_is_refused(tmp_path, monkeypatch):
     break_off(tmp_path / "run", monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "CHECKPOINT_FORMAT", 0)
+        patch.setattr(resume, "CHECKPOINT_FORMAT", 0)
         with pytest.raises(UsageError, match="incompatible version"):
             fit(tmp_path / "run")
     with monkeypatch.context() as patch:  # as another number of processes can make it
         patch.setattr(loop, "steps_in_epoch", lambda *_, **__: 4)
-        with pytest.raises(UsageError, match=r"5 steps per epoch.* 4; .*--devices"):
+        with pytest.raises(UsageError, match=r"5 steps per epoch.* 4 now; .*--devices"):
             fit(tmp_path / "run")
     fit(tmp_path / "run")
 
@@ -335,6 +335,16 @@ def test_a_checkpoint_of_another_learner_is_one_clear_line(tmp_path, monkeypatch
     fewer = {name: value for name, value in checkpoint.tensors.items() if name != "bank._keys"}
     save_checkpoint(tmp_path / "run" / "checkpoints", 1, fewer, checkpoint.values)  # sealed anew
     with pytest.raises(CorruptFileError, match=r"does not fit this run \(.*_keys.*\); delete it and rerun"):
+        fit(tmp_path / "run")
+
+
+@pytest.mark.parametrize("lost", ["progress", "epoch_steps", "journal_position", "learner"])
+def test_a_sealed_checkpoint_without_some_values_is_one_clear_line(tmp_path, monkeypatch, lost):
+    break_off(tmp_path / "run", monkeypatch)
+    checkpoint, _ = load_latest(tmp_path / "run" / "checkpoints")
+    values = {key: value for key, value in checkpoint.values.items() if key != lost}
+    save_checkpoint(tmp_path / "run" / "checkpoints", 1, checkpoint.tensors, values)
+    with pytest.raises(CorruptFileError, match="delete it and rerun the same command"):
         fit(tmp_path / "run")
 
 
