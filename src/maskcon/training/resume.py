@@ -85,8 +85,8 @@ def _restore(training: Training, checkpoint: Checkpoint) -> None:
     refuse_others(folder, values, training.identity)
     if values["epoch_steps"] != training.epoch_steps:
         raise UsageError(
-            f"{folder} was started with {values['epoch_steps']} steps per epoch, and it would be {training.epoch_steps} "
-            f"now; use as many --devices as before, or choose another --out"
+            f"{folder} was started with {values['epoch_steps']} steps per epoch, and has {training.epoch_steps} "
+            "now; use as many --devices as before, or choose another --out"
         )
     training.learner.load(checkpoint)
     training.progress = Progress(**values["progress"])
