@@ -53,6 +53,16 @@ def test_inspect_prints_writes_and_changes_nothing(photos, tmp_path):
     assert sorted((path, path.stat().st_mtime_ns) for path in photos.rglob("*")) == before
 
 
+def test_names_cannot_steer_the_terminal(photos):
+    (photos / "cat's [1]").rename(photos / "cat\u202egod\x1b[2J")
+    (photos / "cat\u202egod\x1b[2J" / "broken\u2066.jpg").write_bytes(b"no image")
+    for arguments in (["photos"], ["photos", "--json"]):
+        result = CliRunner().invoke(app, ["inspect", *arguments])
+        assert result.exit_code == 0, result.output
+        assert "u202egod" in result.output
+        assert not {"\u202e", "\u2066", "\x1b"} & set(result.output)
+
+
 def test_inspect_as_json_is_json_alone(photos, tmp_path):
     result = CliRunner().invoke(app, ["inspect", "photos", "--json"])
     values = json.loads(result.stdout)

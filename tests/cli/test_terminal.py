@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from maskcon.cli import progress
+from maskcon.cli import fail, progress
 from maskcon.cli.terminal import Terminal
 
 HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor
@@ -35,6 +35,17 @@ def test_a_bar_that_is_broken_off_gives_the_cursor_back(screen: StringIO, what: 
     seen.on_end()
     assert screen.getvalue().rindex(SHOWN) > screen.getvalue().rindex(HIDDEN)
     seen.on_end()  # nothing is left to stop
+
+
+def test_messages_cannot_steer_the_terminal(screen: StringIO) -> None:
+    terminal(screen, real=False).on_message("photo\u202egnp.exe \x1b[2J")
+    assert screen.getvalue() == "photo\\u202egnp.exe \\x1b[2J\n"
+
+
+def test_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fail("no such file: photo\u202egnp.exe \x1b[2J", 2)
+    assert capsys.readouterr().err == "maskcon: no such file: photo\\u202egnp.exe \\x1b[2J\n"
 
 
 def test_embedding_is_seen_before_its_first_part_is_done(screen: StringIO) -> None:

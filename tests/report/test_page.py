@@ -3,17 +3,20 @@ from __future__ import annotations
 import base64
 import csv
 import dataclasses
+import errno
 import hashlib
 import io
 import json
 import re
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from maskcon._utils.errors import UsageError
+from maskcon._utils import files
+from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.data import ImageSet
 from maskcon.report import maps
 from maskcon.report.formats import Table
@@ -59,6 +62,50 @@ def test_only_the_programs_own_hash_may_run(report: Path) -> None:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in text
     assert "default-src 'none'" in text
+
+
+def test_names_that_reorder_or_steer_text_are_escaped(tmp_path: Path) -> None:
+    evil = "photo\u202egnp.exe\x1b[2J\u2066"
+    given = dataclasses.replace(sample(label=evil), coarse_names=["first", evil], ids=[evil] * 30)
+    runs = [record("maskcon", 0, label=evil, note=evil)]
+    page = write_report(
+        inputs(title=evil, runs=runs, sample=given, about=[(evil, evil)], rerun=[(evil, evil)]), tmp_path
+    )
+    text = page.read_text(encoding="utf-8")
+    assert not re.search("[\u202e\x1b\u2066]", text)
+    found = re.search(r'id="map-data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    data = json.loads(found.group(1))
+    shown = [*data["ids"], *data["colourings"][0]["names"], *(layout["name"] for layout in data["layouts"])]
+    assert not re.search("[\u202e\x1b\u2066]", "".join(shown))
+    assert "photo\\u202egnp.exe\\x1b[2J" in text
+
+
+@pytest.mark.parametrize("failing", range(1, 9))
+def test_a_failed_write_leaves_old_or_new_files_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    write_report(inputs(sample=None), tmp_path / "here")
+    other = inputs(runs=[record("maskcon", 0)], sample=None, title="other")
+    write_report(other, tmp_path / "there")
+    old, new = (
+        {p.name: p.read_bytes() for p in (tmp_path / name).rglob("*.*")} for name in ("here", "there")
+    )
+    assert len(old) == len(new) == 9  # four tables, two figures as PNG and SVG, the page
+    calls = []
+
+    def full(file: BinaryIO) -> None:
+        calls.append(file)
+        if len(calls) == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "sync_file", full)
+    with pytest.raises(MaskconError, match="No space left on device"):
+        write_report(other, tmp_path / "here")
+    left = {path.name: path.read_bytes() for path in (tmp_path / "here").rglob("*.*")}
+    assert left.keys() == old.keys()
+    assert all(content in (old[name], new[name]) for name, content in left.items())
+    assert sum(left[name] == new[name] != old[name] for name in left) < failing
 
 
 def test_sections_come_in_order_with_headings_and_alt_texts(report: Path) -> None:
@@ -272,7 +319,7 @@ def test_an_unmatched_sample_is_refused(tmp_path: Path) -> None:
 def test_a_name_that_is_not_unicode_does_not_stop_the_page(tmp_path: Path) -> None:
     body = part("table", Table(["a\udcff"], [["b"]]))
     path = write_page(tmp_path / "p.html", "bad \udcff name", sections=[Section("t", "Table", body)])
-    assert "bad ? name" in path.read_text(encoding="utf-8")
+    assert r"bad \udcff name" in path.read_text(encoding="utf-8")
     assert [file.name for file in tmp_path.iterdir()] == ["p.html"]
 
 

@@ -1,8 +1,22 @@
-"""Text of messages: plural nouns, durations, titles of methods."""
+"""Text of messages: plural nouns, durations, titles of methods; names made safe to show."""
 
 from __future__ import annotations
 
+import re
+
+# Control characters, line and paragraph separators, Unicode's Bidi_Control, and half characters (bytes of a file name
+# that are not UTF-8).
+STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def printable(text: str) -> str:
+    r"""Escape characters that steer a terminal, reorder a line or are no text.
+
+    >>> print(printable("photo\u202egnp.exe"), printable("a\x1b[31m"))
+    photo\u202egnp.exe a\x1b[31m
+    """
+    return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -8,9 +8,8 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maskcon._utils.text import counted
+from maskcon._utils.text import counted, printable
 from maskcon.app.pictures import MissingImageError, media_type
-from maskcon.report.formats import printable
 
 SIDE = 128
 PAGE = string.Template("""<!doctype html>

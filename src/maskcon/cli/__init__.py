@@ -29,6 +29,7 @@ from maskcon.cli.index import index
 from maskcon.cli.inspect import inspect
 from maskcon.cli.kinds import kinds
 from maskcon.cli.methods import methods
+from maskcon.cli.printing import echo
 from maskcon.cli.report import report
 from maskcon.cli.reproduce import reproduce
 from maskcon.cli.search import search
@@ -63,7 +64,7 @@ def root(
     if version:
         from maskcon import __version__
 
-        typer.echo(f"maskcon {__version__}")
+        echo(f"maskcon {__version__}")
         raise typer.Exit
 
 
@@ -103,5 +104,5 @@ def explained(error: Exception, arguments: list[str]) -> tuple[str, int]:
 def fail(message: str, code: int) -> NoReturn:
     """Print one line and exit."""
     with contextlib.suppress(OSError):  # of a terminal that is gone
-        typer.echo(f"maskcon: {' '.join(line.strip() for line in message.splitlines())}", err=True)
+        echo(f"maskcon: {' '.join(line.strip() for line in message.splitlines())}", err=True)
     sys.exit(code)

@@ -12,6 +12,7 @@ import typer
 
 from maskcon.cli import options
 from maskcon.cli.embed import print_left_out
+from maskcon.cli.printing import echo
 
 FILE, SHEET = "questions.csv", "questions.png"  # in the folder of the kinds
 
@@ -80,11 +81,11 @@ def ask(
         write_atomically(sheet, questions_png(questions, found, pixels))
     if as_json:
         record = {"file": str(file), "sheet": str(sheet)}
-        typer.echo(json.dumps(record | {"questions": [asdict(question) for question in questions]}))
+        echo(json.dumps(record | {"questions": [asdict(question) for question in questions]}))
         return
     asked = counted(len({question.coarse for question in questions}), "coarse class", "coarse classes")
-    typer.echo(f"questions: {file}, {counted(len(questions), 'image')} of {asked}; sheet: {sheet}")
+    echo(f"questions: {file}, {counted(len(questions), 'image')} of {asked}; sheet: {sheet}")
     if not questions:
-        typer.echo("all images are known already")
+        echo("all images are known already")
         return
-    typer.echo(f"fill in the column kind, then: maskcon kinds {run} --names {file}")
+    echo(f"fill in the column kind, then: maskcon kinds {run} --names {file}")

@@ -14,6 +14,7 @@ import typer
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 from maskcon.cli.progress import Meter, show_runs
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def run_and_report(
     from maskcon.training.run_folder import read_result
 
     results: list[Mapping[str, Any]] = [read_result(job.folder) for job in planned]
-    typer.echo(json.dumps(results) if as_json else methods_table(results).text())
+    echo(json.dumps(results) if as_json else methods_table(results).text())
     with Console(stderr=True).status("writing the report (map, retrieval, curves)"):
         page = write_summary(
             [job.folder for job in planned],
@@ -198,4 +199,4 @@ def run_and_report(
             command=shlex.join(["maskcon", *command]),
             title=title,
         )
-    typer.echo(f"\nreport: {page}", err=as_json)
+    echo(f"\nreport: {page}", err=as_json)

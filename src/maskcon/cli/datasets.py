@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from maskcon._utils.errors import UsageError
+from maskcon._utils.text import printable
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 if TYPE_CHECKING:
     from maskcon.data import Description
@@ -56,11 +58,11 @@ def datasets(
     kind = cast(Literal["paper", "reference"], variant)  # `describe` refuses others
     found = describe(name, root, variant=kind)
     if as_json:
-        typer.echo(json.dumps(_as_json(found)))
+        echo(json.dumps(_as_json(found)))
         return
     console = Console(highlight=False)
     for line in _lines(found):  # broken between words in a terminal, whole in a file
-        console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        console.print(printable(line), markup=False, soft_wrap=not console.is_terminal)
 
 
 def _list(root: Path | None, as_json: bool) -> None:
@@ -69,7 +71,7 @@ def _list(root: Path | None, as_json: bool) -> None:
 
     known = catalogue(root)
     if as_json:
-        typer.echo(json.dumps([{key: getattr(info, key) for key in LISTED} for info in known]))
+        echo(json.dumps([{key: getattr(info, key) for key in LISTED} for info in known]))
         return
     from rich.console import Console
     from rich.table import Table
@@ -87,7 +89,9 @@ def _list(root: Path | None, as_json: bool) -> None:
     console.print(table)
     console.print("`maskcon datasets show NAME` describes a dataset and how to get it.")
     where = f"Data folder: {folder_of(root)}. A folder of images may be given instead of a name."
-    console.print(where, markup=False, soft_wrap=True)  # a path may hold [brackets], and is copied whole
+    console.print(
+        printable(where), markup=False, soft_wrap=True
+    )  # a path may hold [brackets], and is copied whole
 
 
 def _as_json(found: Description) -> dict[str, Any]:

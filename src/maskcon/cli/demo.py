@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 DEMO_METHODS = ("teachcon", "maskcon", "selfcon", "supce")
 DEMO_FOLDER = Path("runs/demo")
@@ -39,7 +40,7 @@ def demo(
     )  # refused before it starts
     more = [] if epochs is None else ["--epochs", str(epochs)]
     place = [] if out == DEMO_FOLDER else ["--out", str(out)]
-    typer.echo(
+    echo(
         "Fashion items, labelled only upper body / full length / footwear / bag, are separated by kind "
         "(shirt, coat, dress, ...).\nNo fine label is used in training.\n",
         err=as_json,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import typer
-
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 MARKS = {"good": "+", "doubtful": "?", "bad": "!", "unknown": " "}
 
@@ -30,11 +29,11 @@ def diagnose(
     with Meter("embedding", "images") as meter:
         found = diagnose_run(Run.open(run), machine=place, progress=meter.show)
     if as_json:
-        typer.echo(json.dumps(found.as_json()))
+        echo(json.dumps(found.as_json()))
         return
-    typer.echo(found.verdict)
+    echo(found.verdict)
     width = max(len(finding.question) for finding in found.findings)
     for finding in found.findings:
-        typer.echo(f"{MARKS[finding.state]} {finding.question:{width}}  {finding.answer}")
+        echo(f"{MARKS[finding.state]} {finding.question:{width}}  {finding.answer}")
     for advice in found.advice:
-        typer.echo(f"> {advice}")
+        echo(f"> {advice}")

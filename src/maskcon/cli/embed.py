@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 if TYPE_CHECKING:
     from maskcon.retrieval.store import Refreshed
@@ -61,11 +62,9 @@ def embed(
     print_left_out(done)
     if as_json:
         record = {"file": str(out), "features": features, "images": done.total, "embedded": done.embedded}
-        typer.echo(
-            json.dumps(record | {"reused": done.reused, "left_out": done.failures, "notes": done.notes})
-        )
+        echo(json.dumps(record | {"reused": done.reused, "left_out": done.failures, "notes": done.notes}))
         return
-    typer.echo(
+    echo(
         f"embeddings: {out}, {counted(done.total, 'image')} x {features} "
         f"({done.embedded:,} embedded in {time.monotonic() - started:.1f} s, {done.reused:,} reused, "
         f"{len(done.failures):,} left out)"
@@ -77,7 +76,7 @@ def print_left_out(done: Refreshed) -> None:
     from maskcon.data.folder_layout import show
 
     for note in done.notes:
-        typer.echo(f"note: {show(note)}", err=True)
+        echo(f"note: {show(note)}", err=True)
     print_unreadable(done.failures)
 
 
@@ -86,6 +85,6 @@ def print_unreadable(failures: Mapping[str, str]) -> None:
     from maskcon.data.folder_layout import show
 
     for path, why in list(failures.items())[:SHOWN_AT_MOST]:
-        typer.echo(f"left out: {show(path)} ({show(why)})", err=True)
+        echo(f"left out: {show(path)} ({show(why)})", err=True)
     if len(failures) > SHOWN_AT_MOST:
-        typer.echo(f"left out: {len(failures) - SHOWN_AT_MOST} more", err=True)
+        echo(f"left out: {len(failures) - SHOWN_AT_MOST} more", err=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import typer
-
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 
 def evaluate(
@@ -26,7 +25,7 @@ def evaluate(
     place = options.machine(data_root=data_root, download=download)
     result = {**finished.result, **score(finished, place, device=device)}
     if as_json:
-        typer.echo(json.dumps(result))
+        echo(json.dumps(result))
         return
     from maskcon.cli.terminal import print_result
 

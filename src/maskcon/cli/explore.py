@@ -10,6 +10,7 @@ import typer
 
 from maskcon._utils.errors import UsageError
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 NEEDED = ("fastapi", "uvicorn")
 
@@ -76,9 +77,9 @@ def explore(
     def ready(address: str) -> None:
         import webbrowser
 
-        typer.echo(f"explorer: {address}\nCtrl-C ends it; every edit is saved at once.")
+        echo(f"explorer: {address}\nCtrl-C ends it; every edit is saved at once.")
         if not no_browser:
             webbrowser.open(address)
 
     serve(workspace, host=host, port=port, ready=ready)
-    typer.echo(f"kinds: {workspace.csv}")
+    echo(f"kinds: {workspace.csv}")

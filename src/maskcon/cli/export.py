@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 
 def export(
@@ -41,8 +42,8 @@ def export(
         terminal.on_end()
     if as_json:
         record = {"folder": str(exported.folder), "files": list(exported.files)}
-        typer.echo(json.dumps(record | {"differences": [str(line) for line in exported.differences]}))
+        echo(json.dumps(record | {"differences": [str(line) for line in exported.differences]}))
         return
     for difference in exported.differences:
-        typer.echo(str(difference))
-    typer.echo(f"export: {exported.folder} ({', '.join(exported.files)})")
+        echo(str(difference))
+    echo(f"export: {exported.folder} ({', '.join(exported.files)})")

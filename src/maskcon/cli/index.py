@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 if TYPE_CHECKING:
     from maskcon.retrieval.store import Store
@@ -78,8 +79,8 @@ def index(
     counts = {name: getattr(done, name) for name in ("added", "changed", "removed", "unchanged")}
     if as_json:
         record = {"index": where, "images": done.total, **counts, "embedded": done.embedded}
-        typer.echo(json.dumps(record | {"left_out": done.failures, "notes": done.notes}))
+        echo(json.dumps(record | {"left_out": done.failures, "notes": done.notes}))
         return
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    typer.echo(f"{counted(done.total, 'image')} in {where}: {told}; {done.embedded:,} embedded")
+    echo(f"{counted(done.total, 'image')} in {where}: {told}; {done.embedded:,} embedded")
     print_left_out(done)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 PAGE = "inspection.html"
 
@@ -58,18 +59,18 @@ def inspect(
             progress=reading.show,
             fetching=fetching.show,
             looking=looking.show,
-            message=partial(typer.echo, err=True),
+            message=partial(echo, err=True),
         )
     if as_json:
-        typer.echo(json.dumps(found.as_json(), ensure_ascii=False))
+        echo(json.dumps(found.as_json()))
     else:
         for line in lines(found):
-            typer.secho(line, fg=typer.colors.RED if line.startswith(WARNING) else None)
+            echo(line, fg=typer.colors.RED if line.startswith(WARNING) else None)
     if writes:
         content = page(found, read).encode()
         make_writable(folder)
         write_atomically(folder / PAGE, content)
-        typer.echo(f"page: {folder / PAGE}", err=as_json)
+        echo(f"page: {folder / PAGE}", err=as_json)
 
 
 def _file_name(name: str) -> str:

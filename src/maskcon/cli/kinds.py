@@ -14,6 +14,7 @@ import typer
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.cli import options
 from maskcon.cli.embed import print_left_out, print_unreadable
+from maskcon.cli.printing import echo
 
 if TYPE_CHECKING:
     from maskcon.discovery.kinds import Kinds, Wanted
@@ -127,7 +128,7 @@ def kinds(
         found = session.next_kinds(anew, names=names, progress=clustering.show)
         for which in split or []:
             found, coarse, parts = split_kind(found, session.embedded, which)
-            typer.echo(f"split {coarse}: {', '.join(parts)}", err=True)
+            echo(f"split {coarse}: {', '.join(parts)}", err=True)
         changes = [] if old is None else list_changes(old.rows, found.rows)
         gone = any(change.what == "removed" for change in changes)
         backup = old is not None and (gone or anew is not None or names is not None)
@@ -141,18 +142,18 @@ def kinds(
         if exported is not None:
             record["export"] = asdict(exported) | {"folder": str(exported.folder)}
         record |= {"folder": str(folder), "changes": [change.as_json() for change in changes]}
-        typer.echo(json.dumps(record))
+        echo(json.dumps(record))
         return
     _print_classes(found)
     if old is not None:
         _print_changes(changes_by_class(old.rows, found.rows) if anew is not None else changes)
         if backup:
-            typer.echo(f"kinds.csv as it was: {folder / BACKUP}")
+            echo(f"kinds.csv as it was: {folder / BACKUP}")
     classes = counted(len(found.classes), "coarse class", "coarse classes")
     total = counted(sum(len(set(group.kinds)) for group in found.classes.values()), "kind")
-    typer.echo(f"kinds: {folder / CSV}, {total} in {classes}; sheets: {folder / SHEETS}")
+    echo(f"kinds: {folder / CSV}, {total} in {classes}; sheets: {folder / SHEETS}")
     if exported is not None:
-        typer.echo(
+        echo(
             f"exported: {exported.folder}, {counted(exported.images, 'image')} ({exported.written:,} written, "
             f"{exported.removed:,} removed)"
         )
@@ -186,13 +187,13 @@ def _print_classes(found: Kinds) -> None:
 
     summaries = summarise(found)
     longest = max(len("class"), *(len(summary.coarse) for summary in summaries))
-    typer.echo(f"{'class':{longest}}  images  kinds  coarser/suggested/finer  stability  sizes")
+    echo(f"{'class':{longest}}  images  kinds  coarser/suggested/finer  stability  sizes")
     for summary in summaries:
         stability = "-" if summary.stability is None else f"{summary.stability:.2f}"
         numbers = f"{summary.coarser}/{summary.suggested}/{summary.finer}"
         sizes = ", ".join(f"{kind.size:,}" for kind in summary.kinds)
         reason = f" ({summary.reason})" if summary.reason and len(summary.kinds) == 1 else ""
-        typer.echo(
+        echo(
             f"{summary.coarse:{longest}}  {summary.images:6,}  {len(summary.kinds):5}  {numbers:>23}  {stability:>9}  "
             f"{sizes}{reason}"
         )
@@ -200,8 +201,8 @@ def _print_classes(found: Kinds) -> None:
 
 def _print_changes(changes: Sequence[object]) -> None:
     for change in changes[:SHOWN_AT_MOST]:
-        typer.echo(str(change))
+        echo(str(change))
     if len(changes) > SHOWN_AT_MOST:
-        typer.echo(f"{len(changes) - SHOWN_AT_MOST} more changes; --json lists all")
+        echo(f"{len(changes) - SHOWN_AT_MOST} more changes; --json lists all")
     if not changes:
-        typer.echo("nothing changed")
+        echo("nothing changed")

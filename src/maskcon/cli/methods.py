@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import typer
-
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 
 def methods(as_json: options.Json = False) -> None:
@@ -16,7 +15,7 @@ def methods(as_json: options.Json = False) -> None:
     known = all_methods()
     if as_json:
         keys = ("name", "title", "summary", "labels", "uses_w", "uses_tau")
-        typer.echo(json.dumps([{key: getattr(method, key) for key in keys} for method in known]))
+        echo(json.dumps([{key: getattr(method, key) for key in keys} for method in known]))
         return
     from rich.console import Console
     from rich.table import Table

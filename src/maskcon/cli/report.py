@@ -9,6 +9,7 @@ import typer
 
 from maskcon._utils.errors import UsageError
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 
 def report(
@@ -47,8 +48,8 @@ def report(
             out or runs[0],
             machine=place,
             images=images,
-            message=lambda text: typer.echo(text, err=True),
+            message=lambda text: echo(text, err=True),
             reading=reading.show,
             embedding=embedding.show,
         )
-    typer.echo(f"report: {page}")
+    echo(f"report: {page}")

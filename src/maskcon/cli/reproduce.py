@@ -14,6 +14,7 @@ import typer
 
 from maskcon._utils.text import counted, duration
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 from maskcon.cli.progress import Meter, show_runs
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def reproduce(
     machine = options.machine(threads=threads, data_root=data_root, device=device, download=download)
     for ground in grounds:
         if ground.warning:
-            typer.secho(ground.warning, err=True, bold=True, fg="red")
+            echo(ground.warning, err=True, bold=True, fg="red")
     if not _train_missing(planned, machine, at_once, dry_run=dry_run):
         return
     folder = out / grounds[0].folder.parent
@@ -100,16 +101,16 @@ def reproduce(
         from maskcon.paper.table import as_records, section_for, text_of, write_files
 
         parts = [section_for(wanted, *pair, seeds) for pair in zip(grounds, runs, strict=True)]
-        typer.echo(json.dumps(as_records(parts)) if as_json else text_of(parts))
+        echo(json.dumps(as_records(parts)) if as_json else text_of(parts))
         files = write_files(folder / "tables", name, parts)
     else:
         from maskcon.paper.figures import DRAWN_BY
 
-        typer.echo(f"drawing {wanted.title} ...", err=True)
+        echo(f"drawing {wanted.title} ...", err=True)
         setup = Setup(wanted, grounds[0], runs[0], seeds, folder / "figures", machine)
         files, text = DRAWN_BY[name](setup)
-        typer.echo(json.dumps({"files": [str(path) for path in files], "text": text}) if as_json else text)
-    typer.echo(f"written: {', '.join(str(path) for path in files)}", err=as_json)
+        echo(json.dumps({"files": [str(path) for path in files], "text": text}) if as_json else text)
+    echo(f"written: {', '.join(str(path) for path in files)}", err=as_json)
 
 
 def _train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *, dry_run: bool) -> bool:
@@ -120,7 +121,7 @@ def _train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *
     from maskcon.training.run_folder import make_writable
 
     def say(text: str) -> None:
-        typer.echo(text, err=True)
+        echo(text, err=True)
 
     waiting, finished = unfinished(runs, machine, Terminal())
     say(f"{counted(len(waiting) + len(finished), 'run')}, {len(finished)} of them finished already")
@@ -131,7 +132,7 @@ def _train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *
         say(f"expected: {about}, for {counted(len(waiting), 'run')}, {at_once} at a time")
     if dry_run:
         for run in waiting:
-            typer.echo(run.label)
+            echo(run.label)
     elif waiting:
         make_writable(waiting[0].folder.parent)
         started = time.monotonic()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 if TYPE_CHECKING:
     from maskcon.api import Run
@@ -64,15 +65,15 @@ def search(
             {"query": str(query), "results": [{"path": path, "score": round(s, 6)} for path, s in results]}
             for query, results in answers
         ]
-        typer.echo(json.dumps({"search": "exact", "queries": records}))
+        echo(json.dumps({"search": "exact", "queries": records}))
     else:
         for query, results in answers:
             if len(queries) > 1:
-                typer.echo(f"{show(str(query))}:")
+                echo(f"{show(str(query))}:")
             for path, score in results:
-                typer.echo(f"{score:.4f}  {show(path)}")
+                echo(f"{score:.4f}  {show(path)}")
             if not results:
-                typer.echo("the index is empty")
+                echo("the index is empty")
     if grid is not None:
         _draw(grid, finished, queries, found, header, data_root)
 
@@ -94,5 +95,5 @@ def _draw(
         asked = [decode(query, DECODE_SIDE, 3) for query in queries]
         gone = write_grid(grid, asked, found, picture_of)
     if gone:
-        typer.echo(f"note: missing or unreadable now: {counted(gone, 'image')} of those found", err=True)
-    typer.echo(f"grid: {grid}", err=True)
+        echo(f"note: missing or unreadable now: {counted(gone, 'image')} of those found", err=True)
+    echo(f"grid: {grid}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from maskcon._utils.text import counted
+from maskcon._utils.text import counted, printable
 from maskcon.cli.progress import Meter, stderr_console
 from maskcon.training.callbacks import Callback, begin_line
 
@@ -65,7 +65,7 @@ class Terminal(Callback):
 
     def _say(self, text: str, style: str | None = None) -> None:
         # Names may hold square brackets, which are no markup, and a line stays a line where no terminal wraps it.
-        self.console.print(text, style=style, markup=False, soft_wrap=True)
+        self.console.print(printable(text), style=style, markup=False, soft_wrap=True)
 
     def on_end(self) -> None:
         if self._meter is not None:
@@ -88,4 +88,4 @@ def print_result(result: Mapping[str, Any], folder: Path) -> None:
     kind = "" if result["scored_by"] == "fine" else " (no fine labels here: scored by coarse label)"
     scored = f"{counted(result['test_images'], 'image')} scored{kind}"
     line = f"{scored}; {result['seconds']:.0f} s of training; run in {folder}"
-    console.print(line, markup=False, soft_wrap=True)
+    console.print(printable(line), markup=False, soft_wrap=True)

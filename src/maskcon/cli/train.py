@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 from maskcon.config.presets import DEFAULT_PRESET, default_method
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def train(
         announce=Terminal() if first else Callback(),
     )
     if first and as_json:
-        typer.echo(json.dumps({**run.result, "run": str(run.folder)}))
+        echo(json.dumps({**run.result, "run": str(run.folder)}))
     elif first:
         print_result(run.result, run.folder)
 
@@ -170,6 +171,7 @@ def _print_settings(resolved: Resolved, budget: str | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from maskcon._utils.text import printable
     from maskcon.config.settings import RunConfig
     from maskcon.methods.registry import method_named
 
@@ -187,5 +189,5 @@ def _print_settings(resolved: Resolved, budget: str | None) -> None:
                 "(measured)",
                 f"chosen: what fits into {budget} on this machine, when training starts",
             )
-        table.add_row(key, escape(shown), escape(reason), meaning)
+        table.add_row(key, escape(printable(shown)), escape(printable(reason)), meaning)
     Console(width=None if Console().is_terminal else 200).print(table)

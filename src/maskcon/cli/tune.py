@@ -12,6 +12,7 @@ import typer
 
 from maskcon._utils.errors import UsageError
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 
 def tune(
@@ -75,7 +76,7 @@ def tune(
     command += [] if data_root is None else ["--data-root", data_root]
     command += ["--w", f"{tuned.chosen.w:g}", "--tau", f"{tuned.chosen.tau:g}"]
     if as_json:
-        typer.echo(json.dumps({**tuned.as_json(), "command": shlex.join(command), "trials": str(folder)}))
+        echo(json.dumps({**tuned.as_json(), "command": shlex.join(command), "trials": str(folder)}))
         return
     from rich.console import Console
     from rich.table import Table
@@ -87,9 +88,7 @@ def tune(
             str(setting), f"{rank:.1f}", f"{100 * scores.mean():.2f}", f"{100 * scores.std(ddof=1):.2f}"
         )
     Console(highlight=False).print(table)
-    typer.echo(f"chosen: {tuned.chosen}: {tuned.reason}")
+    echo(f"chosen: {tuned.chosen}: {tuned.reason}")
     if tuned.is_close:
-        typer.echo(
-            "The lead is below two standard errors: the runner-up may be as good. --rounds adds trials."
-        )
-    typer.echo(shlex.join(command))
+        echo("The lead is below two standard errors: the runner-up may be as good. --rounds adds trials.")
+    echo(shlex.join(command))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import typer
-
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon._utils.text import counted
 from maskcon.cli import options
+from maskcon.cli.printing import echo
 
 
 def verify(run: options.Run, as_json: options.Json = False) -> None:
@@ -26,7 +25,7 @@ def verify(run: options.Run, as_json: options.Json = False) -> None:
         raise UsageError(f"{run} is not a run folder")
     states = file_states(run)
     if not states:
-        typer.echo("no checksums: the run is not finished, or of an earlier version", err=True)
+        echo("no checksums: the run is not finished, or of an earlier version", err=True)
     sealed = [(path, load_checkpoint) for path in sorted((run / CHECKPOINTS).glob("step-*"))]
     for path, read in [*sealed, *((path, read_embeddings) for path in sorted(run.rglob("*.parquet")))]:
         try:
@@ -35,10 +34,10 @@ def verify(run: options.Run, as_json: options.Json = False) -> None:
         except CorruptFileError as error:
             states[str(path.relative_to(run))] = str(error)
     if as_json:
-        typer.echo(json.dumps(states))
+        echo(json.dumps(states))
     else:
         for name, state in states.items():
-            typer.echo(f"{name}: {state}")
+            echo(f"{name}: {state}")
     bad = [name for name, state in states.items() if state != INTACT]
     if bad:
         raise CorruptFileError(f"{counted(len(bad), 'file')} of {run} are not intact; the first is {bad[0]}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -18,13 +17,13 @@ from typing import Protocol
 
 from maskcon._utils.errors import DataError
 from maskcon._utils.paths import resolved
+from maskcon._utils.text import printable
 from maskcon.data.dataset import Grouping
 from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
 
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "testing", "val", "valid", "validation")  # the first that exists is used
 MAX_DEPTH = 16  # of folders, counted from the given one
-NOT_PRINTED = ("Cc", "Zl", "Zp")  # control characters, line and paragraph separators
 Identity = tuple[int, int]  # device and number of a folder, by which a link back to it is known
 
 
@@ -166,10 +165,7 @@ def show(name: str) -> str:
     ('a\\\\nb', 'caf\\\\xe9')
     """
     text = os.fsencode(name).decode("utf-8", errors="backslashreplace")
-    return "".join(
-        letter.encode("unicode_escape").decode() if unicodedata.category(letter) in NOT_PRINTED else letter
-        for letter in text
-    )
+    return printable(text)
 
 
 def some(names: list[str], limit: int = 5) -> str:

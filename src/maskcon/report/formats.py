@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.text import escape_formula
+from maskcon._utils.text import escape_formula, printable
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,10 @@ class Table:
         return "\n".join([*opening, head, r"\midrule", *body, *closing])
 
     def csv(self) -> str:
-        """Render as CSV (RFC 4180). Measured numbers take two columns, the mean and its standard deviation."""
+        """Render as CSV (RFC 4180). Measured numbers take two columns, the mean and its standard deviation.
+
+        Texts that a spreadsheet would run as a formula begin with an apostrophe.
+        """
         cells = self.cells()
         has_spread = [
             any(row[index].spread is not None for row in cells) for index in range(len(self.columns))
@@ -137,11 +140,6 @@ class Table:
     def cells(self) -> list[list[Cell]]:
         """Return the rows, all as cells."""
         return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
-
-
-def printable(text: str) -> str:
-    """Replace control characters, which could steer a terminal."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _one_line(text: str) -> str:

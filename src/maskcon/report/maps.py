@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon._utils.text import printable
 from maskcon.report.figures import MOST_CLASSES_IN_COLOUR, PageFigure, embedding_map
 from maskcon.report.gallery import Images, fitted_size, image_uri, sprite_sheet
 from maskcon.report.neighbourhood import Neighbourhood
@@ -96,7 +97,7 @@ def map_of(
     content = {
         "layouts": [_layout(name, points, near.get(name)) for name, points in layouts.items()],
         "colourings": [_colouring(title, *given) for title, given in labels.items()],
-        "ids": sample.shown_ids,
+        "ids": [printable(name) for name in sample.shown_ids],
         "sheets": thumbnail_sheets(sample.images, tile),
         "perSheet": IMAGES_PER_SHEET,
         "shapes": _shapes(sample.images, tile),
@@ -138,7 +139,7 @@ def _shapes(images: Images, tile: int) -> list[tuple[int, int]] | None:
 
 
 def _layout(name: str, points: NDArray[Any], near: Neighbourhood | None) -> dict[str, Any]:
-    layout: dict[str, Any] = {"name": name, "points": np.round(_unit_square(points), 4).tolist()}
+    layout: dict[str, Any] = {"name": printable(name), "points": np.round(_unit_square(points), 4).tolist()}
     if near is not None and near.positions.size:
         layout["near"] = near.positions.tolist()
         layout["cosines"] = np.round(1000 * near.cosines).astype(int).tolist()  # in thousandths
@@ -148,7 +149,12 @@ def _layout(name: str, points: NDArray[Any], near: Neighbourhood | None) -> dict
 def _colouring(title: str, labels: Sequence[int] | NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
     looks = [class_look(position) for position in range(len(names))]
     values = [int(label) for label in labels]
-    return {"title": title, "labels": values, "names": [str(name) for name in names], "looks": looks}
+    return {
+        "title": title,
+        "labels": values,
+        "names": [printable(str(name)) for name in names],
+        "looks": looks,
+    }
 
 
 def _unit_square(points: NDArray[Any]) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ import jinja2
 from markupsafe import Markup
 
 from maskcon._utils.files import write_atomically
+from maskcon._utils.text import printable
 from maskcon.report.figures import PageFigure, svg_text
 from maskcon.report.formats import Table
 from maskcon.report.style import INK
@@ -36,12 +37,18 @@ class Section:
     body: str
 
 
+def _shown(value: Any) -> Any:
+    """Escape characters of a name that steer or reorder text; rendered parts stay as they are."""
+    return printable(value) if type(value) is str else value
+
+
 @cache
 def _templates() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("maskcon.report", ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )

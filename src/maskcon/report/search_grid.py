@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
+from maskcon._utils.files import write_atomically
 from maskcon.data.collection import gather
 from maskcon.data.decoding import UndecodableError, decode
 from maskcon.data.image_readers import ImageArrays
@@ -48,9 +50,12 @@ def write_grid(
     page = PIL.Image.new("RGB", drawn.size, "white")
     page.paste(drawn, mask=drawn.getchannel("A"))
     try:
+        kind = PIL.Image.registered_extensions()[path.suffix.lower()]
+        content = io.BytesIO()
+        page.save(content, format=kind)
         path.parent.mkdir(parents=True, exist_ok=True)
-        page.save(path)
-    except ValueError:
+        write_atomically(path, content.getvalue())
+    except (KeyError, ValueError):
         raise UsageError(f"--grid {path}: give a name that ends in .png or .jpg") from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None

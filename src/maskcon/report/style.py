@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.formats import printable
+from maskcon._utils.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -263,6 +266,21 @@ def test_bytes_that_are_fetched_are_not_counted_as_images(tmp_path, monkeypatch)
     assert fetched == [(3_000_000, 5_000_000)]
     assert seen[-1] == (37, 37)
     assert {total for _, total in seen} == {37}
+
+
+def test_the_page_runs_only_its_own_script_and_escapes_what_reorders_text(tmp_path):
+    folder = photos(tmp_path)
+    (folder / NAMES[0]).rename(folder / "cat\u202egod\x1b[2J")
+    found, read = inspect_source(str(folder))
+    text = page(found, read)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    )
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    assert "cat\\u202egod\\x1b[2J" in text
 
 
 def test_json_holds_everything_as_plain_values(tmp_path):

@@ -1,0 +1,14 @@
+"""Print text that may hold names from the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from maskcon._utils.text import printable
+
+
+def echo(text: str, *, err: bool = False, **style: Any) -> None:
+    """Print text; characters in its lines that steer a terminal are escaped."""
+    typer.secho("\n".join(map(printable, text.split("\n"))), err=err, **style)
