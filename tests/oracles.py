@@ -144,3 +144,47 @@ class ListBank:
         for key, label, number in zip(keys.tolist(), coarse.tolist(), index.tolist(), strict=True):
             self.entries.append((tuple(key), label, number))
         self.entries = self.entries[-self.size :]
+
+
+def spread_names(vectors, coarse, names, nearest=20, power=3, kept=0.95, times=60):
+    """Label spreading within classes, with dense lists; every unnamed image may take a name."""
+    filled = list(names)
+    for label in set(coarse):
+        rows = [i for i in range(len(names)) if coarse[i] == label]
+        present = sorted({names[i] for i in rows if names[i] >= 0})
+        if len(present) < 2:
+            continue
+        size = range(len(vectors[0]))
+        mean = [sum(vectors[i][f] for i in rows) / len(rows) for f in size]
+        unit = []
+        for i in rows:
+            centred = [vectors[i][f] - mean[f] for f in size]
+            length = math.sqrt(sum(value * value for value in centred))
+            unit.append([value / length for value in centred])
+        n = range(len(rows))
+        d = [[sum(a * b for a, b in zip(unit[i], unit[j], strict=True)) for j in n] for i in n]
+        near = [sorted((j for j in n if j != i), key=lambda j: -d[i][j])[:nearest] for i in n]
+        weight = [[max(d[i][j], 0) ** power if j in near[i] or i in near[j] else 0.0 for j in n] for i in n]
+        degree = [sum(row) for row in weight]
+        given = [[float(names[i] == name) for name in present] for i in rows]
+        reached = given
+        for _ in range(times):
+            reached = [
+                [
+                    kept
+                    * sum(
+                        weight[i][j] / math.sqrt(degree[i] * degree[j]) * reached[j][c]
+                        for j in n
+                        if weight[i][j]
+                    )
+                    + (1 - kept) * given[i][c]
+                    for c in range(len(present))
+                ]
+                for i in n
+            ]
+        total = [sum(row[c] for row in reached) for c in range(len(present))]
+        for place, i in enumerate(rows):
+            if names[i] < 0:
+                shares = [reached[place][c] / total[c] for c in range(len(present))]
+                filled[i] = present[shares.index(max(shares))]
+    return filled

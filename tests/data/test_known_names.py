@@ -12,7 +12,7 @@ import pytest
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.data import Dataset
 from maskcon.data.kinds_file import KindRow, write_kinds
-from maskcon.data.known_names import JUNK, UNNAMED, known_names
+from maskcon.data.known_names import JUNK, NUMBERED, UNNAMED, known_names
 from tests.miniature import miniature, with_paths
 
 DATA = with_paths(miniature(12, 8))  # coarse labels 0 0 1 1 0 0 1 1 ...
@@ -34,7 +34,7 @@ def test_names_are_numbered_by_their_first_training_image(tmp_path):
         tmp_path, row(5, "thin"), row(4, "thick"), row(2, "grid"), row(0, "thin"), row(1, "kind 2")
     )
     expected = np.full(12, UNNAMED)
-    expected[[0, 2, 4, 5]] = 0, 1, 2, 0
+    expected[[0, 1, 2, 4, 5]] = 0, NUMBERED, 1, 2, 0
     assert names.kinds.dtype == np.int64
     assert names.kinds.tolist() == expected.tolist()
     assert (names.images, names.count) == (4, 3)

@@ -43,6 +43,10 @@ PAPER: Settings = {
     "freeze": (False, "paper, section 4: the whole encoder learns"),
     "projector_hidden": (512, _TEXT),
     "projection_dim": (128, _TEXT),
+    "fine_weight": (
+        1.0,
+        "ours, for a frozen backbone: without it a few names change little (docs/methods.md)",
+    ),
     "coarse_weight": (0.0, "paper, section 3: its methods add none"),
     "contrast_temperature": (0.1, _TEXT),
     "relation_space": ("projection", "paper, eq. 11: between projections of keys"),

@@ -92,6 +92,12 @@ class RunConfig(BaseModel):
     freeze: bool = Field(
         False, description="embed each image once with the pretrained backbone, train a head on its features"
     )
+    fine_weight: float = Field(
+        1.0,
+        ge=0,
+        description="with known names (fine): they are spread by the backbone's features, and their cross-entropy has "
+        "this weight, in place of coarse_weight; 0: neither",
+    )
 
     # Contrast
     coarse_weight: float = Field(
@@ -166,6 +172,11 @@ class RunConfig(BaseModel):
     def schedule(self) -> Literal["cosine", "linear"]:
         """How the rate falls to 0 after the warm-up."""
         return "linear" if self.optimizer == "muon" else "cosine"
+
+    @property
+    def learns_names(self) -> bool:
+        """Whether known names are spread to unnamed images, and have a cross-entropy beside the contrast."""
+        return self.freeze and self.fine is not None and self.fine_weight > 0
 
     @property
     def uses_hog(self) -> bool:

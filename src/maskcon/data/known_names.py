@@ -18,14 +18,15 @@ from maskcon.data.dataset import Dataset
 from maskcon.data.folder_layout import show
 from maskcon.data.kinds_file import KindRow, read_kinds
 
-UNNAMED, JUNK = -1, -2  # in `KnownNames.kinds`
+UNNAMED, JUNK, NUMBERED = -1, -2, -3  # in `KnownNames.kinds`
 
 
 @dataclass(frozen=True, eq=False)
 class KnownNames:
     """The named kind of every training image.
 
-    kinds: [N] int64, numbered by the first training image of each; `UNNAMED` without a name, `JUNK` to leave out
+    kinds: [N] int64, numbered by the first training image of each; `UNNAMED` where nothing is known,
+        `NUMBERED` in a kind that was found and has no name yet, `JUNK` to leave out
     notes: what was read, and which rows of the file had no effect, one line each
     """
 
@@ -64,11 +65,14 @@ def known_names(path: Path, data: Dataset) -> KnownNames:
         )
     train, test = _places(data.train.paths), _places(data.test.paths or ())
     chosen: dict[int, KindRow] = {}  # by row of the training images
+    numbered: list[int] = []
     ignored: dict[str, list[str]] = {}  # by reason
     for row in read_kinds(path):
-        if row.name is None and row.role != "junk":
-            continue
         place = train.get(row.path)
+        if row.name is None and row.role != "junk":
+            if row.kind and place is not None:
+                numbered.append(place)
+            continue
         label = None if place is None else data.coarse_names[data.train.coarse[place]]
         if place is not None and label == row.coarse:
             chosen[place] = row
@@ -85,6 +89,7 @@ def known_names(path: Path, data: Dataset) -> KnownNames:
             reason = f"without an image in {data.name}"
         ignored.setdefault(reason, []).append(found)
     kinds = np.full(len(data.train), UNNAMED, dtype=np.int64)
+    kinds[numbered] = NUMBERED
     numbers: dict[tuple[str, str], int] = {}
     for place in sorted(chosen):
         row = chosen[place]

@@ -80,6 +80,31 @@ def relation_loss(
     return loss
 
 
+def finest_cross_entropy(logits: Tensor, coarse: Tensor, names: Tensor, coarse_of: Tensor) -> Tensor:
+    """Compute the cross-entropy of the finest known labels, float32 ``[B]``.
+
+        L_i = - log softmax(logits_i)_{n_i}                           image i has a name n_i
+        L_i = - log sum_{c: class of c = y_i} softmax(logits_i)_c     it has none: its coarse class y_i as a whole
+
+    Args:
+        logits: ``[B, C]``: one output per name, then one per coarse class for what has no name there.
+        coarse: labels, ``[B]``.
+        names: known kinds, ``[B]``, negative: none.
+        coarse_of: coarse class of each output, ``[C]``.
+
+    >>> logits = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
+    >>> of = torch.tensor([0, 0, 0, 1])
+    >>> [round(finest_cross_entropy(logits, torch.tensor([0]), torch.tensor([n]), of).item(), 3) for n in (0, -1)]
+    [0.341, 0.101]
+    """
+    outputs = torch.arange(logits.shape[1], device=logits.device)
+    allowed = torch.where(
+        (names >= 0).unsqueeze(1), outputs == names.unsqueeze(1), coarse_of == coarse.unsqueeze(1)
+    )  # [B, C]
+    log_shares = torch.log_softmax(logits.float(), dim=1)
+    return -log_shares.masked_fill(~allowed, -torch.inf).logsumexp(dim=1)
+
+
 class _RelationLoss(torch.autograd.Function):
     """Loss by blocks of rows; forward computes the gradient of the queries and saves nothing else."""
 

@@ -25,10 +25,11 @@ from maskcon.data import Dataset, ImageSet, image_plan, load
 from maskcon.data.dataset import Variant
 from maskcon.data.decoding import canvas_for
 from maskcon.data.kinds_file import read_kinds
-from maskcon.data.known_names import KnownNames
+from maskcon.data.known_names import UNNAMED, KnownNames
 from maskcon.data.packing import ImagePlan, Progress
 from maskcon.data.photos import load_plan
 from maskcon.data.statistics import channel_statistics
+from maskcon.methods.name_spreading import spread_names
 from maskcon.methods.registry import Method, all_methods, method_named
 from maskcon.models import Backbone, FeatureHead
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
@@ -255,7 +256,8 @@ class Assembly:
         train = self.data.train
         index = torch.from_numpy(train.index).to(device)
         if self.features is not None:
-            return self.features.training_data(labels, index, self.config, device, names)
+            data = self.features.training_data(labels, index, self.config, device, names)
+            return self._with_spread_names(data) if self.config.learns_names else data
         query_view, key_view, normalise = self.policies
         feed = Feed(train.images, train.sizes, device)
         seen: HogNeighbours | None = None
@@ -279,6 +281,19 @@ class Assembly:
             hog=seen,
             names=names,
         )
+
+    def _with_spread_names(self, data: TrainingData) -> TrainingData:
+        """Spread known names by the features of the plain images, and give each output its coarse class."""
+        assert data.names is not None  # `learns_names`
+        assert self.names is not None
+        assert self.features is not None
+        plain = torch.from_numpy(self.features.train[:, self.features.query_views]).to(data.names.device)
+        names = spread_names(plain, data.labels, data.names, data.names == UNNAMED)
+        # one output per name, in the class of its images; then one per class, for what has no name
+        named = names >= 0
+        coarse_of = torch.arange(-self.names.count, len(self.data.coarse_names), device=names.device)
+        coarse_of[names[named]] = data.labels[named]
+        return replace(data, names=names, coarse_of=coarse_of)
 
     def _variants(self) -> Variants:
         """Return the variants of an image that its views may show: mirrored, turned."""
@@ -320,7 +335,7 @@ def assemble(
         processes,
         images=len(data.train),
         in_channels=facts.in_channels,
-        classes=len(classes),
+        classes=len(classes) + (names.count if names is not None and config.learns_names else 0),
         download=download,
         backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
     )

@@ -180,7 +180,9 @@ def build_learner(
             backbone,
             projection=config.projection_dim if method.contrasts else None,
             hidden=config.projector_hidden,
-            coarse_classes=classes if method.classifies(config.w) or config.coarse_weight > 0 else None,
+            coarse_classes=classes
+            if method.classifies(config.w) or config.coarse_weight > 0 or config.learns_names
+            else None,
         )
     if config.weights is not None and backbone_of is None:
         notes += load_weights(backbone, config.weights, download=download)

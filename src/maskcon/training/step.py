@@ -16,7 +16,7 @@ from torch import Tensor
 from maskcon._utils.errors import TrainingError
 from maskcon.config.settings import RunConfig
 from maskcon.data.known_names import JUNK
-from maskcon.methods.losses import relation_loss
+from maskcon.methods.losses import finest_cross_entropy, relation_loss
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
 from maskcon.models.hog import HogNeighbours
@@ -56,6 +56,7 @@ class TrainingData:
     image_size: int
     hog: HogNeighbours | None = None  # where relations compare HOG features
     names: Tensor | None = None  # [N] known kinds, see `maskcon.data.known_names`
+    coarse_of: Tensor | None = None  # [C] classes of the outputs, where names are classified
 
     def __len__(self) -> int:
         """Return the number of images to train on, without junk."""
@@ -169,10 +170,16 @@ def train_step(
         )
         losses = losses + method.contrast_weight(place.w) * contrast
     if output.logits is not None:
-        cross_entropy = torch.nn.functional.cross_entropy(
-            output.logits.float(), labels[share], reduction="none"
-        )
-        losses = losses + (method.cross_entropy_weight(place.w) + config.coarse_weight) * cross_entropy
+        names = data.names_of(here[share])
+        if data.coarse_of is None or names is None:
+            beside = config.coarse_weight
+            cross_entropy = torch.nn.functional.cross_entropy(
+                output.logits.float(), labels[share], reduction="none"
+            )
+        else:
+            beside = config.fine_weight
+            cross_entropy = finest_cross_entropy(output.logits, labels[share], names, data.coarse_of)
+        losses = losses + (method.cross_entropy_weight(place.w) + beside) * cross_entropy
 
     # Gradients are averaged over processes; shares may differ by a row, so each row is weighed exactly.
     scale = learner.processes.count / len(rows)
