@@ -33,6 +33,7 @@ CHECKPOINTS, ENCODER, RESULT = "checkpoints", "encoder.safetensors", "result.jso
 CHOICES, SUMS = "choices.json", "SHA256SUMS"
 
 INTACT = "intact"
+LOST = "has been lost"
 
 # Settings that may change when a run is resumed that stopped at NaN or Inf.
 STEERING = ("learning_rate", "warmup_epochs", "weight_decay", "precision")
@@ -182,7 +183,7 @@ def read_result(folder: Path) -> dict[str, Any]:
     if not _has_result(folder):
         raise UsageError(f"the run in {folder} is not finished; rerun the same command to resume")
     for name, state in file_states(folder).items():
-        if state != INTACT:
+        if state != INTACT and (name, state) != (CHOICES, LOST):  # no command needs the reasons of a setting
             again = ", or delete it and rerun the same command: it is written again from the last checkpoint"
             raise CorruptFileError(
                 f"{folder / name} {state} since training ({SUMS}); restore it"
@@ -200,7 +201,7 @@ def file_states(folder: Path) -> dict[str, str]:
     """Compare the files of a finished run with `SHA256SUMS`; empty for runs of versions without it.
 
     Returns:
-        `INTACT`, "has changed" or "has been lost" by file name.
+        `INTACT`, "has changed" or `LOST` by file name.
     """
     path = folder / SUMS
     try:
@@ -220,7 +221,7 @@ def file_states(folder: Path) -> dict[str, str]:
                 same = hashlib.file_digest(file, "sha256").hexdigest() == digest
             states[name] = INTACT if same else "has changed"
         except FileNotFoundError:
-            states[name] = "has been lost"
+            states[name] = LOST
         except OSError as error:
             raise UsageError(f"cannot read {folder / name}: {error.strerror or error}") from error
     return states
