@@ -103,6 +103,7 @@ def test_a_kill_between_writing_and_syncing_an_edit_harms_no_other(tmp_path):
     assert served.end() == 0
 
 
+@pytest.mark.slow
 def test_kinds_takes_over_the_edits_of_a_killed_explorer(tmp_path):
     pytest.importorskip("fastapi")
     from tests.finished_run import finished_run

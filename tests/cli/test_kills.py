@@ -75,6 +75,7 @@ def test_a_stop_request_saves_and_exits_as_shells_expect(tmp_path, number, code)
 
 
 @pytest.mark.parametrize("lost", ["a closed pipe", "a full device"])
+@pytest.mark.slow
 def test_a_run_whose_terminal_is_lost_trains_to_its_end(tmp_path, lost):
     """As with `| head`, and where standard error cannot take another byte."""
     assert maskcon(*train("whole"), cwd=tmp_path).returncode == 0
@@ -93,6 +94,7 @@ def test_a_run_whose_terminal_is_lost_trains_to_its_end(tmp_path, lost):
     assert one == other
 
 
+@pytest.mark.slow
 def test_a_hangup_of_the_terminal_saves_unless_it_is_ignored(tmp_path):
     process = start(*train("run"), cwd=tmp_path)
     wait_for_step(process, tmp_path / "run", more_than=1)

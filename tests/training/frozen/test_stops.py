@@ -92,6 +92,7 @@ def test_training_stopped_in_mid_epoch_resumes_to_the_same_bytes(tmp_path, weigh
     assert one == other
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_embedding_goes_on_by_the_same_command(tmp_path, monkeypatch):
     torch.manual_seed(0)
     net = MobileNetV2(in_channels=1)
