@@ -17,7 +17,6 @@ TINY: dict[str, Any] = {
     "epochs": 2,
     "batch_size": 16,
     "bank_size": 40,
-    "projector_hidden": 16,
     "projection_dim": 8,
     "warmup_epochs": 0.5,
     "relation_warmup_epochs": 0.5,

@@ -7,7 +7,7 @@ import numpy as np
 from maskcon.sklearn import MaskConEmbedder
 from tests.miniature import miniature
 
-TINY_NET = {"backbone": "resnet6", "width": 8, "projector_hidden": 16, "projection_dim": 8}
+TINY_NET = {"backbone": "resnet6", "width": 8, "projection_dim": 8}
 FEATURES = 16
 
 DATA = miniature(train=48, test=4).train

@@ -96,7 +96,7 @@ def test_collapse_is_warned_about_once_with_the_remedy_where_it_happens(tmp_path
     from_step_zero = {"relation_warmup_epochs": 0.0, "warmup_epochs": 0.0, "w": 1.0, "tau": 0.1}
     run = fit(
         tmp_path / "run", data=digits(), method=method, announce=told, epochs=4, eval_every_epochs=0,
-        width=16, stem="small", batch_size=128, bank_size=1024, projector_hidden=256, projection_dim=64,
+        width=16, stem="small", batch_size=128, bank_size=1024, projection_dim=64,
         **from_step_zero,
     )  # fmt: skip
     warnings = [text for text in told.messages if "collapse" in text]

@@ -105,7 +105,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
             {},
         )
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
-    whole |= {"projector_hidden": 512, "projection_dim": 128, "learning_rate": 0.02}
+    whole |= {"projection_dim": 128, "learning_rate": 0.02}
     whole["optimizer"] = "sgd"  # Muon was tried on small nets alone
     if TUNED_BACKBONE in facts.weights:
         return Choice(

@@ -29,8 +29,17 @@ GONE = {
     "freeze_views",
     "key_batchnorm",
 }
-GONE |= {"key_buffers", "key_update", "keys", "means_kept", "momentum", "nesterov", "prime_bank", "schedule"}
-GONE |= {"track_bound", "view_engine", "weak_queries"}
+GONE |= {
+    "key_buffers",
+    "key_update",
+    "keys",
+    "means_kept",
+    "momentum",
+    "nesterov",
+    "prime_bank",
+    "projector_hidden",
+}
+GONE |= {"schedule", "track_bound", "view_engine", "weak_queries"}
 
 
 def translate(values: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
@@ -54,9 +63,11 @@ def translate(values: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
 
 def refuse_to_resume(values: Mapping[Any, Any], path: Path) -> None:
     """Raise where the run of a config.yaml was started by a version with other settings."""
-    # the schedule follows from the optimizer now, as it always did in the presets
-    same = "linear" if values.get("optimizer") == "muon" else "cosine"
-    gone = sorted(key for key in GONE.intersection(values) if (key, values[key]) != ("schedule", same))
+    # these follow from other settings now, as they always did in the presets
+    follows: dict[str, Any] = {"schedule": "linear" if values.get("optimizer") == "muon" else "cosine"}
+    if isinstance(values.get("projection_dim"), int):
+        follows["projector_hidden"] = min(512, 4 * values["projection_dim"])
+    gone = sorted(key for key in GONE.intersection(values) if follows.get(key) != values[key])
     if gone:
         raise UsageError(
             f"the run of {path} was started by an earlier version, which had the setting {gone[0]}; "

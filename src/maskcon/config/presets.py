@@ -41,7 +41,6 @@ PAPER: Settings = {
     "warmup_epochs": (0.0, _TEXT),
     "bank_size": (8192, _TEXT),
     "freeze": (False, "paper, section 4: the whole encoder learns"),
-    "projector_hidden": (512, _TEXT),
     "projection_dim": (128, _TEXT),
     "fine_weight": (
         1.0,
@@ -88,7 +87,6 @@ CPU: Settings = {
     "learning_rate": (0.06, _OURS),
     "warmup_epochs": (1.0, _OURS),
     "bank_size": (2048, _OURS),
-    "projector_hidden": (256, _OURS),
     "projection_dim": (64, _OURS),
     "relation_warmup_epochs": (4.0, "ours: from random weights, w = 1 at step 0 can collapse"),
     "eval_every_epochs": (3, _OURS),
@@ -197,7 +195,6 @@ FREEZE: Settings = {
         "features",
         "ours, for a frozen backbone: they tell kinds apart from the start, a fresh projector does not",
     ),
-    "projector_hidden": (512, FROZEN),
     "projection_dim": (128, FROZEN),
     "eval_every_epochs": (5, FROZEN),
 }

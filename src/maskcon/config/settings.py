@@ -86,8 +86,12 @@ class RunConfig(BaseModel):
         "local", description="statistics of one process, of all, or of the starting weights"
     )
     weights: str | None = Field(None, description="start from: 'imagenet', a weights file, or nothing")
-    projector_hidden: int = Field(512, ge=1, description="hidden units of the projector")
-    projection_dim: int = Field(128, ge=2, description="size of a key or query")  # D
+    projection_dim: int = Field(
+        128,
+        ge=2,
+        description="size of a key or query; the projector's hidden layer is four times as wide, at most 512",
+    )  # D
+
     # Frozen: a pretrained backbone that stays unchanged, and a head that learns
     freeze: bool = Field(
         False, description="embed each image once with the pretrained backbone, train a head on its features"
@@ -167,6 +171,11 @@ class RunConfig(BaseModel):
     def exclude_own_keys(self) -> bool:
         """Whether older keys of an image are never its positives."""
         return self.protocol == "paper"
+
+    @property
+    def projector_hidden(self) -> int:
+        """Width of the projector's hidden layer: the paper's 512 for its 128, less for smaller projections."""
+        return min(512, 4 * self.projection_dim)
 
     @property
     def schedule(self) -> Literal["cosine", "linear"]:

@@ -9,7 +9,7 @@ from maskcon.training.automatic import Completed, complete_settings
 from maskcon.training.callbacks import Callback
 from tests.miniature import TINY
 
-SMALL_NET = {key: TINY[key] for key in ("backbone", "width", "stem", "projector_hidden", "projection_dim")}
+SMALL_NET = {key: TINY[key] for key in ("backbone", "width", "stem", "projection_dim")}
 
 
 class Heard(Callback):
