@@ -15,7 +15,7 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, load
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
-from maskcon.training.setup import assemble, settle, view_engine
+from maskcon.training.setup import assemble, settle
 from maskcon.training.state import Learner
 from maskcon.training.step import Place, StepReport, TrainingData, train_step
 
@@ -114,7 +114,7 @@ def subject(data: Dataset, source: str, preset: str, *, devices: int = 1, **chan
     """MaskCon with a preset's settings, but for `changes`, on one thread per process."""
     config = settle(resolve(source, method="maskcon", preset=preset, overrides=changes).config, data)
     processes = start(device="cpu", devices=devices, precision=config.precision, threads=1)
-    assembly = assemble(config, data, processes, view_engine(config), download=False)
+    assembly = assemble(config, data, processes, download=False)
     learner, training = assembly.learner, assembly.prepare(Callback())
     _fill_bank(learner, training)
     return Subject(config, learner, training, torch.arange(config.batch_size))

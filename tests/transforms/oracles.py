@@ -5,36 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from maskcon import transforms
 from maskcon.transforms.autoaugment import CIFAR10_TABLE
-from maskcon.transforms.compiled import CompiledPolicy, can_compile
-from maskcon.transforms.policies import POLICIES
-
-ENGINES = ("tensor", "compiled")
-
-
-def names_of(engine: str) -> list[str]:
-    """Names of the policies that an engine can make."""
-    names = list(POLICIES)
-    return names if engine == "tensor" else [name for name in names if can_compile(transforms.policy(name))]
-
-
-ENGINES_AND_NAMES = [(engine, name) for engine in ENGINES for name in names_of(engine)]
-
-
-def made_by(engine: str, name: str) -> transforms.Policy:
-    """The policy of this name, its views in [0, 1], by tensor code or by compiled loops."""
-    if engine == "tensor":
-        return transforms.policy(name)
-    pytest.importorskip("numba")
-    view = transforms.policy(name)
-    assert isinstance(view, transforms.ViewPolicy)
-    return CompiledPolicy(view)
 
 
 def to_pil(image: Tensor) -> Image.Image:

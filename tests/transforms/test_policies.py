@@ -13,15 +13,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.transforms.boxes import RandomCrop
 from maskcon.transforms.operations import Affine, Perspective
 from maskcon.transforms.policies import FAMILIES, POLICIES, ViewPolicy
-from tests.transforms.oracles import (
-    ENGINES,
-    ENGINES_AND_NAMES,
-    crop_and_mirror,
-    from_pil,
-    made_by,
-    names_of,
-    smooth_images,
-)
+from tests.transforms.oracles import crop_and_mirror, from_pil, smooth_images
 
 NAMES = list(POLICIES)
 
@@ -30,10 +22,9 @@ def table(policy: views.Policy, batch: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(batch, policy.draws, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("shape", [(32, 32), (40, 56)])
-def test_weak_cifar_view_matches_pil_oracle_from_the_same_row(engine: str, shape: tuple[int, int]) -> None:
-    weak = made_by(engine, "cifar-weak")
+def test_weak_cifar_view_matches_pil_oracle_from_the_same_row(shape: tuple[int, int]) -> None:
+    weak = views.policy("cifar-weak")
     images = smooth_images(40, 3, *shape)
     uniforms = table(weak, 40)
     found = weak(images, uniforms, size=32) * 255
@@ -42,12 +33,10 @@ def test_weak_cifar_view_matches_pil_oracle_from_the_same_row(engine: str, shape
         assert (found[row] - expected).abs().max() <= 1.01
 
 
-@pytest.mark.parametrize(("engine", "name"), ENGINES_AND_NAMES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("canvas", [(32, 32), (48, 60)])
-def test_a_view_does_not_depend_on_the_rest_of_the_batch(
-    engine: str, name: str, canvas: tuple[int, int]
-) -> None:
-    policy = made_by(engine, name)
+def test_a_view_does_not_depend_on_the_rest_of_the_batch(name: str, canvas: tuple[int, int]) -> None:
+    policy = views.policy(name)
     images, uniforms = smooth_images(24, 3, *canvas), table(policy, 24, seed=1)
     whole = policy(images, uniforms, size=32)
     single = torch.cat([policy(images[row, None], uniforms[row, None], size=32) for row in range(24)])
@@ -56,7 +45,7 @@ def test_a_view_does_not_depend_on_the_rest_of_the_batch(
     assert (whole - halves).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize(("engine", "name"), ENGINES_AND_NAMES)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=12, deadline=None)
 @given(
     channels=st.sampled_from([1, 3]),
@@ -66,9 +55,9 @@ def test_a_view_does_not_depend_on_the_rest_of_the_batch(
     seed=st.integers(0, 10**6),
 )
 def test_views_are_finite_and_in_range_for_any_shape(
-    engine: str, name: str, channels: int, height: int, width: int, size: int, seed: int
+    name: str, channels: int, height: int, width: int, size: int, seed: int
 ) -> None:
-    policy = made_by(engine, name)
+    policy = views.policy(name)
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (6, channels, height, width), generator=generator, dtype=torch.uint8)
     found = policy(images, table(policy, 6, seed), size=size)
@@ -79,9 +68,9 @@ def test_views_are_finite_and_in_range_for_any_shape(
     assert found.max() <= 1
 
 
-@pytest.mark.parametrize(("engine", "name"), ENGINES_AND_NAMES)
-def test_pixels_outside_the_valid_size_never_leak_in(engine: str, name: str) -> None:
-    policy = made_by(engine, name)
+@pytest.mark.parametrize("name", NAMES)
+def test_pixels_outside_the_valid_size_never_leak_in(name: str) -> None:
+    policy = views.policy(name)
     images = smooth_images(32, 3, 40, 44)
     sizes = torch.stack([torch.randint(1, 41, (32,)), torch.randint(1, 45, (32,))], dim=1)
     uniforms = table(policy, 32)
@@ -95,9 +84,9 @@ def test_pixels_outside_the_valid_size_never_leak_in(engine: str, name: str) -> 
     assert torch.equal(*results)
 
 
-@pytest.mark.parametrize(("engine", "name"), ENGINES_AND_NAMES)
-def test_a_padded_image_gives_the_view_of_the_image_alone(engine: str, name: str) -> None:
-    policy = made_by(engine, name)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_padded_image_gives_the_view_of_the_image_alone(name: str) -> None:
+    policy = views.policy(name)
     image = smooth_images(1, 3, 21, 33)
     canvas = torch.zeros(1, 3, 50, 40, dtype=torch.uint8)
     canvas[:, :, :21, :33] = image
@@ -107,7 +96,7 @@ def test_a_padded_image_gives_the_view_of_the_image_alone(engine: str, name: str
     assert (alone - padded).abs().max() < 1e-4
 
 
-@pytest.mark.parametrize("name", names_of("tensor"))
+@pytest.mark.parametrize("name", NAMES)
 def test_float_and_byte_images_give_the_same_view(name: str) -> None:
     policy = views.policy(name)
     images, uniforms = smooth_images(8, 3, 32, 32), table(policy, 8)
@@ -118,9 +107,9 @@ def test_float_and_byte_images_give_the_same_view(name: str) -> None:
     assert torch.equal(floats, before)
 
 
-@pytest.mark.parametrize(("engine", "name"), [pair for pair in ENGINES_AND_NAMES if pair[1] != "identity"])
-def test_the_same_table_repeats_the_views_and_another_changes_them(engine: str, name: str) -> None:
-    policy = made_by(engine, name)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "identity"])
+def test_the_same_table_repeats_the_views_and_another_changes_them(name: str) -> None:
+    policy = views.policy(name)
     images = smooth_images(1, 3, 32, 32).expand(30, -1, -1, -1)
     first = policy(images, table(policy, 30), size=32)
     torch.manual_seed(123)  # the global generator must have no say, nor be moved
@@ -131,20 +120,18 @@ def test_the_same_table_repeats_the_views_and_another_changes_them(engine: str, 
     assert not torch.equal(first, policy(images, table(policy, 30, seed=1), size=32))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_half_of_the_views_are_mirrored(engine: str) -> None:
+def test_half_of_the_views_are_mirrored() -> None:
     ramp = torch.arange(32, dtype=torch.uint8).mul(8).view(1, 1, 1, 32).expand(3000, 1, 32, 32)
-    weak = made_by(engine, "cifar-weak")
+    weak = views.policy("cifar-weak")
     found = weak(ramp, table(weak, 3000), size=8)
     assert abs((found[:, 0, 0, 0] > found[:, 0, 0, -1]).float().mean() - 0.5) < 0.03
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_every_uniform_of_a_policy_is_used(engine: str) -> None:
+def test_every_uniform_of_a_policy_is_used() -> None:
     """A column that nothing reads would mean that two choices share another one."""
     images = smooth_images(64, 3, 32, 32)
-    for name in names_of(engine):
-        policy = made_by(engine, name)
+    for name in NAMES:
+        policy = views.policy(name)
         base = table(policy, 64)
         base[:, :2] = base[:, :2] * 0.2 + 0.4
         for column in range(policy.draws):
@@ -206,10 +193,9 @@ def test_weak_and_strong_are_those_of_the_datas_kind(family: str) -> None:
         views.name_for("weak", family + "x")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_empty_batch_gives_an_empty_batch(engine: str) -> None:
-    for name in names_of(engine):
-        policy = made_by(engine, name)
+def test_an_empty_batch_gives_an_empty_batch() -> None:
+    for name in NAMES:
+        policy = views.policy(name)
         images = torch.zeros(0, 3, 8, 8, dtype=torch.uint8)
         assert policy(images, torch.zeros(0, policy.draws), size=4).shape == (0, 3, 4, 4)
 

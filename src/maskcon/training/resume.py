@@ -13,7 +13,6 @@ from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon.training.checkpoint import CHECKPOINT_FORMAT, Checkpoint, Progress, load_latest
 from maskcon.training.distributed import Processes
 from maskcon.training.loop import Training
-from maskcon.training.setup import Engine
 
 # What must be the same when a run is resumed or opened again, and what to say if it is not.
 SAME = {
@@ -99,6 +98,8 @@ def _note_changes(training: Training, before: Mapping[str, Any]) -> None:
     """Report and record what differs from the run that wrote the checkpoint: settings, machine."""
     changes: dict[str, list[Any]] = {}
     machine = before.get("machine", training.machine_facts)
+    if machine.get("view_engine") == "compiled":  # an earlier version had other code for views
+        changes["view_engine"] = ["compiled", "tensor"]
     for key, now in training.machine_facts.items():
         if machine.get(key) != now:
             changes[key] = [machine.get(key), now]
@@ -127,8 +128,8 @@ def _listed(changes: Mapping[str, list[Any]], side: int) -> str:
     return ", ".join(f"{key}={values[side]}" for key, values in changes.items())
 
 
-def machine_facts(processes: Processes, engine: Engine) -> dict[str, Any]:
+def machine_facts(processes: Processes) -> dict[str, Any]:
     """Return what the rounding of a run depends on."""
     device = processes.device.type
     threads = torch.get_num_threads() if device == "cpu" else None
-    return {"device": device, "processes": processes.count, "threads": threads, "view_engine": engine}
+    return {"device": device, "processes": processes.count, "threads": threads}

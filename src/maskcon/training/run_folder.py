@@ -150,7 +150,7 @@ def recorded_environment(folder: Path) -> dict[str, Any]:
     path = folder / ENVIRONMENT
     if not path.exists():
         return {}
-    return read_json(path, "delete it to resume with the threads and views that are chosen now")
+    return read_json(path, "delete it to resume with the threads that are chosen now")
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:

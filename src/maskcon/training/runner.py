@@ -42,7 +42,7 @@ from maskcon.training.run_folder import (
     read_result,
 )
 from maskcon.training.schedule import SMALLEST_SHARE
-from maskcon.training.setup import Assembly, Engine, assemble, load_views, view_engine
+from maskcon.training.setup import Assembly, assemble
 
 LOST_PEER = ("gloo", "NCCL", "Connection closed", "Connection reset")  # in errors of torch.distributed
 
@@ -78,14 +78,12 @@ def train(
     )
     heard = callback if processes.is_first else Callback()
     # refuses what it cannot build before anything is written
-    engine = view_engine(config, folder)
-    load_views(config, engine, processes.device, heard.on_message)
     assembly = assemble(
-        config, data, processes, engine, download=machine.download, test_resize=test_resize, names=names
+        config, data, processes, download=machine.download, test_resize=test_resize, names=names
     )
     failure: MaskconError | None = None
     try:
-        _train_together(assembly, engine, folder, machine, heard, choices, budget, identity)
+        _train_together(assembly, folder, machine, heard, choices, budget, identity)
     except MaskconError as error:
         clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
         failure = error
@@ -109,7 +107,6 @@ def train(
 
 def _train_together(
     assembly: Assembly,
-    engine: Engine,
     folder: Path,
     machine: Machine,
     callback: Callback,
@@ -136,7 +133,7 @@ def _train_together(
                 write_atomically(folder / CHOICES, choices_bytes(choices, spent))
             write_atomically(folder / CONFIG, config.to_yaml().encode())
             make_writable(folder / CHECKPOINTS)
-            write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes, engine)))
+            write_atomically(folder / ENVIRONMENT, json_bytes(environment(processes)))
 
         processes.in_first(begin)
         training_data = assembly.prepare(callback)
@@ -156,7 +153,7 @@ def _train_together(
             evaluator,
             folder / CHECKPOINTS,
             identity,
-            machine_facts(processes, engine),
+            machine_facts(processes),
         )
         resume(training)
         if training_data.hog is not None:
@@ -198,7 +195,7 @@ def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames |
     write_atomically(folder / RESULT, contents[RESULT])
 
 
-def environment(processes: Processes, engine: Engine) -> dict[str, Any]:
+def environment(processes: Processes) -> dict[str, Any]:
     """Return versions and machine facts, kept with a run."""
     packages = ("maskcon", "torch", "lightning-fabric", "numpy", "pillow", "safetensors")
     device = processes.device
@@ -210,5 +207,4 @@ def environment(processes: Processes, engine: Engine) -> dict[str, Any]:
         "processes": processes.count,
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
-        "view_engine": engine,  # a resumed run keeps it
     }

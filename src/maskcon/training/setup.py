@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from maskcon import transforms
 from maskcon._utils.errors import DataError, UsageError
@@ -40,15 +38,11 @@ from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
 from maskcon.training.frozen import features as frozen
 from maskcon.training.frozen.features import FrozenFeatures
-from maskcon.training.run_folder import recorded_environment
 from maskcon.training.state import Learner, build_learner
 from maskcon.training.step import TrainingData
 
-Engine = Literal["tensor", "compiled"]
-
 EARLIER_WEIGHT = 0.5  # frozen: of the features of earlier layers beside the last ones
 HEAD_FEATURES = 256  # frozen: leading axes of the features that the head learns on
-SILENT_SECONDS = 3.0  # loops compiled before load faster
 
 
 def plan_images(
@@ -165,18 +159,6 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     )
 
 
-def view_engine(config: RunConfig, folder: Path | None = None) -> Engine:
-    """Return what makes the views: as recorded for the run in the folder, else the fastest available.
-
-    Compiled loops need numba, and photographs. They differ from the tensor code by rounding.
-    """
-    recorded = None if folder is None else recorded_environment(folder).get("view_engine")
-    if recorded == "tensor" or config.freeze:  # frozen: views are cached for runs with and without numba
-        return "tensor"
-    wanted: Engine | Literal["auto"] = "compiled" if recorded == "compiled" else "auto"
-    return transforms.settled_engine(wanted, str(config.query_view), str(config.key_view))
-
-
 def encoder_facts(
     config: RunConfig, train: ImageSet, test_resize: Literal["shorter", "both"] | None = None
 ) -> EncoderFacts:
@@ -214,8 +196,6 @@ class Assembly:
     labels: NDArray[np.int64]  # [N] labels that the method may use
     learner: Learner
     frozen_backbone: Backbone | None
-    # the query's view, the key's, and what normalises both
-    policies: tuple[transforms.Policy, transforms.Policy, Callable[[Tensor], Tensor]]
     names: KnownNames | None = None
 
     features: FrozenFeatures | None = None
@@ -258,7 +238,6 @@ class Assembly:
         if self.features is not None:
             data = self.features.training_data(labels, index, self.config, device, names)
             return self._with_spread_names(data) if self.config.learns_names else data
-        query_view, key_view, normalise = self.policies
         feed = Feed(train.images, train.sizes, device)
         seen: HogNeighbours | None = None
         if self.config.relation_space == "hog" and self.learner.bank is not None:
@@ -274,9 +253,9 @@ class Assembly:
             feed=feed,
             labels=labels,
             index=index,
-            query_view=query_view,
-            key_view=key_view,
-            normalise=normalise,
+            query_view=transforms.policy(str(self.config.query_view)),
+            key_view=transforms.policy(str(self.config.key_view)),
+            normalise=self.facts.normalise,
             image_size=self.facts.image_size,
             hog=seen,
             names=names,
@@ -312,7 +291,6 @@ def assemble(
     config: RunConfig,
     data: Dataset,
     processes: Processes,
-    engine: Engine,
     *,
     download: bool,
     test_resize: Literal["shorter", "both"] | None = None,
@@ -340,45 +318,7 @@ def assemble(
         backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
     )
     learner.notes.extend(notes)
-    made = _views(config, engine, facts, processes.device)
-    return Assembly(config, data, processes, facts, labels, learner, backbone, made, names)
-
-
-def load_views(
-    config: RunConfig, engine: Engine, device: torch.device, message: Callable[[str], None]
-) -> None:
-    """Load the compiled view loops if needed, with a message where compiling takes long."""
-    if engine != "compiled" or device.type != "cpu":
-        return
-    told = threading.Timer(
-        SILENT_SECONDS,
-        message,
-        ["compiling the loops that make views, once on this machine: about half a minute"],
-    )
-    told.daemon = True  # does not keep the process alive
-    told.start()
-    try:
-        transforms.compiled_policy(str(config.query_view))
-    finally:
-        told.cancel()
-
-
-def _views(
-    config: RunConfig, engine: Engine, facts: EncoderFacts, device: torch.device
-) -> tuple[transforms.Policy, transforms.Policy, Callable[[Tensor], Tensor]]:
-    """Return the policies of query and key, and the normalisation of their views, which compiled loops include.
-
-    Only the CPU has compiled loops, whatever the run was started with.
-    """
-    query, key = str(config.query_view), str(config.key_view)
-    if engine == "compiled" and device.type == "cpu":
-        compiled = partial(transforms.compiled_policy, mean=facts.mean, std=facts.std, channels_last=True)
-        return compiled(query), compiled(key), _as_they_are
-    return transforms.policy(query), transforms.policy(key), facts.normalise
-
-
-def _as_they_are(images: Tensor) -> Tensor:
-    return images
+    return Assembly(config, data, processes, facts, labels, learner, backbone, names)
 
 
 def _training_labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:

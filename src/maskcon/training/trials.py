@@ -63,7 +63,7 @@ class FrozenTrials:
         self.processes = start(
             device=machine.device, devices=1, precision=config.precision, threads=machine.threads
         )
-        self._assembly = assemble(config, data, self.processes, "tensor", download=machine.download)
+        self._assembly = assemble(config, data, self.processes, download=machine.download)
         self._assembly.prepare(callback)
         assert self._assembly.features is not None  # a frozen run has them
         self.features: FrozenFeatures = self._assembly.features

@@ -9,13 +9,11 @@ up to rounding, on its image and its row only, not on the batch, the rank or the
     queries = normalise(queries, mean, std)
 
 Reading order: boxes (crops), resample (all geometry in one interpolation), operations (warps), colour (PIL's 8-bit
-operations), autoaugment (the published table), jitter (photographs), policies (all of it by name), compiled (the same
-views of photographs by numba loops, on a CPU).
+operations), autoaugment (the published table), jitter (photographs), policies (all of it by name).
 """
 
 from __future__ import annotations
 
-from maskcon.transforms.compiled import compiled_policy, settled_engine
 from maskcon.transforms.policies import (
     FAMILIES,
     Policy,
@@ -31,11 +29,9 @@ __all__ = [
     "FAMILIES",
     "Policy",
     "ViewPolicy",
-    "compiled_policy",
     "name_for",
     "normalise",
     "pair",
     "policy",
-    "settled_engine",
     "test_view",
 ]

@@ -17,7 +17,7 @@ from maskcon.transforms.autoaugment import AutoAugment
 from maskcon.transforms.boxes import CentreSquare, Crop, RandomCrop, WholeImage
 from maskcon.transforms.jitter import ColourJitter, GaussianBlur, Greyscale, RandomErasing, ToneJitter
 from maskcon.transforms.operations import Affine, Operation, Perspective
-from maskcon.transforms.resample import Warp, resample
+from maskcon.transforms.resample import resample
 
 
 @runtime_checkable
@@ -74,47 +74,24 @@ class ViewPolicy:
         return max((op.rotation for op in self.operations if isinstance(op, Affine)), default=0.0)
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
-        heights, widths = self.check(images, uniforms, size, sizes)
-        uniforms = uniforms.to(images.device)
-        placement = self.crop(heights, widths, size, uniforms[:, : self.crop.draws])
-        shares = self.shares(uniforms)
-        views = resample(
-            on_byte_scale(images), placement, self.mirrored(uniforms), self.warp(shares, size), size=size
-        )
-        for operation, share in zip(self.operations, shares, strict=True):
-            views = operation.recolour(views, share)
-        return views.mul_(1 / 255).clamp_(0.0, 1.0)
-
-    def check(
-        self, images: Tensor, uniforms: Tensor, size: int, sizes: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return valid heights and widths [B]; raise `UsageError` for invalid input."""
-        sides = check_images(images, size, sizes)
+        heights, widths = check_images(images, size, sizes)
         if uniforms.shape != (images.shape[0], self.draws) or uniforms.dtype != torch.float32:
             raise UsageError(
                 f"view policy {self.name!r} needs uniforms of shape {(images.shape[0], self.draws)} in float32, "
                 f"got {tuple(uniforms.shape)} in {uniforms.dtype}"
             )
-        return sides
-
-    def mirrored(self, uniforms: Tensor) -> Tensor | None:
-        """Return which rows are mirrored, bool [B]; None if the policy never mirrors."""
-        return uniforms[:, self.crop.draws] < self.mirror if self.mirror > 0 else None
-
-    def shares(self, uniforms: Tensor) -> list[Tensor]:
-        """Split the uniforms by operation: [B, draws] each."""
-        shares, used = [], self.crop.draws + (self.mirror > 0)
-        for operation in self.operations:
-            shares.append(uniforms[:, used : used + operation.draws])
-            used += operation.draws
-        return shares
-
-    def warp(self, shares: Sequence[Tensor], size: int) -> Warp | None:
-        """Return the warp of the one operation that warps, for views of `size`."""
+        each = [self.crop.draws, int(self.mirror > 0), *(operation.draws for operation in self.operations)]
+        crop, mirror, *shares = torch.split(uniforms.to(images.device), each, dim=1)
+        mirrored = mirror[:, 0] < self.mirror if self.mirror > 0 else None
         warps = (
             operation.warp(share, size) for operation, share in zip(self.operations, shares, strict=True)
         )
-        return next((warp for warp in warps if warp is not None), None)
+        warp = next((warp for warp in warps if warp is not None), None)  # of the one operation that warps
+        placement = self.crop(heights, widths, size, crop)
+        views = resample(on_byte_scale(images), placement, mirrored, warp, size=size)
+        for operation, share in zip(self.operations, shares, strict=True):
+            views = operation.recolour(views, share)
+        return views.mul_(1 / 255).clamp_(0.0, 1.0)
 
 
 def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tensor, Tensor]:
