@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 import maskcon
 from maskcon._utils.errors import CorruptFileError, MaskconError
+from maskcon._utils.files import SUMS, file_states
 from maskcon.api import score
 from maskcon.cli import app
-from maskcon.training.run_folder import ENCODER, RESULT, SUMS, file_states
+from maskcon.training.run_folder import ENCODER, RESULT
 from tests.finished_run import finished_run
 from tests.miniature import miniature
 from tests.training.runs import fit, weights
@@ -98,7 +99,8 @@ def test_damaged_checkpoints_and_folders_of_other_things_are_named(finished, tmp
         assert isinstance(found.exception, CorruptFileError)
     finally:
         state.write_bytes(before)
-    assert "is not a run folder" in str(invoke("verify", tmp_path).exception)
+    assert "holds nothing with checksums; give a run" in str(invoke("verify", tmp_path).exception)
+    assert "there is no " in str(invoke("verify", tmp_path / "x").exception)
 
 
 def test_weights_that_became_nan_are_not_scored(tmp_path):

@@ -60,6 +60,7 @@ def test_the_folder_holds_what_it_needs_and_the_weights_have_plain_names(photos,
     names = {path.name for path in exported.iterdir()}
     assert names - {"__pycache__"} == {
         "README.md",
+        "SHA256SUMS",
         "config.json",
         "model.py",
         "model.safetensors",

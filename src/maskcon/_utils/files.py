@@ -1,4 +1,4 @@
-"""Atomic and durable file writes: sync, rename, and full disks noticed early."""
+"""Atomic and durable file writes: sync, rename, full disks noticed early, and checksums."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import errno
 import hashlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from maskcon._utils.errors import MaskconError
+from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.failpoints import failpoint
+
+SUMS = "SHA256SUMS"  # of the files in its folder; `sha256sum -c` reads it
+INTACT, CHANGED, LOST = "intact", "has changed", "has been lost"
 
 _NO_RESERVING = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # file systems that cannot reserve space
 
@@ -59,12 +62,44 @@ def checksums(contents: Mapping[str, bytes]) -> bytes:
 def read_checksums(data: bytes) -> dict[str, str]:
     """Read the lines of `checksums`; ValueError where one is damaged."""
     sums = {}
-    for line in data.decode("ascii").splitlines():
+    for line in data.decode("ascii").removesuffix("\n").split("\n"):
         digest, separator, name = line.partition("  ")
         if not separator or len(digest) != 64:
             raise ValueError(f"bad line {line[:80]!r}")
         sums[name] = digest
     return sums
+
+
+def file_states(folder: Path, required: Iterable[str] = (), what: str = "the folder") -> dict[str, str]:
+    """Compare the files of a folder with its `SHA256SUMS`; empty if it has none.
+
+    Args:
+        required: files that must be listed.
+        what: the folder holds, for messages.
+
+    Returns:
+        `INTACT`, `CHANGED` or `LOST` by file name, or that a required file is not listed.
+    """
+    path = folder / SUMS
+    try:
+        listed = read_checksums(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CorruptFileError(
+            f"{path} cannot be read ({error}); delete it to use {what} unchecked"
+        ) from None
+    states = dict.fromkeys(set(required) - listed.keys(), f"has no checksum in {SUMS}, which has changed")
+    for name, digest in listed.items():
+        try:
+            with (folder / name).open("rb") as file:
+                same = hashlib.file_digest(file, "sha256").hexdigest() == digest
+            states[name] = INTACT if same else CHANGED
+        except FileNotFoundError:
+            states[name] = LOST
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+            raise UsageError(f"cannot read {folder / name}: {getattr(error, 'strerror', error)}") from error
+    return states
 
 
 def sync_file(file: IO[bytes]) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon._utils.text import counted
@@ -10,29 +15,31 @@ from maskcon.cli import options
 from maskcon.cli.printing import echo
 
 
-def verify(run: options.Run, as_json: options.Json = False) -> None:
-    """Compare the files of a run with their checksums: results, checkpoints, embeddings and indexes in its folder.
+def verify(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="A run, an export, an index, kinds, or a file of embeddings."),
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """Compare files with their checksums: all of a run, an export, an index, a folder of kinds, or embeddings.
 
-    Every command checks the files of a run that it reads; this one checks all of them.
+    Every command checks the files that it reads; this one checks all of them.
 
     Example: `maskcon verify runs/embedded-teachcon-seed0`
     """
-    from maskcon.retrieval.embeddings_file import read_embeddings
-    from maskcon.training.checkpoint import load_checkpoint
-    from maskcon.training.run_folder import CHECKPOINTS, INTACT, file_states, is_new
+    from maskcon._utils.files import INTACT, SUMS
+    from maskcon.training.run_folder import CONFIG
 
-    if is_new(run):
-        raise UsageError(f"{run} is not a run folder")
-    states = file_states(run)
-    if not states:
+    if not path.exists():
+        raise UsageError(f"there is no {path}")
+    states = dict(_states(path))
+    if (path / CONFIG).is_file() and not (path / SUMS).exists():
         echo("no checksums: the run is not finished, or of an earlier version", err=True)
-    sealed = [(path, load_checkpoint) for path in sorted((run / CHECKPOINTS).glob("step-*"))]
-    for path, read in [*sealed, *((path, read_embeddings) for path in sorted(run.rglob("*.parquet")))]:
-        try:
-            read(path)
-            states[str(path.relative_to(run))] = INTACT
-        except CorruptFileError as error:
-            states[str(path.relative_to(run))] = str(error)
+    elif not states:
+        raise UsageError(
+            f"{path} holds nothing with checksums; give a run, an export, an index, kinds or embeddings"
+        )
     if as_json:
         echo(json.dumps(states))
     else:
@@ -40,4 +47,44 @@ def verify(run: options.Run, as_json: options.Json = False) -> None:
             echo(f"{name}: {state}")
     bad = [name for name, state in states.items() if state != INTACT]
     if bad:
-        raise CorruptFileError(f"{counted(len(bad), 'file')} of {run} are not intact; the first is {bad[0]}")
+        raise CorruptFileError(f"{counted(len(bad), 'file')} of {path} are not intact; the first is {bad[0]}")
+
+
+def _states(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the state of each file with a checksum, by its path below this one, and of whole checkpoints."""
+    from maskcon._utils.files import INTACT, SUMS, file_states
+    from maskcon.discovery.journal import EDITS, read_records
+    from maskcon.discovery.kinds_folder import STATE, read_folder
+    from maskcon.export.write import CHECKED as EXPORTED
+    from maskcon.export.write import MODEL
+    from maskcon.retrieval.embeddings_file import read_embeddings
+    from maskcon.training.checkpoint import load_checkpoint
+    from maskcon.training.run_folder import CHECKED, CHECKPOINTS
+
+    def state(read: Callable[[Path], object], of: Path) -> str:
+        try:
+            read(of)
+        except CorruptFileError as error:
+            return str(error)
+        return INTACT
+
+    if not path.is_dir():
+        yield path.name, state(read_embeddings, path)
+        return
+    for file in sorted(path.rglob("*")):
+        inside = file.relative_to(path)
+        name, folder = str(inside), file.parent
+        if any(part.startswith(".") for part in inside.parts):  # being written
+            continue
+        if folder.name == CHECKPOINTS and file.name.startswith("step-"):
+            yield name, state(load_checkpoint, file)
+        elif file.name == SUMS and folder.parent.name != CHECKPOINTS:
+            required = EXPORTED if (folder / MODEL).exists() else CHECKED
+            found = file_states(folder, required)
+            yield from ((str(inside.parent / name), state) for name, state in found.items())
+        elif file.suffix == ".parquet":
+            yield name, state(read_embeddings, file)
+        elif file.name == STATE:
+            yield name, state(read_folder, folder)
+        elif file.name == EDITS:
+            yield name, state(read_records, file)

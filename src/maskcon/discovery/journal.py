@@ -118,7 +118,7 @@ def open_journal(folder: Path) -> Journal:
     """Open the journal of the kinds.npz that is there, or begin one; one of other kinds is set aside."""
     path, base = folder / EDITS, state_digest(folder)
     if path.exists():
-        records, size, last_sum = _read(path)
+        records, size, last_sum = read_records(path)
         if records and records[0].get("base") == base:
             if size < path.stat().st_size:
                 with path.open("r+b", buffering=0) as file:
@@ -196,25 +196,27 @@ def _records(folder: Path) -> list[dict[str, Any]]:
     """Return what was done since kinds.npz was written."""
     path = folder / EDITS
     if path.is_file():
-        records, _, _ = _read(path)
+        records, _, _ = read_records(path)
         if records and records[0].get("base") == state_digest(folder):
             return records[1:]
     return []
 
 
-def _read(path: Path) -> tuple[list[dict[str, Any]], int, str]:
+def read_records(path: Path) -> tuple[list[dict[str, Any]], int, str]:
     """Return the records, the bytes of complete lines, and the last sum."""
     records: list[dict[str, Any]] = []
     size, last_sum = 0, ""
     for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
-        if not line.endswith(b"\n"):
-            break
+        is_cut = not line.endswith(b"\n")
         try:
-            record = json.loads(line)
+            record = json.loads(line[:-1])
             total = record.pop("sum")
             same = _line(record, last_sum) == (line, total)
-        except (ValueError, KeyError, AttributeError, RecursionError):
+            is_cut &= _line(record, last_sum) != (line[:-1] + b"\n", total)  # else only its end is damaged
+        except (ValueError, KeyError, AttributeError, RecursionError, TypeError):
             same = False
+        if is_cut:
+            break
         if not same:
             raise CorruptFileError(
                 f"{path}, line {number}: does not match its checksum; delete it and the lines after it "

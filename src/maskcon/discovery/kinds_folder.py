@@ -1,7 +1,8 @@
 """The folder of `maskcon kinds`: kinds.csv for people, kinds.json for programs, kinds.npz to go on from.
 
 kinds.npz is the one file that counts: it holds the kinds with their centres, and the checksum of the kinds.csv that it
-replaces. After a kill between two files, that older csv is not taken for an edit (`journal.replay`).
+replaces. After a kill between two files, that older csv is not taken for an edit (`journal.replay`). It is a zip file
+with a comment, its last bytes: SEAL and the sha256 (hex) of all bytes before the digits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from maskcon.discovery.summary import criterion, summarise
 
 CSV, JSON, STATE, BACKUP = "kinds.csv", "kinds.json", "kinds.npz", "kinds.before.csv"
 FORMAT = 1
+SEAL = b"maskcon kinds, sha256="
+DIGITS = 64
+UNSEALED_END = b"PK\5\6", b"\0\0"  # how the last 22 bytes begin and end: an archive without a comment
 
 
 @dataclass(frozen=True)
@@ -125,13 +129,21 @@ def _state_bytes(kinds: Kinds, origin: Origin, replaces: str) -> bytes:
         arrays |= {f"{name}{number}": array for name, array in parts.items()}
     content = io.BytesIO()
     np.savez(content, **arrays)
-    return content.getvalue()
+    with zipfile.ZipFile(content, "a") as archive:
+        archive.comment = SEAL + bytes(DIGITS)
+    body = content.getvalue()[:-DIGITS]
+    return body + _digest(body).encode()
 
 
 def _read_state(path: Path) -> tuple[Kinds, Origin, str] | None:
     if not path.is_file():
         return None
-    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+    content = path.read_bytes()
+    body, digits = content[:-DIGITS], content[-DIGITS:]
+    is_earlier = (content[-22:-18], content[-2:]) == UNSEALED_END  # of a version without checksums
+    if not is_earlier and (not body.endswith(SEAL) or digits != _digest(body).encode()):
+        raise ValueError("it does not match its checksum")
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
         state = json.loads(file["state"].tobytes())
         if state["format"] != FORMAT:
             raise ValueError(f"format {state['format']}, this version reads {FORMAT}")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from maskcon import __version__
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.files import sync_folder, write_synced
+from maskcon._utils.files import CHANGED, SUMS, checksums, file_states, sync_folder, write_synced
 from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.text import counted
 from maskcon.api import Run
@@ -39,11 +39,11 @@ from maskcon.training.setup import load_dataset
 
 CARD, CONFIG, MODEL, WEIGHTS = "README.md", "config.json", "model.py", "model.safetensors"
 HUGGING_FACE = "modeling_maskcon.py"  # loaded by `transformers`
-WRITTEN = frozenset((CARD, CONFIG, MODEL, WEIGHTS, HUGGING_FACE, *ONNX_FILES, "__pycache__"))
+CHECKED = (CARD, CONFIG, MODEL, WEIGHTS, HUGGING_FACE)  # must be listed in SHA256SUMS
+WRITTEN = frozenset((*CHECKED, SUMS, *ONNX_FILES, "__pycache__"))
 MODEL_TYPE = "maskcon"
-CARD_DIGEST = "card_sha256"  # in config.json: shows whether the card was edited
 CHECK_IMAGES = 32
-CHANGED = (
+OTHER_IMAGES = (
     "the images have changed and are not those that the run was trained on; the export is checked on them anyway, and "
     "its card leaves out the names of the classes"
 )
@@ -124,7 +124,7 @@ def export_run(
         if found.fingerprint() == run.result["data"]:
             names = found.coarse_names
         else:
-            announce.on_message(CHANGED)
+            announce.on_message(OTHER_IMAGES)
     if onnx:
         announce.on_message("converting the encoder to ONNX; this takes a while")
     try:
@@ -209,8 +209,8 @@ def _fill(
     checks = [str(difference) for difference in differences]
     card = card_text(run, coarse_names, preprocessing, backbone.features, checks=checks, onnx=onnx).encode()
     write_synced(folder / CARD, card)
-    described[CARD_DIGEST] = hashlib.sha256(card).hexdigest()
-    write_synced(folder / CONFIG, _config(preprocessing, described))
+    sums = (checksums({path.name: path.read_bytes()}) for path in sorted(folder.iterdir()) if path.is_file())
+    write_synced(folder / SUMS, b"".join(sums))
     sync_folder(folder)
     return differences
 
@@ -258,14 +258,13 @@ def _check_target(target: Path) -> None:
     try:
         config = json.loads((target / CONFIG).read_text(encoding="utf-8"))
         is_ours = config["model_type"] == MODEL_TYPE
-        card = config[CARD_DIGEST] if is_ours else ""
     except (OSError, ValueError, KeyError, TypeError):
         is_ours = False
-    if not is_ours:
+    if not is_ours or not (states := file_states(target, what="the export")):
         raise UsageError(f"{target} exists and is not an earlier export; choose another --out")
     others = sorted(path.name for path in target.iterdir() if path.name not in WRITTEN)
     if others:
         raise UsageError(f"{target} holds more than an earlier export ({some(others)}); choose another --out")
-    written = target / CARD
-    if written.exists() and hashlib.sha256(written.read_bytes()).hexdigest() != card:
-        raise UsageError(f"{written} was edited after it was exported; move it away, or choose another --out")
+    if CHANGED in states.values():
+        edited = target / next(name for name, state in states.items() if state == CHANGED)
+        raise UsageError(f"{edited} was edited after it was exported; move it away, or choose another --out")

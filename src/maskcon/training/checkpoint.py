@@ -27,10 +27,10 @@ from torch import Tensor
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import checksums, read_checksums, sync_folder, write_synced
+from maskcon._utils.files import SUMS, checksums, read_checksums, sync_folder, write_synced
 
 CHECKPOINT_FORMAT = 3
-TENSORS, VALUES, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
+TENSORS, VALUES = "state.safetensors", "state.json"
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
 
 

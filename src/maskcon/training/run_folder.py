@@ -12,7 +12,6 @@ runs/<name>/config.yaml           settings, complete
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, UsageError
-from maskcon._utils.files import read_checksums
+from maskcon._utils.files import INTACT, LOST, SUMS, file_states
 from maskcon.config.earlier import refuse_to_resume
 from maskcon.config.settings import RunConfig, read_values
 from maskcon.data import absolute, is_path, is_there
@@ -30,10 +29,8 @@ from maskcon.training.journal import FAILED, read_ends
 
 CONFIG, ENVIRONMENT, JOURNAL = "config.yaml", "environment.json", "journal.jsonl"
 CHECKPOINTS, ENCODER, RESULT = "checkpoints", "encoder.safetensors", "result.json"
-CHOICES, SUMS = "choices.json", "SHA256SUMS"
-
-INTACT = "intact"
-LOST = "has been lost"
+CHOICES = "choices.json"
+CHECKED = (CONFIG, ENCODER, RESULT)  # must be listed in SHA256SUMS
 
 # Settings that may change when a run is resumed that stopped at NaN or Inf.
 STEERING = ("learning_rate", "warmup_epochs", "weight_decay", "precision")
@@ -182,7 +179,7 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
     if not _has_result(folder):
         raise UsageError(f"the run in {folder} is not finished; rerun the same command to resume")
-    for name, state in file_states(folder).items():
+    for name, state in file_states(folder, CHECKED, "the run").items():
         if state != INTACT and (name, state) != (CHOICES, LOST):  # no command needs the reasons of a setting
             again = ", or delete it and rerun the same command: it is written again from the last checkpoint"
             raise CorruptFileError(
@@ -195,36 +192,6 @@ def read_result(folder: Path) -> dict[str, Any]:
     if missing:
         raise CorruptFileError(f"{folder / RESULT} is not complete: {missing[0]} is missing; {remedy}")
     return result
-
-
-def file_states(folder: Path) -> dict[str, str]:
-    """Compare the files of a finished run with `SHA256SUMS`; empty for runs of versions without it.
-
-    Returns:
-        `INTACT`, "has changed" or `LOST` by file name.
-    """
-    path = folder / SUMS
-    try:
-        listed = read_checksums(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise CorruptFileError(
-            f"{path} cannot be read ({error}); delete it to use the run unchecked"
-        ) from None
-    states = dict.fromkeys(
-        {CONFIG, ENCODER, RESULT} - listed.keys(), f"has no checksum in {SUMS}, which has changed"
-    )
-    for name, digest in listed.items():
-        try:
-            with (folder / name).open("rb") as file:
-                same = hashlib.file_digest(file, "sha256").hexdigest() == digest
-            states[name] = INTACT if same else "has changed"
-        except FileNotFoundError:
-            states[name] = LOST
-        except OSError as error:
-            raise UsageError(f"cannot read {folder / name}: {error.strerror or error}") from error
-    return states
 
 
 def _has_result(folder: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from maskcon._utils.errors import MaskconError, TrainingError, UsageError
-from maskcon._utils.files import checksums, write_atomically
+from maskcon._utils.files import SUMS, checksums, write_atomically
 from maskcon._utils.locks import FolderLock
 from maskcon.config.choices import Choice
 from maskcon.config.settings import Machine, RunConfig
@@ -35,7 +35,6 @@ from maskcon.training.run_folder import (
     ENVIRONMENT,
     JOURNAL,
     RESULT,
-    SUMS,
     is_finished,
     json_bytes,
     make_writable,
