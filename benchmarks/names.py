@@ -2,7 +2,7 @@
 
     python benchmarks/names.py photos.csv --names 5 --seeds 3
 
-SOURCE needs fine labels and image paths. Per seed, N training images of every fine kind are named at random; all runs
+SOURCE needs fine labels. Per seed, N training images of every fine kind are named at random; all runs
 train a head on the same frozen features. Prints one line per run and a table at the end.
 """
 
@@ -15,8 +15,9 @@ from statistics import mean, stdev
 import numpy as np
 
 import maskcon
+from maskcon.cli.options import parse_settings
 from maskcon.config.settings import Machine
-from maskcon.data import ImageSet, image_plan
+from maskcon.data import ImageSet, image_plan, load
 from maskcon.data.kinds_file import KindRow, write_kinds
 from maskcon.data.photos import labels_only
 
@@ -40,14 +41,17 @@ def main() -> None:
     parser.add_argument("--names", type=int, default=5, help="named training images per fine kind")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--data-root")
     parser.add_argument("--out", type=Path, default=Path("runs/names"))
     options = parser.parse_args()
-    plan = image_plan(options.source)
-    if plan is None:
-        parser.error("images of this source have no paths, so they cannot be named")
-    data = labels_only(plan)
-    train = data.train
-    if train.fine is None or train.paths is None or data.fine_names is None:
+    root = None if options.data_root is None else Path(options.data_root)
+    settings = {"freeze": True, **parse_settings(options.set)}
+    plan = image_plan(options.source, root=root)
+    data = load(options.source, root=root) if plan is None else labels_only(plan)
+    data = data.limited(settings.get("train_limit"), None)
+    train, names = data.train, data.image_names[0]
+    if train.fine is None or data.fine_names is None:
         parser.error("this source has no fine labels to name images by")
     recall: dict[str, list[float]] = {}
     for seed in range(options.seeds):
@@ -57,9 +61,7 @@ def main() -> None:
         write_kinds(
             kinds,
             [
-                KindRow(
-                    train.paths[row], data.coarse_names[train.coarse[row]], data.fine_names[train.fine[row]]
-                )
+                KindRow(names[row], data.coarse_names[train.coarse[row]], data.fine_names[train.fine[row]])
                 for row in rows
             ],
         )
@@ -73,8 +75,8 @@ def main() -> None:
                 fine=fine,
                 seed=seed,
                 out=options.out / f"{method}{'' if fine is None else f'-{options.names}'}-seed{seed}",
-                settings={"freeze": True},
-                machine=Machine(device="cpu"),
+                settings=settings,
+                machine=Machine(device="cpu", data_root=options.data_root),
             )
             share = 100 * run.recall[1]
             recall.setdefault(label, []).append(share)

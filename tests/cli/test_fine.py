@@ -48,5 +48,7 @@ def test_bad_names_are_refused_in_one_line():
     assert "choose a --method of: " in refused(
         "train", "photos", "--fine", "kinds.csv", *FAST, "--method", "selfcon"
     )
-    assert "those of embedded have none" in refused("train", "embedded", "--fine", "kinds.csv", *QUICK)
+    assert "names no training image of embedded" in refused(
+        "train", "embedded", "--fine", "kinds.csv", *QUICK
+    )
     assert not Path("runs").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.errors import DataError
 from maskcon.data import Dataset
 from maskcon.data.kinds_file import KindRow, write_kinds
 from maskcon.data.known_names import JUNK, NUMBERED, UNNAMED, known_names
@@ -100,9 +100,13 @@ def test_junk_that_leaves_too_few_images_is_refused(tmp_path):
         names_of(tmp_path, *rows)
 
 
-def test_images_without_paths_cannot_be_named(tmp_path):
-    with pytest.raises(UsageError, match="have none; use --fine with a folder"):
-        names_of(tmp_path, row(0, "thin"), data=miniature(12, 8))
+def test_images_without_paths_are_named_by_their_number_which_a_subset_keeps(tmp_path):
+    data = miniature(12, 8)
+    part = replace(data, train=data.train.subset([1, 3, 4, 5, 6, 8, 9]))
+    rows = [KindRow(f"train/{number}", COARSE[int(data.train.coarse[number])], "thin") for number in (3, 4)]
+    names = names_of(tmp_path, *rows, KindRow(data.image_names[1][3], COARSE[1], "grid"), data=part)
+    assert np.flatnonzero(names.kinds >= 0).tolist() == [1, 2]
+    assert "1 row of test images, which are not trained on" in names.notes[1]
 
 
 def test_accents_spelt_in_two_ways_are_one_name(tmp_path):

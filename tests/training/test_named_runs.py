@@ -109,6 +109,6 @@ def test_a_names_file_that_is_missing_or_wrong_is_refused_before_anything_is_wri
     (tmp_path / "kinds.csv").write_text("path,kind\na.png,thin\n")
     with pytest.raises(DataError, match="line 1: the column 'coarse' is missing"):
         fit(tmp_path / "run", data=DATA, fine=str(tmp_path / "kinds.csv"))
-    with pytest.raises(UsageError, match="have none; use --fine with a folder"):
+    with pytest.raises(DataError, match="names no training image"):
         fit(tmp_path / "run", fine=write_names(tmp_path, EVERY))
     assert not (tmp_path / "run").exists()

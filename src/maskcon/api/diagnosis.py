@@ -39,7 +39,8 @@ def diagnose_run(
     """
     machine = machine or Machine()
     found = data_of(run, machine, data)
-    part = found.limited(None, min(IMAGES, len(found.test))).test
+    shown = found.limited(None, min(IMAGES, len(found.test)))
+    part = shown.test
     others = _other_seeds(run)
     total = len(part) * (2 + len(others))
 
@@ -58,8 +59,7 @@ def diagnose_run(
     kind_of = None
     if kinds is not None:
         known = kinds.known()
-        paths = part.paths or [f"test/{index}" for index in part.index.tolist()]
-        kind_of = [known[path].kind if path in known else "" for path in paths]
+        kind_of = [known[path].kind if path in known else "" for path in shown.image_names[1]]
     measures = measure(
         encoded(run, part, 0),
         part.coarse,

@@ -202,6 +202,21 @@ class Dataset:
                 _hash_array(digest, array)
         return digest.hexdigest()
 
+    @cached_property
+    def image_names(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Name each image of both parts: by its path, or as train/ID and test/ID where there are none or they repeat.
+
+        >>> part = ImageSet(np.zeros((2, 1, 8, 8), np.uint8), np.zeros(2, np.int64), None, np.array([7, 9]))
+        >>> Dataset("toy", part, part, ("one",), None, "photos", None).image_names
+        (['train/7', 'train/9'], ['test/7', 'test/9'])
+        """
+        train, test = self.train.paths or (), self.test.paths or ()
+        if len({*train, *test}) == len(self.train) + len(self.test):
+            return train, test
+        return [f"train/{index}" for index in self.train.index.tolist()], [
+            f"test/{index}" for index in self.test.index.tolist()
+        ]
+
     def fingerprint(self) -> str:
         """Hash images, labels, ids and sizes of both parts (sha256, hex), once."""
         return self._digest

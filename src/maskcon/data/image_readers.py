@@ -157,7 +157,7 @@ LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
 
 
 class ImageArrays:
-    """Images of a dataset, read like `ImageFiles`; named by path, or part/id where paths repeat.
+    """Images of a dataset, read like `ImageFiles`; named as in `Dataset.image_names`.
 
     channels: 1 or 3, into which they are converted
     """
@@ -170,10 +170,7 @@ class ImageArrays:
         self.unreadable: dict[str, str] = {}
         self._data, self._channels = data, channels
         self.image_bytes = channels * int(np.prod(data.train.images.shape[2:]))
-        parts = {"train": data.train, "test": data.test}
-        self.paths = [path for part in parts.values() for path in part.paths or ()]
-        if len(set(self.paths)) != sum(len(part) for part in parts.values()):
-            self.paths = [f"{name}/{index}" for name, part in parts.items() for index in part.index.tolist()]
+        self.paths = [name for part in data.image_names for name in part]
         labels = np.concatenate([data.train.coarse, data.test.coarse])
         self.coarse: list[str | None] = [data.coarse_names[label] for label in labels.tolist()]
 

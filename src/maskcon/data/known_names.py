@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.errors import DataError
 from maskcon._utils.text import counted
 from maskcon.config.choices import FEWEST_TRAIN
 from maskcon.data.dataset import Dataset
@@ -49,21 +49,15 @@ class KnownNames:
 
 
 def known_names(path: Path, data: Dataset) -> KnownNames:
-    """Match the rows of a kinds file to the training images by path.
+    """Match the rows of a kinds file to the training images by name (see `Dataset.image_names`).
 
     A name belongs to its coarse class: the same name under two classes is two kinds. Rows without a name have no
     effect, unless they are junk.
 
     Raises:
-        UsageError: the images have no paths.
         DataError: the file is wrong, names no training image, or leaves too few of them.
     """
-    if data.train.paths is None:
-        raise UsageError(
-            f"{path} finds images by path, and those of {data.name} have none; "
-            "use --fine with a folder of images, a manifest or hf:NAME"
-        )
-    train, test = _places(data.train.paths), _places(data.test.paths or ())
+    train, test = (_places(names) for names in data.image_names)
     chosen: dict[int, KindRow] = {}  # by row of the training images
     numbered: list[int] = []
     ignored: dict[str, list[str]] = {}  # by reason
