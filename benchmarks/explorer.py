@@ -1,9 +1,11 @@
-"""Measure the explorer's server on generated images: start, memory, and the time of each request.
+"""Measure the explorer on generated images: start, page, map, memory, and the time of each request.
 
-    python benchmarks/explorer.py --images 100000 --folder /tmp/explorer
+    python benchmarks/explorer.py --folder FOLDER
 
-Images are JPEG files of 400 x 300 pixels in 20 coarse classes of 10 kinds each; embeddings have 512 values. Requests
-come one after the other over one connection; latencies are those of the client.
+Images are JPEG files of 400 x 300 pixels in 20 coarse classes of 10 kinds each; embeddings have 512 values. They are
+written to the folder once. The page is opened in a fresh Chromium without a graphics card (SwiftShader): usable when
+the first thumbnail is there; frames are counted while the map is dragged for 5 seconds. Requests come one after the
+other over one connection; latencies are those of the client. Prints Markdown tables.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from maskcon.report.formats import Table
 from maskcon.retrieval.embeddings_file import write_embeddings
@@ -31,10 +35,32 @@ from maskcon.retrieval.store import Entry, Header
 CLASSES, KINDS, DIMENSION = 20, 10, 512
 PICTURES = 200  # different ones; the others are hard links
 ROUNDS = 40
+WINDOW: ViewportSize = {"width": 1366, "height": 768}
+MAP_MS = 300_000  # to wait for the final map
+DRAG = """async () => {
+  const map = document.querySelector('#map');
+  const stage = map.querySelector('.stage');
+  const box = stage.getBoundingClientRect();
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  stage.setPointerCapture = () => {};  // these pointers are not real ones
+  const send = (type, dx, dy) => stage.dispatchEvent(new PointerEvent(type,
+    {pointerId: 1, clientX: x + dx, clientY: y + dy, button: 0, bubbles: true}));
+  send('pointerdown', 0, 0);
+  const [start, frames] = [performance.now(), Number(map.dataset.frames)];
+  let now = start;
+  while (now - start < 5000) {
+    await new Promise((resolve) => requestAnimationFrame(resolve));
+    now = performance.now();
+    send('pointermove', 500 * Math.sin((now - start) / 700), 200 * Math.cos((now - start) / 500));
+  }
+  send('pointerup', 0, 0);
+  return (Number(map.dataset.frames) - frames) / ((now - start) / 1000);
+}"""
 
 
 def generate(folder: Path, count: int) -> Path:
-    """Write images and their embeddings file, unless they are there."""
+    """Write images and their embeddings file, unless they are there; return the file."""
+    folder = folder / str(count)
     file = folder / "photos.parquet"
     if file.exists():
         return file
@@ -63,21 +89,24 @@ def generate(folder: Path, count: int) -> Path:
 
 
 class Client:
-    """A running server and one connection to it."""
+    """A running server, and one connection to it.
 
-    def __init__(self, file: Path) -> None:
+    Attributes:
+        address: as it is printed, token included.
+        started: seconds from the command to the address.
+    """
+
+    def __init__(self, place: Path) -> None:
         begun = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "maskcon", "explore", str(file), "--no-browser"], stdout=subprocess.PIPE
+            [sys.executable, "-m", "maskcon", "explore", str(place), "--no-browser"], stdout=subprocess.PIPE
         )
         assert self.process.stdout is not None
-        found = re.search(rb"127\.0\.0\.1:(\d+)/\?token=(\S+)", self.process.stdout.readline())
+        found = re.search(rb"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", self.process.stdout.readline())
         assert found is not None
-        self.started = time.monotonic() - begun
+        self.started, self.address = time.monotonic() - begun, found[0].decode()
         self.token = found[2].decode()
         self.connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
-        self.ask("/api/state")
-        self.usable = time.monotonic() - begun
 
     def ask(self, path: str, body: Any = None) -> tuple[int, bytes]:
         """Send a request."""
@@ -92,12 +121,10 @@ class Client:
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return int(re.findall(rf"{key}:\s+(\d+)", status)[0]) / 1024
 
-    def end(self) -> float:
-        """Stop it; return the seconds it took."""
-        begun = time.monotonic()
+    def end(self) -> None:
+        """Stop it."""
         self.process.terminate()
         self.process.wait()
-        return time.monotonic() - begun
 
 
 def timed(work: Callable[[int], Any], rounds: int = ROUNDS) -> list[float]:
@@ -167,14 +194,54 @@ def measure(client: Client, count: int) -> list[tuple[str, list[float]]]:
     return rows
 
 
-def wait_for_map(client: Client) -> float:
-    """Ask for the map until t-SNE is ready; return the seconds."""
-    begun = time.monotonic()
-    while True:
-        values = json.loads(client.ask("/api/map/progress")[1])
-        if values["done"] >= values["total"]:
-            return time.monotonic() - begun
-        time.sleep(0.5)
+def open_page(page: Page, address: str) -> float:
+    """Open the page; return the seconds until it is usable."""
+    start = time.perf_counter()
+    page.goto(address)
+    page.wait_for_selector("html[data-ready=true]")
+    page.wait_for_function("document.querySelector('.face img')?.naturalWidth > 0", polling=10)
+    return time.perf_counter() - start
+
+
+def drag_map(page: Page) -> tuple[float, float]:
+    """Return the seconds until the final map is shown, and the frames per second while it is dragged."""
+    start = time.perf_counter()
+    page.evaluate("location.hash = '#map'")
+    page.locator("#map .overlay > *").first.wait_for(timeout=MAP_MS)
+    page.wait_for_function("document.querySelector('.map-note').textContent === ''", timeout=MAP_MS)
+    shown = time.perf_counter() - start
+    page.wait_for_timeout(1000)  # labels settle
+    return shown, float(page.evaluate(DRAG))
+
+
+def measure_session(page: Page, file: Path, count: int) -> tuple[list[str], str]:
+    """Return the column of one number of images, and the table of its requests."""
+    shutil.rmtree(file.parent / "photos-kinds", ignore_errors=True)
+    client = Client(file)
+    first = client.started
+    client.end()
+    client = Client(file)
+    usable = open_page(page, client.address)
+    memory = client.memory("VmRSS")
+    rows = []
+    for name, times in measure(client, count):
+        late = sorted(times)[int(0.95 * (len(times) - 1))]
+        rows.append((name, f"{statistics.median(times):.1f}", f"{late:.1f}", str(len(times))))
+    shown, frames = drag_map(page)
+    for queue in ("mislabelled", "duplicates"):
+        while client.ask(f"/api/check?queue={queue}")[0] == 202:
+            time.sleep(0.5)
+    column = [
+        f"{client.started:.1f} s",
+        f"{first:.1f} s",
+        f"{usable:.1f} s",
+        f"{frames:.0f}",
+        f"{shown:.0f} s",
+        f"{memory:.0f} MB",
+        f"{client.memory():.0f} MB",
+    ]
+    client.end()
+    return column, Table(("request", "median ms", "95 % ms", "n"), rows).markdown()
 
 
 def main() -> None:
@@ -182,36 +249,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--images", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, required=True, help="to write the images and results to")
+    parser.add_argument("--images", type=int, nargs="+", default=[20_000, 100_000])
+    parser.add_argument("--folder", type=Path, required=True, help="for the images and results")
     options = parser.parse_args()
-    file = generate(options.folder, options.images)
-    first = Client(file)
-    found = first.usable
-    first.end()
-    client = Client(file)
-    print(f"first start, kinds found: {found:.1f} s; start again: {client.started:.1f} s to the address, "
-          f"{client.usable:.1f} s to the state", flush=True)  # fmt: skip
-    print(
-        f"memory after the start: {client.memory('VmRSS'):.0f} MB, at most {client.memory():.0f} MB",
-        flush=True,
+    columns, requests = [], ""
+    with sync_playwright() as driver:
+        for count in options.images:
+            file = generate(options.folder, count)
+            browser = driver.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+            )
+            page = browser.new_page(viewport=WINDOW)
+            column, requests = measure_session(page, file, count)
+            columns.append(column)
+            browser.close()
+    names = (
+        "from the command to the address, kinds found before",
+        "the same, kinds to be found first",
+        "page usable, fresh browser",
+        "map while dragged, frames per second",
+        "final map shown, computed first",
+        "memory of the server after the start",
+        "at most, with map and queues",
     )
-    rows = [
-        (name, statistics.median(times), sorted(times)[int(0.95 * (len(times) - 1))], len(times))
-        for name, times in measure(client, options.images)
-    ]
-    table = Table(
-        ("request", "median ms", "95 % ms", "n"), [(n, f"{m:.1f}", f"{p:.1f}", str(c)) for n, m, p, c in rows]
-    )
-    print(table.markdown())
-    print(f"map by t-SNE: {wait_for_map(client):.0f} s", flush=True)
-    for queue in ("mislabelled", "duplicates"):
-        begun = time.monotonic()
-        while client.ask(f"/api/check?queue={queue}")[0] == 202:
-            time.sleep(0.5)
-        print(f"{queue}: {time.monotonic() - begun:.0f} s", flush=True)
-    print(f"memory at the end: {client.memory('VmRSS'):.0f} MB, at most {client.memory():.0f} MB")
-    print(f"end: {client.end():.1f} s")
+    head = ("", *(f"{count:,} images" for count in options.images))
+    print(Table(head, list(zip(names, *columns, strict=True))).markdown())
+    print(f"\n{options.images[-1]:,} images:\n\n{requests}")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def embeddings(folder: Path) -> Path:
             entries.append(Entry(path, 0, 0, f"{100 * number + image:064x}", name))
             centre = 3 * np.eye(DIMENSION)[number] + np.eye(DIMENSION)[8 + 2 * number + image % 2]
             vectors.append((centre + 0.1 * random.standard_normal(DIMENSION)).astype(np.float32))
-    header = Header("e" * 64, "photos", str((folder / "photos").resolve()), {"image_size": 32})
+    header = Header("e" * 64, *2 * [str((folder / "photos").resolve())], {"image_size": 32})
     write_embeddings(folder / "photos.parquet", header, entries, vectors)
     return folder / "photos.parquet"
 

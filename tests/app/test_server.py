@@ -139,6 +139,18 @@ def test_queues_find_what_was_put_there(tmp_path):
         assert item["kind"] == "Gala"
         assert set(item["ids"]) <= set(range(20, 40, 2))
         assert len(item["ids"]) >= 5
+        running.json("/api/edits", {"action": "reject", "ids": item["ids"][:3], "kind": "Gala"})
+        (left,) = running.json("/api/suggestions?coarse=apple")["items"]
+        assert left["ids"] == item["ids"][3:]
+        running.json("/api/edits", {"action": "keep", "ids": [80, 81], "queue": "duplicates"})
+        assert running.json("/api/check?queue=duplicates")["items"] == []
+        running.process.kill()  # they are known after it
+        running.process.communicate()
+        running = Served(file)
+        assert running.json("/api/suggestions?coarse=apple")["items"] == [left]
+        running.json("/api/undo", {})
+        running.json("/api/undo", {})
+        assert running.json("/api/suggestions?coarse=apple")["items"] == [item]
     finally:
         assert running.end() == 0
 
@@ -184,11 +196,19 @@ def test_questions_bring_their_answers_as_edits(served):
     assert len(items) == 6
     (first,) = items[0]["ids"]
     own, other = items[0]["answers"][:2]
-    assert own == {"label": items[0]["kind"], "edit": None}
+    assert own == {
+        "label": items[0]["kind"],
+        "edit": {"action": "keep", "ids": [first], "queue": "ask"},
+    }
     assert other["edit"] == {"action": "move", "ids": [first], "to": other["label"]}
-    served.json("/api/edits", other["edit"])
-    assert [first] not in [item["ids"] for item in served.json("/api/ask?n=200")["items"]]  # it is known now
-    served.json("/api/undo", {})
+    for answer in (own, other):
+        served.json("/api/edits", answer["edit"])
+        assert [first] not in [
+            item["ids"] for item in served.json("/api/ask?n=200")["items"]
+        ]  # it is known now
+        assert np.flatnonzero(np.frombuffer(served.get("/api/labels")[1][-COUNT:], "u1") >= 128) == [first]
+        served.json("/api/undo", {})
+        assert [first] in [item["ids"] for item in served.json("/api/ask?n=200")["items"]]
 
 
 def test_events_tell_other_tabs_of_a_change(served):

@@ -71,6 +71,26 @@ def test_each_edit_says_what_it_did_and_undo_takes_back_exactly_that(editor):
     assert not editor.can_redo
 
 
+def test_what_a_person_kept_or_rejected_is_known_until_undone(editor):
+    before = state(editor)
+    assert edit(editor, action="keep", ids=[3, 5], queue="ask") == "kept 2 images in kind 1"
+    assert edit(editor, action="keep", ids=[60, 130], queue="mislabelled") == "kept 2 images"
+    assert edit(editor, action="reject", ids=[95, 96], kind="Gala") == "2 images not in Gala"
+    assert state(editor) == before
+    assert editor.known() == {3, 5}
+    assert editor.kept("mislabelled") == {60, 130}
+    assert editor.rejected("Gala") == {95, 96}
+    assert not editor.rejected("kind 1")
+    edit(editor, action="move", ids=[7], to="Fuji")
+    edit(editor, action="junk", ids=[5])
+    assert editor.kinds().answered == {EMBEDDED.paths[3], EMBEDDED.paths[7]}  # as `maskcon ask` knows them
+    for _ in range(5):
+        editor.undo()
+    assert (editor.known(), editor.kept("mislabelled"), editor.rejected("Gala")) == (set(), set(), set())
+    editor.redo()
+    assert editor.known() == {3, 5}
+
+
 def test_an_edit_after_undo_ends_redo(editor):
     edit(editor, **EDITS[0][0])
     editor.undo()
@@ -129,6 +149,9 @@ def test_parts_of_a_split_are_sure_of_themselves(editor):
         ({"action": "move", "ids": [True], "to": "x"}, UsageError, "ids"),
         ({"action": "split", "coarse": "apple", "kind": "kind 1", "parts": 1}, UsageError, "parts"),
         ({"action": "split", "coarse": "apple", "kind": "kind 1", "parts": 20, "x": 1}, UsageError, "x"),
+        ({"action": "keep", "ids": [175], "queue": "ask"}, UsageError, "no image 175"),
+        ({"action": "keep", "ids": [1], "queue": "x"}, UsageError, "queue"),
+        ({"action": "reject", "ids": [175], "kind": "x"}, UsageError, "no image 175"),
         ({"action": "restore", "ids": [0]}, GoneError, "none of these images is junk"),
         ({"action": "parts", "coarse": "apple", "kind": "kind 1", "new": {"x": [0]}}, UsageError, "action"),
         ({"action": "take", "junk": [0]}, UsageError, "action"),

@@ -55,6 +55,13 @@ def test_the_state_is_rebuilt_from_the_journal(folder):
     assert rows(rebuilt(folder)) == rows(second)
     assert rebuilt(folder).editor.last_edit == "apple: renamed kind 1 to Gala (50 images)"
     assert rebuilt(folder).editor.can_redo
+    edited(
+        folder,
+        {"action": "keep", "ids": [1], "queue": "ask"},
+        {"action": "reject", "ids": [2], "kind": "Gala"},
+    )
+    assert rebuilt(folder).editor.known() == {1}
+    assert rebuilt(folder).editor.rejected("Gala") == {2}
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])

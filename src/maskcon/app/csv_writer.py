@@ -17,7 +17,7 @@ from maskcon.discovery.kinds_folder import BACKUP
 QUIET_SECONDS = 1.0  # without an edit, before the file is written
 
 
-class Saver:
+class CsvWriter:
     """Writes the file in a thread of its own.
 
     Args:
@@ -35,7 +35,7 @@ class Saver:
         self._path, self._newest, self._record = path, newest, record
         self._known = path.read_bytes() if path.is_file() else b""
         self._writing, self._changed, self._closing = threading.Lock(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="maskcon-save", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="maskcon-csv", daemon=True)
         self._thread.start()
 
     def touch(self) -> None:

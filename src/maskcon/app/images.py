@@ -34,7 +34,7 @@ class MissingImageError(UsageError):
     """There is no such image, or it cannot be read any more."""
 
 
-class Pictures:
+class SessionImages:
     """Images by their row.
 
     Args:

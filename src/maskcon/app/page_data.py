@@ -16,12 +16,13 @@ from maskcon.discovery.summary import BORDERLINE_SHOWN, TYPICAL_SHOWN, confused_
 
 NO_NUMBER = 0xFFFF  # of an image without a kind
 TYPICAL, BORDERLINE, OUTLIER, JUNK, NO_ROLE = range(len(ROLES))
+KNOWN = 128
 SHOWN_ORDER = np.array([0, 2, 3, 4, 1])  # of the roles: typical, none, borderline, outlier, junk
 MOST_NUMBERS = NO_NUMBER - 1
 
 
-class Views:
-    """Views of an editor; what is computed for a class is kept until the class changes. The caller holds its lock."""
+class PageData:
+    """What the page shows of an editor, kept per class until the class changes. The caller holds its lock."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
@@ -63,7 +64,10 @@ class Views:
         ]
 
     def labels(self) -> bytes:
-        """Return uint16 coarse [N], uint16 kind [N], uint8 confidence [N], uint8 role [N], little-endian."""
+        """Return uint16 coarse [N], uint16 kind [N], uint8 confidence [N], uint8 role [N], little-endian.
+
+        The role holds KNOWN too where a person said the kind.
+        """
         editor = self._editor
         confidence, role = editor.judged()
         numbers = np.full(len(editor.paths), NO_NUMBER, dtype="<u2")
@@ -79,6 +83,8 @@ class Views:
             numbers[rows] = table[codes]
             first += len(kinds)
         sure = np.rint(np.nan_to_num(confidence) * 255).astype(np.uint8)
+        role = role.copy()
+        role[list(editor.known())] |= KNOWN
         return editor.coarse.astype("<u2").tobytes() + numbers.tobytes() + sure.tobytes() + role.tobytes()
 
     def _class(self, name: str) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Images to check and names to suggest, found by the embeddings.
 
 mislabelled   of the NEIGHBOURS nearest images at least DISAGREE have one other coarse label, and at most AGREE its own
-duplicates    embeddings with a cosine of at least SAME, and pictures that `maskcon inspect` calls near-duplicates
+duplicates    embeddings with a cosine of at least SAME, and images that `maskcon inspect` calls near-duplicates
 outliers      farther from the centre of their kind than its third quartile + 1.5 interquartile ranges
-suggestions   unnamed images of which at least VOTES of the VOTERS nearest named images have one name, and which are no
-              farther from them than the named images of that name are from each other (their lowest tenth apart)
+suggestions   unnamed images of which at least VOTES of the VOTERS nearest named images have one name that was not
+              rejected for them, no farther from these than the named images of that name are from each other (their
+              lowest tenth apart)
 
 In large datasets, neighbours are looked for among at most REFERENCES images, drawn evenly.
 Letters in shapes: N images, D embedding, R references, P pairs.
@@ -19,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon.app.background import Report
-from maskcon.app.pictures import MissingImageError
-from maskcon.app.views import OUTLIER
+from maskcon.app.images import MissingImageError
+from maskcon.app.page_data import OUTLIER
 from maskcon.data.kinds_file import UNNAMED
 from maskcon.discovery.columns import GoneError
 from maskcon.discovery.editor import Editor
+from maskcon.discovery.kinds import Embedded, Kinds
+from maskcon.discovery.questions import choose_questions
 from maskcon.report.inspection.near_duplicates import (
     HASH_BITS,
     RADIUS,
@@ -39,7 +42,7 @@ REFERENCES = 10_000
 BLOCK = 512
 SAME = 0.95
 COMPARED_SIDE = 128
-MOST_PAIRS = 2_000  # pictures are compared of the nearest ones
+MOST_PAIRS = 2_000  # images are compared of the nearest ones
 MOST_ITEMS = 1_000
 VOTERS, VOTES = 5, 4
 NAMED_AT_MOST = 2_000  # named images per class that are compared
@@ -48,12 +51,11 @@ LOWEST = 0.1  # quantile
 
 Vectors = NDArray[np.float32]
 Item = dict[str, Any]
+Found = tuple[list[int], str]  # images, and why
 
 
-def mislabelled(
-    vectors: Vectors, coarse: NDArray[np.int64], names: list[str], report: Report
-) -> list[tuple[int, str]]:
-    """Return rows whose neighbours have another coarse label, and why; the clearest first."""
+def mislabelled(vectors: Vectors, coarse: NDArray[np.int64], names: list[str], report: Report) -> list[Found]:
+    """Return images whose neighbours have another coarse label; the clearest first."""
     references = np.arange(len(vectors))
     if len(vectors) > REFERENCES:
         references = np.sort(np.random.default_rng(0).permutation(len(vectors))[:REFERENCES])
@@ -70,17 +72,18 @@ def mislabelled(
             other = int(votes.argmax()) if len(votes) else 0
             needed = DISAGREE * len(labels) / NEIGHBOURS
             if len(labels) >= VOTERS and votes[other] >= needed and own <= AGREE:
-                reason = f"nearest {len(labels)}: {votes[other]} are {names[other]}"
+                reason = f"{votes[other]} of the {len(labels)} nearest images are {names[other]}"
                 found.append((-int(votes[other]), -float(sure[others].mean()), row, reason))
-    return [(row, reason) for _, _, row, reason in sorted(found)[:MOST_ITEMS]]
+    return [([row], reason) for _, _, row, reason in sorted(found)[:MOST_ITEMS]]
 
 
 def duplicates(
-    vectors: Vectors, picture: Callable[[int, int], NDArray[np.uint8]], report: Report
-) -> list[tuple[list[int], str]]:
-    """Return groups of near-duplicates and why, the nearest first.
+    vectors: Vectors, image: Callable[[int, int], NDArray[np.uint8]], report: Report
+) -> list[Found]:
+    """Return groups of near-duplicates, the nearest first.
 
-    picture: (row, side) -> image [3, h, w]
+    Args:
+        image: (row, side) -> image [3, h, w].
     """
     pairs, cosines = _similar_pairs(vectors)
     hashes: dict[int, int] = {}
@@ -89,7 +92,7 @@ def duplicates(
     for number, row in enumerate(rows):
         report(number, len(rows))
         try:
-            hashed, tiny[row] = compared_by(picture(row, COMPARED_SIDE))
+            hashed, tiny[row] = compared_by(image(row, COMPARED_SIDE))
         except MissingImageError:
             continue
         if hashed is not None:
@@ -114,7 +117,7 @@ def duplicates(
     return [(group, reason) for _, group, reason in sorted(found)[:MOST_ITEMS]]
 
 
-def outliers(editor: Editor) -> list[int]:
+def outliers(editor: Editor) -> list[Found]:
     """Return outliers, those of the largest kinds first, the least sure first within a kind."""
     confidence, role = editor.judged()
     rows = np.flatnonzero(role == OUTLIER)
@@ -124,7 +127,42 @@ def outliers(editor: Editor) -> list[int]:
         own = members[role[members] == OUTLIER]
         sizes[own] = [kinds.get(editor.name_of(code), 0) for code in editor.kind[own].tolist()]
     order = np.lexsort((rows, np.nan_to_num(confidence[rows]), -sizes[rows]))
-    return [int(row) for row in rows[order][:MOST_ITEMS]]
+    return [([row], "far from the other images of its kind") for row in rows[order][:MOST_ITEMS].tolist()]
+
+
+def open_items(editor: Editor, queue: str, found: list[Found]) -> list[Item]:
+    """Describe what of a queue is still to be judged: neither junk nor kept."""
+    kept, is_group = editor.kept(queue), queue == "duplicates"
+    items = []
+    for images, reason in found:
+        ids = [row for row in images if not editor.junk[row]]
+        if len(ids) > is_group and not kept.issuperset(ids):
+            junk = {"action": "junk", "ids": ids[is_group:]}
+            items.append({"ids": ids, "reason": reason, "suggestion": junk})
+    return items
+
+
+def questions(kinds: Kinds, embedded: Embedded, count: int) -> list[Item]:
+    """Describe the images whose names would help most, each answer with its edit."""
+    row_of = {path: row for row, path in enumerate(embedded.paths)}
+    items = []
+    for asked in choose_questions(kinds, embedded, count):
+        ids = [row_of[asked.path]]
+        answers: list[Item] = []
+        for name in asked.choices:
+            move = {"action": "move", "ids": ids, "to": name}
+            keep = {"action": "keep", "ids": ids, "queue": "ask"}
+            answers.append({"label": name, "edit": keep if name == asked.kind else move})
+        items.append(
+            {
+                "ids": ids,
+                "coarse": asked.coarse,
+                "kind": asked.kind,
+                "reason": asked.reason,
+                "answers": answers,
+            }
+        )
+    return items
 
 
 def suggestions(editor: Editor, vectors: Vectors, coarse: str) -> list[Item]:
@@ -152,6 +190,7 @@ def suggestions(editor: Editor, vectors: Vectors, coarse: str) -> list[Item]:
     for code in np.unique(codes).tolist():
         limit = float(np.quantile(usual[codes == code], LOWEST))
         sure = ((votes == code).sum(1) >= VOTES) & (scores >= limit)
+        sure &= ~np.isin(unnamed, list(editor.rejected(editor.name_of(code))))
         rows = np.flatnonzero(sure)
         rows = rows[np.lexsort((unnamed[rows], -scores[rows]))][:SUGGESTED_AT_MOST]
         if len(rows):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon.app.pictures import MissingImageError
+from maskcon.app.images import MissingImageError
 from maskcon.app.security import TooLargeError
 from maskcon.app.workspace import What
 from maskcon.discovery.columns import GoneError

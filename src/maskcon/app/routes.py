@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from fastapi import FastAPI, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from maskcon.app.pictures import SIDES, media_type
+from maskcon.app.images import SIDES, media_type
 from maskcon.app.requests import (
     Body,
     Content,
@@ -74,8 +74,8 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
     @app.get("/api/kind")
     def kind(coarse: str, kind: str) -> Response:
         with workspace.lock:
-            rows = workspace.views.kind(coarse, kind)
-            images = workspace.views.images(rows.tolist())
+            rows = workspace.page.kind(coarse, kind)
+            images = workspace.page.images(rows.tolist())
         keys = ("id", "confidence", "role")
         return answer({"images": [{key: image[key] for key in keys} for image in images]})
 
@@ -91,12 +91,12 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
         if any(not 0 <= row < count for row in rows):
             raise Wrong(404, f"there is no such image; the last is {count - 1}")
         with workspace.lock:
-            return answer({"images": workspace.views.images(rows)})
+            return answer({"images": workspace.page.images(rows)})
 
     @app.get("/api/labels")
     def labels() -> Response:
         with workspace.lock:
-            content, revision = workspace.views.labels(), workspace.revision
+            content, revision = workspace.page.labels(), workspace.revision
         return binary(content, {"X-Revision": str(revision)})
 
     @app.get("/api/map")
@@ -178,17 +178,17 @@ def _add_images(app: FastAPI, workspace: Workspace) -> None:
     def thumb(row: int, request: Request, size: int = 128, v: str = "") -> Response:
         if size not in SIDES:
             raise Wrong(400, f"size: give {', '.join(map(str, SIDES))}")
-        tag = workspace.pictures.etag(row, size)
+        tag = workspace.images.etag(row, size)
         known = v == workspace.opened.digest[: len(v)] and len(v) >= 12
         headers = {"ETag": tag, "Cache-Control": LONG if known else "private, no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        content = workspace.pictures.thumbnail(row, size)
+        content = workspace.images.thumbnail(row, size)
         return Response(content, media_type=media_type(content), headers=headers)
 
     @app.get("/image/{row}")
     def image(row: int) -> Response:
-        content = workspace.pictures.full(row)
+        content = workspace.images.full(row)
         return Response(
             content, media_type=media_type(content), headers={"Cache-Control": "private, no-cache"}
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from maskcon._utils.text import counted, printable
-from maskcon.app.pictures import MissingImageError, media_type
+from maskcon.app.images import MissingImageError, media_type
 
 SIDE = 128
 PAGE = string.Template("""<!doctype html>
@@ -43,7 +43,7 @@ def sheet_html(
     """Draw the sheet of all kinds.
 
     Args:
-        classes: as `Views.classes` describes them.
+        classes: as `PageData.classes` describes them.
         thumbnail: (row, side) -> encoded image.
     """
     kinds = sum(len(group["kinds"]) for group in classes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,17 +13,18 @@ import numpy as np
 
 from maskcon._utils.errors import UsageError
 from maskcon._utils.locks import FolderLock
-from maskcon.app.pictures import Pictures
+from maskcon.app.images import SessionImages
 from maskcon.app.thumbnails import Thumbnails
 from maskcon.app.workspace import Opened, Workspace
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data.collection import gather
 from maskcon.data.decoding import DEFAULT_SIDE, canvas_for
+from maskcon.data.loading import is_path, is_there
 from maskcon.data.packing import Progress
 from maskcon.discovery.journal import open_journal, replay
 from maskcon.discovery.kinds import Kinds, find_kinds
-from maskcon.discovery.kinds_folder import STATE, Origin, read_folder, write_folder
-from maskcon.discovery.session import embedded_of
+from maskcon.discovery.kinds_folder import CSV, STATE, Origin, read_folder, write_folder
+from maskcon.discovery.session import UNLABELLED, embedded_of
 from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings
 from maskcon.retrieval.nearest import make_unit_rows
 from maskcon.retrieval.store import Header
@@ -96,8 +98,8 @@ def _opened(
         if source is None and run is not None and not header.root:  # the run's own images
             source = source_of(run, RunConfig.from_yaml(run / CONFIG).source, read_result(run))
         if source is not None:
-            images = gather(source, canvas=_canvas(header), channels=3, root=data_root)
-            header = replace(header, source=images.source, root=images.root)
+            given = gather(source, canvas=_canvas(header), channels=3, root=data_root)
+            header = replace(header, source=given.source, root=given.root)
         make_unit_rows(embeddings.vectors)
         kinds, origin = _kinds(folder, embeddings, clustering)
         if run is not None and origin.encoder != _digest(run / ENCODER):
@@ -109,7 +111,7 @@ def _opened(
         found = replay(folder, kinds, embedded)
         thumbnails = Thumbnails(folder / THUMBNAILS)
         stack.callback(thumbnails.close)
-        pictures = Pictures(
+        images = SessionImages(
             header,
             [embeddings.entries[row] for row in rows],
             thumbnails,
@@ -123,15 +125,26 @@ def _opened(
                 folder=folder,
                 name=file.stem if run is None else run.resolve().name,
                 source=header.source,
+                command=_train_command(header.source, folder / CSV, kinds, data_root),
                 vectors=embeddings.vectors if in_order else embeddings.vectors[np.array(rows)],
                 digest=embeddings.digest,
-                pictures=pictures,
+                images=images,
                 replay=found,
                 journal=open_journal(folder),
                 run=run,
                 stack=stack.pop_all(),
             )
         )
+
+
+def _train_command(source: str, csv: Path, kinds: Kinds, data_root: Path | None) -> str | None:
+    """Return the command that trains with the names; None without coarse labels, or a source to find again."""
+    if not is_there(source) or set(kinds.classes) == {UNLABELLED}:
+        return None
+    words = ["maskcon", "train", source, "--fine", str(csv.resolve())]
+    if data_root is not None and not is_path(source):
+        words += ["--data-root", str(data_root.resolve())]
+    return shlex.join(words)
 
 
 def _kinds(folder: Path, embeddings: Embeddings, clustering: Progress | None) -> tuple[Kinds, Origin]:

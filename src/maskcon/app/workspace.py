@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -18,18 +17,17 @@ from maskcon._utils.errors import MaskconError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon.app import layout, queues
 from maskcon.app.background import Background, Report
-from maskcon.app.pictures import MissingImageError, Pictures
-from maskcon.app.saving import Saver
+from maskcon.app.csv_writer import CsvWriter
+from maskcon.app.images import MissingImageError, SessionImages
+from maskcon.app.page_data import PageData
 from maskcon.app.search import Uploads, search
 from maskcon.app.sheet import sheet_html
-from maskcon.app.views import JUNK, Views
 from maskcon.discovery.columns import GoneError, Snapshot
 from maskcon.discovery.edit_kinds import read_asked
 from maskcon.discovery.journal import Journal, Replay, record_of, take_of
 from maskcon.discovery.kinds import Embedded
 from maskcon.discovery.kinds_export import export_kinds, safe_name
 from maskcon.discovery.kinds_folder import CSV
-from maskcon.discovery.questions import choose_questions
 
 What = Literal["kinds.csv", "folders", "imagefolder", "sheet"]
 EXPORTS = {"folders": "export-folders", "imagefolder": "export-imagefolder", "sheet": "sheet.html"}
@@ -43,6 +41,7 @@ class Opened:
     Attributes:
         folder: where the kinds are.
         name, source: of the run and of its images, for people.
+        command: trains with the names; None where training cannot.
         vectors: unit rows [N, D]; a row per image of the kinds.
         digest: of the embeddings.
         run: to encode uploads with; None if there is only an embeddings file.
@@ -51,9 +50,10 @@ class Opened:
     folder: Path
     name: str
     source: str
+    command: str | None
     vectors: NDArray[np.float32]
     digest: str
-    pictures: Pictures
+    images: SessionImages
     replay: Replay
     journal: Journal
     run: Path | None
@@ -65,23 +65,23 @@ class Workspace:
 
     def __init__(self, opened: Opened) -> None:
         self.opened = opened
-        self.folder, self.pictures = opened.folder, opened.pictures
+        self.folder, self.images = opened.folder, opened.images
         self.editor, self.vectors = opened.replay.editor, opened.vectors
         self.lock = threading.RLock()
-        self.views = Views(self.editor)
+        self.page = PageData(self.editor)
         self.uploads = None if opened.run is None else Uploads(opened.run)
         self._background = Background()
         self._map = layout.read_map(self.folder, opened.digest)
         self._closing = threading.Event()
         self._exporting = threading.Lock()
-        self._saver = Saver(self.csv, self._newest, self._record)
+        self._csv = CsvWriter(self.csv, self._newest, self._record)
         if opened.replay.by_hand:
             take = take_of(self.editor, opened.replay.by_hand)
             if take.moved or take.junk or take.restored:
                 self._commit(record_of(take))
         self._background.ask(POINTS, self._prepare)
         if self.revision:  # a server that was killed may have left an older kinds.csv
-            self._saver.touch()
+            self._csv.touch()
 
     # ---- reading
 
@@ -112,10 +112,9 @@ class Workspace:
                 "can_undo": self.editor.last_edit is not None,
                 "can_redo": self.editor.can_redo,
                 "last_edit": self.editor.last_edit,
-                "problem": self._saver.problem,
-                "classes": self.views.classes(),
-                "command": f"maskcon train {shlex.quote(self.opened.source)} --fine "
-                f"{shlex.quote(str(self.csv))}",
+                "problem": self._csv.problem,
+                "classes": self.page.classes(),
+                "command": self.opened.command,
                 "has_map": len(self.vectors) > 0,
                 "can_upload": self.uploads is not None,
             }
@@ -172,29 +171,12 @@ class Workspace:
         """Return the items of a queue, or how far its computation is."""
         if queue == "outliers":
             with self.lock:
-                found = [
-                    ([row], "far from the other images of its kind") for row in queues.outliers(self.editor)
-                ]
-        else:
-            ready = self._background.ask(
-                queue, self._mislabelled if queue == "mislabelled" else self._duplicates
-            )
-            if ready is None:
-                return self._background.progress(queue)
-            found = ready
+                return queues.open_items(self.editor, queue, queues.outliers(self.editor))
+        found = self._background.ask(queue, self._mislabelled if queue == "mislabelled" else self._duplicates)
+        if found is None:
+            return self._background.progress(queue)
         with self.lock:
-            _, role = self.editor.judged()
-            shown = [([row for row in ids if role[row] != JUNK], reason) for ids, reason in found]
-        least = 2 if queue == "duplicates" else 1
-        return [
-            {
-                "ids": ids,
-                "reason": reason,
-                "suggestion": {"action": "junk", "ids": ids[1:] if queue == "duplicates" else ids},
-            }
-            for ids, reason in shown
-            if len(ids) >= least
-        ]
+            return queues.open_items(self.editor, queue, found)
 
     def suggestions(self, coarse: str) -> list[dict[str, Any]]:
         """Suggest names of a class for its images without one."""
@@ -202,29 +184,10 @@ class Workspace:
             return queues.suggestions(self.editor, self.vectors, coarse)
 
     def ask(self, count: int) -> list[dict[str, Any]]:
-        """Choose the images whose names would help most; those that were moved since are known."""
+        """Choose the images whose names would help most; those of which a person said the kind are known."""
         with self.lock:
-            kinds, place = self.editor.kinds(), self._row_of
-            moved = {self.editor.paths[row] for row in self.editor.moved}
-        kinds = replace(kinds, answered=kinds.answered | moved)
-        return [
-            {
-                "ids": [place[asked.path]],
-                "question": "Which kind is this?",
-                "coarse": asked.coarse,
-                "kind": asked.kind,
-                "reason": asked.reason,
-                "answers": [
-                    {"label": name, "edit": _moves(place[asked.path], name) if name != asked.kind else None}
-                    for name in asked.choices
-                ],
-            }
-            for asked in choose_questions(kinds, self._embedded, count)
-        ]
-
-    @cached_property
-    def _row_of(self) -> dict[str, int]:
-        return {path: row for row, path in enumerate(self.editor.paths)}
+            kinds = self.editor.kinds()
+        return queues.questions(kinds, self._embedded, count)
 
     @cached_property
     def _embedded(self) -> Embedded:
@@ -238,8 +201,8 @@ class Workspace:
     def sheet(self) -> bytes:
         """Draw the contact sheet: one HTML file."""
         with self.lock:
-            classes = self.views.classes()
-        return sheet_html(f"Kinds of {self.opened.name}", classes, self.pictures.thumbnail)
+            classes = self.page.classes()
+        return sheet_html(f"Kinds of {self.opened.name}", classes, self.images.thumbnail)
 
     def export(self, what: What, name: str | None, *, links: bool) -> tuple[Path, int]:
         """Write the newest state under the folder of the kinds; return where, and the number of files.
@@ -252,7 +215,7 @@ class Workspace:
             raise UsageError(f"{name!r} is no name of a file or folder here; give one without separators")
         with self._exporting:
             if what == "kinds.csv":
-                self._saver.save()
+                self._csv.save()
                 return self.csv, 1
             target = self.folder / (name or EXPORTS[what])
             if name is not None and target.exists() and what == "sheet":
@@ -262,7 +225,7 @@ class Workspace:
                 return target, 1
             with self.lock:
                 snapshot = self.editor.snapshot()
-            done = export_kinds(target, snapshot.rows(), self.pictures.reader(), links=links)
+            done = export_kinds(target, snapshot.rows(), self.images.reader(), links=links)
             return target, done.images
 
     # ---- editing
@@ -298,7 +261,7 @@ class Workspace:
         self._closing.set()
         self._background.close()
         try:
-            self._saver.close()
+            self._csv.close()
         finally:
             self.opened.stack.close()
 
@@ -311,7 +274,7 @@ class Workspace:
             record = {**record, "id": name}
         self.opened.journal.append(record)
         text = self.opened.replay.run(record)
-        self._saver.touch()
+        self._csv.touch()
         return {"revision": self.revision, "change": text}
 
     def _newest(self) -> tuple[int, Snapshot]:
@@ -334,14 +297,8 @@ class Workspace:
         layout.keep_map(self.folder, self.opened.digest, points)
         return points
 
-    def _mislabelled(self, report: Report) -> list[tuple[list[int], str]]:
-        names = list(self.editor.groups)
-        found = queues.mislabelled(self.vectors, self.editor.coarse, names, report)
-        return [([row], reason) for row, reason in found]
+    def _mislabelled(self, report: Report) -> list[queues.Found]:
+        return queues.mislabelled(self.vectors, self.editor.coarse, list(self.editor.groups), report)
 
-    def _duplicates(self, report: Report) -> list[tuple[list[int], str]]:
-        return queues.duplicates(self.vectors, self.pictures.array, report)
-
-
-def _moves(row: int, kind: str) -> dict[str, Any]:
-    return {"action": "move", "ids": [row], "to": kind}
+    def _duplicates(self, report: Report) -> list[queues.Found]:
+        return queues.duplicates(self.vectors, self.images.array, report)

@@ -54,8 +54,8 @@ def explore(
         raise UsageError(
             f"`maskcon explore` needs {' and '.join(missing)}; install with: pip install 'maskcon[app]'"
         )
-    from maskcon.app.opening import open_workspace
     from maskcon.app.server import serve
+    from maskcon.app.startup import open_workspace
     from maskcon.cli.progress import Meter
 
     with (

@@ -1,6 +1,6 @@
 """Single edits of kinds: what each may say, as a person gives it and as the journal keeps it.
 
-`Move`, `Junk` and `Restore` name images by their row in kinds.npz.
+Images are named by their row in kinds.npz.
 """
 
 from __future__ import annotations
@@ -82,6 +82,22 @@ class Restore(_Edit):
     ids: Rows
 
 
+class Keep(_Edit):
+    """Say that images belong where they are: to their kind or class, or beside their near-duplicates."""
+
+    action: Literal["keep"] = "keep"
+    ids: Rows
+    queue: Literal["ask", "mislabelled", "duplicates", "outliers"]
+
+
+class Reject(_Edit):
+    """Turn down a suggestion: these images do not belong to this kind."""
+
+    action: Literal["reject"] = "reject"
+    ids: Rows
+    kind: Name
+
+
 class Parts(_Edit):
     """A split as it came out: the images of each new kind; the others keep theirs."""
 
@@ -100,8 +116,8 @@ class Take(_Edit):
     restored: list[Row] = []
 
 
-Asked = Rename | Merge | Move | Split | Junk | Restore
-Edit = Rename | Merge | Move | Junk | Restore | Parts | Take  # a split is kept as its parts
+Asked = Rename | Merge | Move | Split | Junk | Restore | Keep | Reject
+Edit = Rename | Merge | Move | Junk | Restore | Keep | Reject | Parts | Take  # a split is kept as its parts
 _ASKED: TypeAdapter[Asked] = TypeAdapter(Annotated[Asked, Field(discriminator="action")])
 _KEPT: TypeAdapter[Edit] = TypeAdapter(Annotated[Edit, Field(discriminator="action")])
 

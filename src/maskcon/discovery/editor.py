@@ -14,7 +14,20 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import UsageError
 from maskcon._utils.text import counted
 from maskcon.discovery.columns import NO_KIND, Columns, GoneError, Ids
-from maskcon.discovery.edit_kinds import Asked, Edit, Junk, Merge, Move, Parts, Rename, Restore, Split, Take
+from maskcon.discovery.edit_kinds import (
+    Asked,
+    Edit,
+    Junk,
+    Keep,
+    Merge,
+    Move,
+    Parts,
+    Reject,
+    Rename,
+    Restore,
+    Split,
+    Take,
+)
 from maskcon.discovery.edits import Change, follow_names
 from maskcon.discovery.kinds import CoarseClass, Embedded, Kinds
 from maskcon.discovery.revision import free_numbers, split_points
@@ -53,15 +66,31 @@ class Editor(Columns):
         """What the edit said that `undo` would take back."""
         return self._done[-1].text if self._done else None
 
-    @property
-    def moved(self) -> set[int]:
-        """Rows of the images that a person moved one by one or in a selection: their kind is known."""
-        return {row for done in self._done if isinstance(done.edit, Move) for row in done.edit.ids}
+    def known(self) -> set[int]:
+        """Return the rows of images whose kind a person said: moved by hand, or kept in their kind."""
+        said = {row for done in self._done if isinstance(done.edit, Move) for row in done.edit.ids}
+        return said | self.kept("ask") | self.kept("outliers")
+
+    def kept(self, queue: str) -> set[int]:
+        """Return the rows of images that a person kept when this queue asked about them."""
+        edits = (done.edit for done in self._done)
+        return {row for edit in edits if isinstance(edit, Keep) and edit.queue == queue for row in edit.ids}
+
+    def rejected(self, kind: str) -> set[int]:
+        """Return the rows of images of which a person said that they do not belong to this kind."""
+        edits = (done.edit for done in self._done)
+        return {row for edit in edits if isinstance(edit, Reject) and edit.kind == kind for row in edit.ids}
 
     @property
     def can_redo(self) -> bool:
         """Whether an edit was taken back and nothing was changed since."""
         return bool(self._undone)
+
+    def kinds(self) -> Kinds:
+        """Return the newest state; images whose kind a person said count as answered."""
+        kinds = super().kinds()
+        known = {self.paths[row] for row in self.known() if not self.junk[row]}
+        return replace(kinds, answered=kinds.answered | known)
 
     def plan(self, asked: Asked) -> Edit:
         """Check an edit against the newest state; a split is computed.
@@ -140,6 +169,9 @@ class Editor(Columns):
                 ids, "all of these images are junk already" if is_junk else "none of these images is junk"
             )
             return {}, {name: {is_junk: part} for name, part in self._by_class(ids).items()}, None
+        if isinstance(edit, Keep | Reject):
+            self._ids(edit.ids)
+            return {}, {}, None
         if isinstance(edit, Parts):
             self._check_class(edit.coarse)
             return (
@@ -247,6 +279,12 @@ class Editor(Columns):
         }
 
     def _text(self, edit: Edit, steps: Sequence[Step]) -> str:
+        if isinstance(edit, Keep | Reject):
+            images = counted(len(edit.ids), "image")
+            if isinstance(edit, Reject):
+                return f"{images} not in {edit.kind}"
+            names = {self.name_of(code) for code in self.kind[edit.ids].tolist()}
+            return f"kept {images} in {names.pop() or 'no kind'}" if len(names) == 1 else f"kept {images}"
         changes: list[Change] = []
         for step in steps:
             number = len(step.ids)

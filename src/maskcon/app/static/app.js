@@ -40,7 +40,7 @@ function theme() {
 function bar() {
   const undo = button("Undo", { name: "undo", text: false, kind: "quiet", key: "Control+Z" }, undoLast);
   const redo = button("Redo", { name: "redo", text: false, kind: "quiet", key: "Control+Shift+Z" }, redoLast);
-  byId("tools").append(undo, redo, button("Take it away", { name: "out", kind: "take" }, showOut), theme(),
+  byId("tools").append(undo, redo, button("Export", { name: "out", kind: "take", key: "E" }, showOut), theme(),
     button("Keys", { name: "help", text: false, kind: "quiet", key: "?" }, showKeys));
   const update = () => {
     const { kind, text } = status();
@@ -89,7 +89,7 @@ function keys() {
   }
   shortcut("everywhere", ["Ctrl+z", "u"], "Undo", undoLast);
   shortcut("everywhere", ["Ctrl+Shift+z", "Ctrl+y"], "Redo", redoLast);
-  shortcut("everywhere", ["e"], "Take it away", showOut);
+  shortcut("everywhere", ["e"], "Export", showOut);
   shortcut("everywhere", ["?"], "Show the keys", showKeys);
 }
 

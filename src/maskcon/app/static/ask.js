@@ -1,13 +1,12 @@
 // The view "Ask": the questions whose answers help most, by number keys or by typing a name.
 
-import { el, button, full, picture } from "./dom.js";
+import { el, button, full, thumbnail } from "./dom.js";
 import { get } from "./api.js";
 import { apply } from "./actions.js";
-import { kindNamed, store } from "./store.js";
+import { facts, kindNamed, on, store } from "./store.js";
 import { Queue } from "./queue.js";
 import { showImage } from "./lightbox.js";
 import { shortcut } from "./keys.js";
-import { say } from "./notices.js";
 
 const QUESTIONS = 50;
 
@@ -18,10 +17,8 @@ export function makeAsk(root) {
   const more = button("New questions", { name: "restore" }, () => load());
   root.append(el("div", { class: "view-head" }, el("p", { class: "soft", text: "Each answer names images that the kinds are least sure of." }), el("div", { class: "row push" }, more)), queue.node);
 
-  const choices = (item) => item.answers ?? item.choices.map((name) => ({ label: name, edit: { action: "move", ids: item.ids, to: name } }));
-
   function draw(item) {
-    const field = el("input", { type: "text", class: "field", placeholder: "Another name", autocomplete: "off", spellcheck: false, "aria-label": "Another name for it", value: drafts.get(item) ?? "" });
+    const field = el("input", { type: "text", class: "field", placeholder: "Another name", autocomplete: "off", dir: "auto", spellcheck: false, "aria-label": "Another name for it", value: drafts.get(item) ?? "" });
     field.addEventListener("input", () => drafts.set(item, field.value));
     field.addEventListener("keydown", (event) => {
       const to = field.value.trim();
@@ -34,14 +31,14 @@ export function makeAsk(root) {
         image.src = full(id);
         return el("figure", {}, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id, item.ids) } }, image));
       })),
-      el("div", { class: "side" }, el("h2", { class: "question", text: item.question }), el("p", { class: "soft", text: `${item.coarse}: ${item.reason}` }),
-        el("div", { class: "ask-choices" }, ...choices(item).map((choice, place) => {
+      el("div", { class: "side" }, el("h2", { class: "question", text: "Which kind is this?" }), el("p", { class: "soft", text: `${item.coarse}: ${item.reason}` }),
+        el("div", { class: "ask-choices" }, ...item.answers.map((choice, place) => {
           const known = kindNamed(item.coarse, choice.label);
           return el("button", { type: "button", class: "ask-choice", "aria-keyshortcuts": String(place + 1), on: { click: () => answer(choice.edit) } },
             place < 9 ? el("kbd", { text: String(place + 1) }) : null, el("span", { class: "choice-name", text: choice.label }),
-            ...(known?.typical.slice(0, 4).map((id) => picture(id, { size: 64, lazy: false })) ?? []));
+            ...(known?.typical.slice(0, 4).map((id) => thumbnail(id, { size: 64, lazy: false })) ?? []));
         })),
-        el("div", { class: "row" }, field, button("Skip", { key: "K", tell: true }, () => queue.go(1)),
+        el("div", { class: "row" }, field, button("Skip", { key: "ArrowRight", tell: true }, () => queue.go(1)),
           button("Junk", { name: "junk", key: "J", tell: true }, () => answer({ action: "junk", ids: item.ids })))));
   }
 
@@ -50,8 +47,7 @@ export function makeAsk(root) {
     if (!queue.item) return;
     drafts.delete(queue.item);
     queue.go(1);
-    if (edit) apply(edit);
-    else say("Nothing changed");
+    apply(edit);
   }
 
   async function load() {
@@ -67,13 +63,17 @@ export function makeAsk(root) {
   }
 
   shortcut("ask", ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "Choose the answer of this number", (event, key) => {
-    const choice = queue.item && choices(queue.item)[Number(key) - 1];
+    const choice = queue.item?.answers[Number(key) - 1];
     return choice ? void answer(choice.edit) : false;
   });
   shortcut("ask", ["t", "n"], "Type another name", () => queue.card.querySelector("input")?.focus());
-  shortcut("ask", ["k", "ArrowRight"], "Skip", () => queue.go(1));
+  shortcut("ask", ["ArrowRight"], "Skip", () => queue.go(1));
   shortcut("ask", ["ArrowLeft"], "Back to the one before", () => queue.go(-1));
   shortcut("ask", ["j"], "Junk", () => (queue.item ? void answer({ action: "junk", ids: queue.item.ids }) : false));
+
+  on("change", () => { // another tab may have answered it
+    if (!root.hidden && queue.item?.ids.every((id) => facts(id).known)) queue.go(1);
+  });
 
   return { title: "Ask", show() { if (!loaded && store.state) load(); } };
 }

@@ -1,6 +1,6 @@
 // The view "Check": images that look mislabelled, near-duplicates and outliers, one after another.
 
-import { el, button, full, picture } from "./dom.js";
+import { el, button, full, thumbnail } from "./dom.js";
 import { get, post } from "./api.js";
 import { apply, askMove, toggleJunk } from "./actions.js";
 import { describe, facts, on, store } from "./store.js";
@@ -10,7 +10,7 @@ import { shortcut } from "./keys.js";
 
 const QUEUES = {
   mislabelled: ["Mislabelled?", "Does this image belong to its class?", "No image looks mislabelled."],
-  duplicates: ["Near-duplicates", "Are these the same picture?", "There are no near-duplicates."],
+  duplicates: ["Near-duplicates", "Are these the same image?", "There are no near-duplicates."],
   outliers: ["Outliers", "Does this image belong to its kind?", "There are no outliers."],
 };
 const LIKE = 6;
@@ -47,7 +47,7 @@ export function makeCheck(root) {
       post("search", { positive: item.ids, negative: [], uploads: [], coarse: null, kind: null, k: LIKE + 1 }).then(({ results }) => {
         like.replaceChildren(...results.filter(({ id }) => id !== item.ids[0]).slice(0, LIKE).map(({ id }) => el("button", {
           type: "button", class: "plain like-one", "aria-label": `Show image ${id}: ${describe(id)}`, on: { click: () => showImage(id) },
-        }, picture(id), el("span", { class: "caption", text: describe(id) }))));
+        }, thumbnail(id), el("span", { class: "caption", text: describe(id) }))));
       }).catch(() => {}); // without its neighbours the item can still be judged
     }
     const junked = single && item.suggestion?.action === "junk"; // the button J says the same
@@ -55,11 +55,18 @@ export function makeCheck(root) {
     return el("article", { class: single ? "beside" : "" }, single ? figures : null,
       el("div", { class: "side" }, el("h2", { class: "question", text: QUEUES[name][1] }), el("p", { class: "soft", text: item.reason }),
         el("div", { class: "row answers" },
-          button(single ? "Keep" : "Keep all", { name: "check", key: "K", tell: true }, () => queue.go(1)),
+          button(single ? "Keep" : "Keep all", { name: "check", key: "K", tell: true }, keep),
           single ? button("Junk", { name: "junk", key: "J", tell: true }, () => junkAt(0)) : null,
           single ? button("Move to …", { name: "move", key: "M", tell: true }, () => move()) : null,
           item.suggestion && !junked ? button(action(item.suggestion), { kind: "primary", key: "A", tell: true }, () => accept()) : null),
         single ? el("h3", { text: "Most alike" }) : null, like), single ? null : figures);
+  }
+
+  /** Go on at once; that it was kept is saved behind it. */
+  function keep() {
+    if (!queue.item) return;
+    apply({ action: "keep", ids: queue.item.ids, queue: name });
+    queue.go(1);
   }
 
   async function junkAt(place) {
@@ -108,7 +115,8 @@ export function makeCheck(root) {
     }
   });
 
-  shortcut("check", ["k", "ArrowRight"], "Keep: go on to the next one", () => queue.go(1));
+  shortcut("check", ["k"], "Keep, and do not ask again", keep);
+  shortcut("check", ["ArrowRight"], "Go on to the next one", () => queue.go(1));
   shortcut("check", ["ArrowLeft"], "Back to the one before", () => queue.go(-1));
   shortcut("check", ["j"], "Junk", () => (queue.item?.ids.length === 1 ? void junkAt(0) : false));
   shortcut("check", ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "Junk the first, second, ... of a group", (event, key) => (queue.item?.ids.length > 1 ? void junkAt(Number(key) - 1) : false));

@@ -1,6 +1,6 @@
 // Dialogs: a frame for all of them, the choice of a kind, the list of keys.
 
-import { el, icon, button, picture, count } from "./dom.js";
+import { el, icon, button, thumbnail, count } from "./dom.js";
 import { listed, shown } from "./keys.js";
 import { classNamed } from "./store.js";
 
@@ -34,7 +34,7 @@ export function chooseKind({ title, coarse, without = [], lead = null }) {
     let options = [];
     let result = null;
     const field = el("input", {
-      class: "field", type: "text", placeholder: "Type a name, or choose", autocomplete: "off", spellcheck: false, role: "combobox",
+      class: "field", type: "text", placeholder: "Type a name, or choose", autocomplete: "off", spellcheck: false, role: "combobox", dir: "auto",
       "aria-expanded": "true", "aria-controls": list, "aria-autocomplete": "list", "aria-label": "Name of the kind",
     });
     const box = el("div", { class: "choices", role: "listbox", id: list, "aria-label": `Kinds of ${coarse}` });
@@ -51,7 +51,7 @@ export function chooseKind({ title, coarse, without = [], lead = null }) {
       box.replaceChildren(...options.map(({ name, kind }, place) => el("div", {
         class: "choice", role: "option", id: `${list}-${place}`, "aria-selected": String(place === active), on: { click: () => finish(name) },
       },
-      ...(kind ? kind.typical.slice(0, 3).map((image) => picture(image, { size: 64 })) : [icon("plus")]),
+      ...(kind ? kind.typical.slice(0, 3).map((image) => thumbnail(image, { size: 64 })) : [icon("plus")]),
       el("span", { class: "choice-name", text: kind ? name : `New kind “${name}”` }),
       el("span", { class: "soft", text: kind ? count(kind.size, "image") : "" }))));
       if (options.length) field.setAttribute("aria-activedescendant", `${list}-${active}`);

@@ -1,6 +1,6 @@
 // The bar at the bottom: what can be done with the selected images.
 
-import { el, button, count, picture } from "./dom.js";
+import { el, button, count, thumbnail } from "./dom.js";
 import { facts } from "./store.js";
 import { selection } from "./selection.js";
 import { askMove, toggleJunk } from "./actions.js";
@@ -35,7 +35,7 @@ export function makeDock(root) {
     root.hidden = !ids.length;
     document.body.classList.toggle("docked", ids.length > 0);
     if (!ids.length) return;
-    faces.replaceChildren(...ids.slice(-SHOWN).map((id) => picture(id, { size: 64, lazy: false })));
+    faces.replaceChildren(...ids.slice(-SHOWN).map((id) => thumbnail(id, { size: 64, lazy: false })));
     title.textContent = `${ids.length.toLocaleString("en")} selected`;
     const classes = new Set(ids.map((id) => facts(id).coarse));
     where.textContent = classes.size === 1 ? [...classes][0] : count(classes.size, "class");

@@ -1,5 +1,7 @@
 // Elements built from values. Text goes through textContent only: names of files, classes and kinds are hostile.
 
+import { shown } from "./keys.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const ICONS = {
   undo: "M4 8h8a4 4 0 0 1 0 8H8M4 8l3.5-3.5M4 8l3.5 3.5",
@@ -73,8 +75,8 @@ export function button(label, { name = null, text = true, kind = "", key = null,
   if (text) node.append(el("span", { text: label }));
   else node.setAttribute("aria-label", label);
   if (key) node.setAttribute("aria-keyshortcuts", key);
-  if (tell) node.append(el("kbd", { "aria-hidden": "true", text: key }));
-  if (!text || key) node.title = key ? `${label} (${key})` : label;
+  if (tell) node.append(el("kbd", { "aria-hidden": "true", text: shown(key) }));
+  if (!text || key) node.title = key ? `${label} (${shown(key)})` : label;
   if (onclick) node.addEventListener("click", onclick);
   return node;
 }
@@ -107,7 +109,7 @@ export const thumb = (id, size = 128) => `/thumb/${id}?size=${size}&v=${version}
 export const full = (id) => `/image/${id}?v=${version}`;
 
 /** Make a lazily loaded thumbnail; one that cannot be had shows as a grey tile. */
-export function picture(id, { size = 128, alt = "", lazy = true } = {}) {
+export function thumbnail(id, { size = 128, alt = "", lazy = true } = {}) {
   const image = el("img", { class: "thumb", alt, decoding: "async", draggable: false, data: { id: String(id) } });
   if (lazy) image.loading = "lazy";
   image.addEventListener("error", () => image.classList.add("missing"), { once: true });

@@ -1,6 +1,6 @@
 // A grid of images that draws only the rows in sight: a listbox of any length, worked by mouse, touch and keyboard.
 
-import { el, icon, picture } from "./dom.js";
+import { el, icon, thumbnail } from "./dom.js";
 import { selection } from "./selection.js";
 import { describe, facts } from "./store.js";
 
@@ -134,7 +134,7 @@ export class Grid {
       class: `tile ${facts(id).role}`, role: "option", id: `${this.name}-${place}`,
       data: { place: String(place), id: String(id) }, "aria-posinset": String(place + 1), "aria-setsize": String(this.ids.length),
       "aria-selected": String(selection.has(id)), "aria-label": this.#label(id),
-    }, picture(id, { size: this.tile > 150 ? 256 : 128, lazy: false }), el("span", { class: "tick" }, icon("check")));
+    }, thumbnail(id, { size: this.tile > 150 ? 256 : 128, lazy: false }), el("span", { class: "tick" }, icon("check")));
     if (this.captions) tile.append(el("span", { class: "caption", text: this.captions.get(id) ?? "" }));
     tile.style.transform = `translate(${x}px, ${y}px)`;
     tile.style.width = `${this.tile}px`;

@@ -60,7 +60,7 @@ async function fill(view) {
   if (now !== view || members === view.members) return grid.refresh();
   view.members = members;
   grid.set(SECTIONS.map(([role, text]) => {
-    const ids = images.filter((image) => image.role === role).map((image) => image.id);
+    const ids = images.filter((image) => (image.role || "none") === role).map((image) => image.id);
     return { title: `${text} (${ids.length})`, ids };
   }));
 }

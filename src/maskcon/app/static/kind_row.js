@@ -1,6 +1,6 @@
 // One kind in the overview: its name to type over, its typical and borderline images, what can be done with it.
 
-import { el, button, icon, picture, count } from "./dom.js";
+import { el, button, icon, thumbnail, count } from "./dom.js";
 import { askMerge, askSplit, mergeInto, rename } from "./actions.js";
 import { kindNamed } from "./store.js";
 import { showImage } from "./lightbox.js";
@@ -28,7 +28,7 @@ export const kindLink = (coarse, kind) => `#kinds/${encodeURIComponent(coarse)}/
 export function nameField(coarse, kind, list, onDone) {
   const note = el("span", { class: "hint", role: "status" });
   const field = el("input", {
-    class: "name", type: "text", autocomplete: "off", spellcheck: false, maxLength: 200, list, "aria-label": `Name of ${kind.name} of ${coarse}`,
+    class: "name", type: "text", autocomplete: "off", spellcheck: false, maxLength: 200, dir: "auto", list, "aria-label": `Name of ${kind.name} of ${coarse}`,
   });
   let current = kind;
   const settled = () => (current.named ? current.name : "");
@@ -141,7 +141,7 @@ export function kindRow(coarse, kind, list, onDone) {
     const face = (id, role) => el("button", {
       type: "button", class: `plain face ${role}`, "aria-label": `${role === "edge" ? "Borderline" : "Typical"} image ${id} of ${newer.name}`,
       on: { click: () => showImage(id, all) },
-    }, picture(id));
+    }, thumbnail(id));
     strip.replaceChildren(...newer.typical.map((id) => face(id, "typical")),
       ...newer.borderline.map((id) => face(id, "edge")));
   };

@@ -1,6 +1,6 @@
 // One image, large: what is known about it, what is like it, what can be done with it.
 
-import { el, button, full, picture } from "./dom.js";
+import { el, button, full, thumbnail } from "./dom.js";
 import { get, post } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { facts, describe, on } from "./store.js";
@@ -38,8 +38,8 @@ export function showImage(id, ids = [id]) {
       el("h3", { text: "Most alike" }), like));
 
   function fill() {
-    const { coarse, kind, confidence, role } = facts(current);
-    const rows = [["Class", coarse], ["Kind", kind ?? "none"], ["Confidence", confidence === null ? "" : confidence.toFixed(2)], ["Role", role === "none" ? "" : role]];
+    const { coarse, kind, confidence, role, known: said } = facts(current);
+    const rows = [["Class", coarse], ["Kind", `${kind ?? "none"}${said ? ", as you said" : ""}`], ["Confidence", confidence === null ? "" : confidence.toFixed(2)], ["Role", role === "none" ? "" : role]];
     known.replaceChildren(...rows.filter(([, value]) => value).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
     large.alt = `Image ${current}: ${describe(current)}`;
     pick.setAttribute("aria-pressed", String(selection.has(current)));
@@ -66,7 +66,7 @@ export function showImage(id, ids = [id]) {
     like.replaceChildren(...others.map((found) => el("button", {
       type: "button", class: "plain", title: describe(found.id), "aria-label": `Show image ${found.id}: ${describe(found.id)}`,
       on: { click: () => show(found.id, others.map((other) => other.id)) },
-    }, picture(found.id))));
+    }, thumbnail(found.id))));
   }
 
   const frame = openDialog("Image", body, { scope: "lightbox", wide: true, onClose: () => { open = null; } });

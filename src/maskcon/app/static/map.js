@@ -1,6 +1,6 @@
 // The view "Map": every image as a point; colours, thumbnails when near, selection.
 
-import { el, button, count, picture } from "./dom.js";
+import { el, button, count, thumbnail } from "./dom.js";
 import { get, read } from "./api.js";
 import { describe, facts, on, store } from "./store.js";
 import { Grid } from "./grid.js";
@@ -106,7 +106,7 @@ export function makeMap(root) {
     if (id !== shownCard) {
       shownCard = id;
       const { kind, coarse, confidence } = facts(id);
-      card.replaceChildren(picture(id, { size: 256, lazy: false }), el("strong", { text: kind ?? "no kind" }),
+      card.replaceChildren(thumbnail(id, { size: 256, lazy: false }), el("strong", { text: kind ?? "no kind" }),
         el("span", { class: "soft", text: `${coarse}${confidence === null ? "" : ` · ${confidence.toFixed(2)}`}` }));
     }
     const left = x + 190 > view.width ? x - 184 : x + 16;

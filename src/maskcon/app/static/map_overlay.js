@@ -1,6 +1,6 @@
 // What lies over the points: names of classes or kinds from afar, thumbnails when near.
 
-import { debounce, el, picture } from "./dom.js";
+import { debounce, el, thumbnail } from "./dom.js";
 import { selection } from "./selection.js";
 import { store } from "./store.js";
 
@@ -91,7 +91,7 @@ export class Overlay {
 
   #face(i, before) {
     const { places, view, legend } = this;
-    const node = before ?? picture(i, { lazy: false });
+    const node = before ?? thumbnail(i, { lazy: false });
     node.style.transform = `translate(${places[2 * i] * view.scale + view.x - FACE / 2}px, ${places[2 * i + 1] * view.scale + view.y - FACE / 2}px)`;
     node.style.borderColor = legend.css(i);
     node.classList.toggle("selected", selection.has(i));

@@ -1,4 +1,4 @@
-// What a session gives: kinds.csv, folders, imagefolder, contact sheet, and the command that trains with the names.
+// What can be exported: kinds.csv, folders, imagefolder, contact sheet, and the command that trains with the names.
 
 import { el, button, count } from "./dom.js";
 import { post } from "./api.js";
@@ -45,9 +45,11 @@ const download = (title, text, href, name) => el("section", { class: "way" },
   el("a", { class: "button", href, download: name }, el("span", { text: "Download" })));
 
 export function showOut() {
-  openDialog("Take it away", el("div", { class: "dialog-body ways" },
+  openDialog("Export", el("div", { class: "dialog-body ways" },
     el("section", { class: "way column" }, el("h3", { text: "Train with these names" }),
-      el("p", { class: "soft", text: "Named images of one kind attract each other, those of different kinds never." }), copyable(store.state.command)),
+      ...(store.state.command
+        ? [el("p", { class: "soft", text: "Named images of one kind attract each other, those of different kinds never." }), copyable(store.state.command)]
+        : [el("p", { class: "soft", text: "Training needs a folder, manifest or dataset with coarse labels that can be opened again; these images have none." })])),
     download("kinds.csv", "One line per image: path, class, kind, confidence, role.", "/api/kinds.csv", "kinds.csv"),
     download("Contact sheet", "One HTML page with every kind, to show to others.", "/api/sheet", "contact-sheet.html"),
     writer("Folders", "One folder per class, in it one per kind.", "folders"),

@@ -5,9 +5,8 @@ import { say } from "./notices.js";
 
 export class Queue {
   /**
-   * @param {{draw: (item: object) => Node, done: string, none: string, keep: string}} options
-   *   draw: the card of an item; done, none: what to say at the end and where there is nothing; keep: name to remember
-   *   judged items by, for this tab
+   * @param {{draw: (item: object) => Node, done: string, none: string}} options
+   *   draw: the card of an item; done, none: what to say at the end and where there is nothing
    */
   constructor({ draw, done, none }) {
     this.draw = draw;

@@ -1,6 +1,6 @@
 // The view "Search": by images of the session and by files; several at once, with "not like this".
 
-import { el, button, icon, picture, count } from "./dom.js";
+import { el, button, icon, thumbnail, count } from "./dom.js";
 import { post, upload } from "./api.js";
 import { on, store } from "./store.js";
 import { Grid } from "./grid.js";
@@ -28,7 +28,7 @@ export function makeSearch(root) {
   const told = el("p", { class: "soft", role: "status" });
   const grid = new Grid({ label: "Results, the most alike first", size: 116, onOpen: showImage });
   const empty = el("div", { class: "drop" }, icon("search"), el("h2", { text: "Drop images here" }),
-    el("p", { class: "soft", text: "or paste one, choose files, or press S on any image in the other views. Pictures do not leave this machine." }));
+    el("p", { class: "soft", text: "or paste one, choose files, or press S on any image in the other views. Images do not leave this machine." }));
   root.append(el("div", { class: "search-head" }, likes, unlikes, el("div", { class: "row push" }, coarse, kind, browse, clear, chooser)), told, empty, grid.node);
 
   const link = (changes) => {
@@ -81,7 +81,7 @@ export function makeSearch(root) {
   function entry(id, side) {
     const other = side === "pos" ? "neg" : "pos";
     const without = query[side].filter((own) => own !== id);
-    return el("li", {}, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id) } }, picture(id)),
+    return el("li", {}, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id) } }, thumbnail(id)),
       el("div", { class: "query-tools" },
         button(side === "pos" ? `Not like image ${id}` : `Like image ${id}`, { name: side === "pos" ? "minus" : "plus", text: false, kind: "mini" }, () => go({ [side]: without, [other]: [...query[other], id] })),
         button(`Remove image ${id}`, { name: "close", text: false, kind: "mini" }, () => go({ [side]: without }))));

@@ -9,6 +9,7 @@ import { setVersion } from "./dom.js";
 const WAITING = "maskcon-waiting-edits";
 const RETRY_MS = 1500;
 const ROLES = ["typical", "borderline", "outlier", "junk", "none"];
+const KNOWN = 128; // beside the role: a person said the kind
 const NO_KIND = 65535;
 
 export const store = {
@@ -31,11 +32,11 @@ export const kindNamed = (coarse, name) => classNamed(coarse)?.kinds.find((kind)
 /** What is known about an image without asking the server. */
 export function facts(id) {
   const { labels, kinds, state } = store;
-  if (!labels) return { coarse: "", kind: null, confidence: null, role: "none" };
+  if (!labels) return { coarse: "", kind: null, confidence: null, role: "none", known: false };
   const kind = labels.kind[id] === NO_KIND ? null : kinds[labels.kind[id]]?.name ?? null;
   return {
     coarse: state.classes[labels.coarse[id]]?.name ?? "", kind,
-    confidence: labels.confidence[id] / 255, role: ROLES[labels.role[id]],
+    confidence: labels.confidence[id] / 255, role: ROLES[labels.role[id] % KNOWN], known: labels.role[id] >= KNOWN,
   };
 }
 
