@@ -15,8 +15,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from maskcon.data import decoding, pixel_modes
-from maskcon.data.decoding import UndecodableError, decode, read_shape
-from maskcon.data.memory_budget import MemoryBudget
+from maskcon.data.decoding import MemoryBudget, UndecodableError, decode, read_shape
 
 GREYS = np.arange(90 * 80).reshape(90, 80)
 TRANSPARENT = {"P": 7, "L": 7, "RGB": (1, 2, 3)}

@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from maskcon.data import ImageSet, statistics
-from maskcon.data.statistics import channel_statistics
+from maskcon.data import ImageSet, dataset
+from maskcon.data.dataset import channel_statistics
 
 
 def part_of(images: np.ndarray, sizes: np.ndarray | None = None) -> ImageSet:
@@ -19,7 +19,7 @@ def part_of(images: np.ndarray, sizes: np.ndarray | None = None) -> ImageSet:
 def test_statistics_are_of_the_valid_pixels_alone(
     chunk: int, padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "CHUNK_VALUES", chunk * 3 * 6 * 5)
+    monkeypatch.setattr(dataset, "MOST_VALUES", chunk * 3 * 6 * 5)
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (5, 3, 6, 5), dtype=np.uint8)
     sizes = random.integers(1, 6, (5, 2)).astype(np.int32) if padded else None

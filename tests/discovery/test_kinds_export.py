@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from maskcon._utils import failpoints
+from maskcon._utils import files
 from maskcon._utils.errors import UsageError
 from maskcon.data.collection import gather
 from maskcon.data.image_readers import ImageArrays
@@ -144,7 +144,7 @@ def test_export_that_was_broken_off_is_completed(photos, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         export_kinds(out, rows, photos)
     assert not (out / METADATA).exists()
-    monkeypatch.setattr("maskcon.discovery.kinds_export.failpoint", failpoints.failpoint)
+    monkeypatch.setattr("maskcon.discovery.kinds_export.failpoint", files.failpoint)
     done = export_kinds(out, [replace(row, kind="z") for row in rows], photos)
     assert tree(out) == {"cat/z/0.png", "cat/z/1.png", "cat/z/0-2.png"}
     assert (done.images, done.removed) == (3, 2)

@@ -10,7 +10,7 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, MaskconError, TrainingError, UsageError
 from maskcon._utils.locks import FolderLock
 from maskcon.config.settings import Machine
-from maskcon.training import journal, loop, resume, run_folder, runner, step
+from maskcon.training import journal, loop, run_folder, runner, step
 from maskcon.training.checkpoint import load_latest, save_checkpoint
 from maskcon.training.journal import read_journal
 from maskcon.training.signals import Interrupted
@@ -109,7 +109,7 @@ def break_off(folder, monkeypatch, **changes) -> None:
 def test_a_checkpoint_of_another_version_or_another_number_of_steps_is_refused(tmp_path, monkeypatch):
     break_off(tmp_path / "run", monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(resume, "CHECKPOINT_FORMAT", 0)
+        patch.setattr(runner, "CHECKPOINT_FORMAT", 0)
         with pytest.raises(UsageError, match="incompatible version"):
             fit(tmp_path / "run")
     with monkeypatch.context() as patch:  # as another number of processes can make it

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskcon.transforms.boxes import RandomCrop
+from maskcon.transforms.resample import RandomCrop
 from tests.transforms.oracles import crop_box
 
 

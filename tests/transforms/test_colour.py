@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from PIL import ImageEnhance, ImageOps
 from torch import Tensor
 
-from maskcon.transforms import colour
+from maskcon.transforms import autoaugment as colour
 from tests.transforms.oracles import from_pil, smooth_images, to_pil
 
 PLAIN = {"invert": colour.invert, "autocontrast": colour.autocontrast, "equalize": colour.equalize}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import maskcon.transforms as views
 import maskcon.transforms.policies
 from maskcon._utils.errors import UsageError
-from maskcon.transforms.boxes import RandomCrop
 from maskcon.transforms.operations import Affine, Perspective
 from maskcon.transforms.policies import FAMILIES, POLICIES, ViewPolicy
+from maskcon.transforms.resample import RandomCrop
 from tests.transforms.oracles import crop_and_mirror, from_pil, smooth_images
 
 NAMES = list(POLICIES)

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from PIL import Image
 
 from maskcon.transforms import resample
-from maskcon.transforms.boxes import CentreSquare, box_placement
 from maskcon.transforms.operations import Affine, Perspective, quad_to_square
+from maskcon.transforms.resample import CentreSquare, box_placement
 from tests.transforms.oracles import cropped, from_pil, smooth_images, to_pil
 
 BOXES = [(0, 0, 32, 32), (3, 5, 14, 17), (20, 0, 12, 30), (31, 31, 1, 1), (10, 2, 9, 28)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import http.client
 import time
 import urllib.error
@@ -15,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, UsageError
-from maskcon._utils.files import write_all
+from maskcon._utils.files import file_digest, write_all
 from maskcon._utils.locks import one_at_a_time
 
 Progress = Callable[
@@ -247,9 +246,3 @@ _OPENER = _build_opener()
 def _announced_total(response: http.client.HTTPResponse, offset: int) -> int | None:
     length = response.headers.get("Content-Length", "")
     return offset + int(length) if length.isdecimal() else None
-
-
-def file_digest(path: Path, algorithm: str) -> str:
-    """Return the checksum of a file in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

@@ -234,7 +234,8 @@ class RunConfig(BaseModel):
         Settings of earlier versions are translated, see `maskcon.config.earlier`.
         """
         try:
-            return cls.build(translate(read_values(path), path))
+            values = read_values(path)
+            return cls.build(values if values.keys() <= cls.model_fields.keys() else translate(values, path))
         except UsageError as error:
             raise UsageError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
 

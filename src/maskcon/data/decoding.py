@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,6 @@ from PIL import Image, UnidentifiedImageError
 
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.paths import check_regular
-from maskcon.data.memory_budget import MemoryBudget
 from maskcon.data.pixel_modes import GREY_MODES, STRIP_BYTES, convert
 
 EXTENSIONS = frozenset(
@@ -45,6 +45,36 @@ LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 DRAFT_MARGIN = 2
 # other images are first averaged over squares of pixels, which is fast, to no less than this multiple
 REDUCING_GAP = 3
+
+
+class MemoryBudget:
+    """Bytes that all threads together may use at a time; a thread waits until its share is free."""
+
+    def __init__(self, size: int) -> None:
+        self.size = self._free = size
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        """Hold `size` bytes inside the block; raise `ValueError` if they exceed the whole budget.
+
+        Not reentrant: a thread that reserves twice may wait for itself.
+        """
+        if size > self.size:
+            raise ValueError(
+                f"needs about {size >> 20:,} MB to decode, more than {self.size >> 20:,} MB; "
+                "shrink it, or save it as a baseline JPEG"
+            )
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size)
+            self._free -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
+
 
 DECODING_MEMORY = MemoryBudget(512 << 20)  # of all threads together
 # bytes per pixel of a decoded image, by mode (4 for others), and of codecs that decode a whole image at once (measured)

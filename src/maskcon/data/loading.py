@@ -110,7 +110,7 @@ def is_path(name_or_path: str) -> bool:
         return False
     if os.sep in name_or_path or "/" in name_or_path or name_or_path in (".", "..", "~"):
         return True
-    return bool(name_or_path) and (is_manifest(Path(name_or_path)) or exists(Path(name_or_path)))
+    return bool(name_or_path) and (exists(Path(name_or_path)) or is_manifest(Path(name_or_path)))
 
 
 def is_there(source: str) -> bool:

@@ -38,7 +38,7 @@ SAMPLED = 64  # images whose headers give the usual size
 
 def read_path(path: Path) -> Layout:
     """Find the images of a folder or a manifest."""
-    return read_manifest(path) if is_manifest(path) and not has_folder(path) else read_layout(path)
+    return read_manifest(path) if not has_folder(path) and is_manifest(path) else read_layout(path)
 
 
 def plan_photos(

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
-from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import sync_file, sync_folder, write_all
+from maskcon._utils.files import failpoint, sync_file, sync_folder, write_all
 from maskcon.data.kinds_file import KindRow, kinds_bytes, read_kinds
 from maskcon.discovery.edit_kinds import Edit, Take, read_kept
 from maskcon.discovery.editor import Editor

@@ -22,8 +22,7 @@ from typing import Any
 from PIL import Image
 
 from maskcon._utils.errors import DataError, UsageError
-from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import replacing, write_atomically
+from maskcon._utils.files import failpoint, replacing, write_atomically
 from maskcon._utils.text import counted
 from maskcon.data.image_readers import ImageArrays, ImageFiles, Images
 from maskcon.data.kinds_file import KindRow

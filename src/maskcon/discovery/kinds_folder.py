@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from maskcon._utils.errors import CorruptFileError
-from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import failpoint, write_atomically
 from maskcon.data.kinds_file import KindRow, write_kinds
 from maskcon.discovery.clusters import Space, Suggestion
 from maskcon.discovery.kinds import CoarseClass, Kinds

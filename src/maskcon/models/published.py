@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskcon._utils.download import fetch, file_digest
+from maskcon._utils.download import fetch
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import file_digest, write_atomically
 from maskcon._utils.locks import one_at_a_time
 from maskcon._utils.paths import cache_root
 

@@ -29,8 +29,8 @@ from maskcon.report.figures import save
 from maskcon.report.tables import METHOD_NAMES
 from maskcon.training.callbacks import Callback
 from maskcon.training.comparison import Job
-from maskcon.training.resume import refuse_others
 from maskcon.training.run_folder import is_finished, read_result
+from maskcon.training.runner import refuse_others
 from maskcon.training.setup import load_dataset, settle
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon._utils.failpoints import failpoint
+from maskcon._utils.files import failpoint
 from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings, write_embeddings
 from maskcon.retrieval.store import Entry, Header, Vectors
 

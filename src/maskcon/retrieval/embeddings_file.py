@@ -24,8 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maskcon._utils.errors import CorruptFileError, UsageError
-from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import replacing
+from maskcon._utils.files import failpoint, replacing
 from maskcon.retrieval.store import Entry, Header, Vectors
 
 HEADER_KEY, SEAL_KEY = "maskcon", "maskcon.seal"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.failpoints import failpoint
+from maskcon._utils.files import failpoint
 from maskcon.data.folder_layout import show
 from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.store import Entry, Header, Neighbours, Vectors, check_request

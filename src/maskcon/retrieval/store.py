@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError, MaskconError, UsageError
-from maskcon._utils.failpoints import failpoint
+from maskcon._utils.files import failpoint
 from maskcon._utils.text import counted
 from maskcon.data.folder_layout import show
 from maskcon.data.image_readers import Block, Images, at_once, none_readable

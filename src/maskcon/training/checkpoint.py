@@ -26,8 +26,7 @@ import safetensors.torch
 from torch import Tensor
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
-from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import SUMS, checksums, read_checksums, sync_folder, write_synced
+from maskcon._utils.files import SUMS, checksums, failpoint, read_checksums, sync_folder, write_synced
 
 CHECKPOINT_FORMAT = 3
 TENSORS, VALUES = "state.safetensors", "state.json"

@@ -48,7 +48,7 @@ def short_name(source: str) -> str:
     if not is_path(source):
         return source
     path = Path(absolute(source))
-    return Path(source).stem if is_manifest(path) and not path.is_dir() else path.name or source
+    return Path(source).stem if not path.is_dir() and is_manifest(path) else path.name or source
 
 
 def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:

@@ -20,13 +20,12 @@ from maskcon.config.backbones import mean_and_std, view_size
 from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN
 from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, image_plan, load
-from maskcon.data.dataset import Variant
+from maskcon.data.dataset import Variant, channel_statistics
 from maskcon.data.decoding import canvas_for
 from maskcon.data.kinds_file import read_kinds
 from maskcon.data.known_names import UNNAMED, KnownNames
 from maskcon.data.packing import ImagePlan, Progress
 from maskcon.data.photos import load_plan
-from maskcon.data.statistics import channel_statistics
 from maskcon.methods.name_spreading import spread_names
 from maskcon.methods.registry import Method, all_methods, method_named
 from maskcon.models import Backbone, FeatureHead

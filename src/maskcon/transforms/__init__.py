@@ -8,8 +8,8 @@ up to rounding, on its image and its row only, not on the batch, the rank or the
     queries = strong(images, torch.rand(len(images), strong.draws), size=32)
     queries = normalise(queries, mean, std)
 
-Reading order: boxes (crops), resample (all geometry in one interpolation), operations (warps), colour (PIL's 8-bit
-operations), autoaugment (the published table), jitter (photographs), policies (all of it by name).
+Reading order: resample (crops, and all geometry in one interpolation), operations (warps), autoaugment (the published
+table and PIL's 8-bit operations), jitter (photographs), policies (all of it by name).
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from maskcon.transforms.boxes import wide
 from maskcon.transforms.operations import Operation, RandomOperation, between
-from maskcon.transforms.resample import separable
+from maskcon.transforms.resample import separable, wide
 
 ORDERS = tuple(itertools.permutations(range(4)))  # all orders of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)

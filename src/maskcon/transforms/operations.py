@@ -13,8 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from maskcon.transforms.boxes import wide
-from maskcon.transforms.resample import Warp
+from maskcon.transforms.resample import Warp, wide
 
 
 class Operation:

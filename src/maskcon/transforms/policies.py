@@ -14,10 +14,9 @@ from torch import Tensor
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.transforms.autoaugment import AutoAugment
-from maskcon.transforms.boxes import CentreSquare, Crop, RandomCrop, WholeImage
 from maskcon.transforms.jitter import ColourJitter, GaussianBlur, Greyscale, RandomErasing, ToneJitter
 from maskcon.transforms.operations import Affine, Operation, Perspective
-from maskcon.transforms.resample import resample
+from maskcon.transforms.resample import CentreSquare, Crop, RandomCrop, WholeImage, resample
 
 
 @runtime_checkable

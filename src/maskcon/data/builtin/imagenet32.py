@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.download import Progress, file_digest
+from maskcon._utils.download import Progress
 from maskcon._utils.errors import CorruptFileError, DataError
-from maskcon._utils.files import sync_file
+from maskcon._utils.files import file_digest, sync_file
 from maskcon._utils.paths import cache_root, has_file
 from maskcon.data.builtin.classes import count_notes, read_grouping, read_table
 from maskcon.data.cache import cached_folder, check_space, files_key, place_key

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.failpoints import failpoint
-from maskcon._utils.files import reserve, sync_file, sync_folder, write_atomically
+from maskcon._utils.files import failpoint, reserve, sync_file, sync_folder, write_atomically
 from maskcon._utils.paths import cache_root
 
 FORMAT_VERSION = 1
