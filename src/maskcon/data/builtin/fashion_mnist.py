@@ -53,7 +53,7 @@ def load_fashion_mnist(
     if folder is None and download:
         folder = root / FOLDER
         for name, md5 in MD5.items():
-            fetch(URL + name, folder / name, md5=md5, progress=progress)
+            fetch(URL + name, folder / name, algorithm="md5", digest=md5, progress=progress)
     if folder is None:
         raise DataError(
             f"fashion-mnist was not found in {root / FOLDER}; download it with --download, "

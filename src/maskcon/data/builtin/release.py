@@ -85,7 +85,7 @@ class Release:
         """Download the archive from the first address that has it, or check it."""
         for url in self.urls:
             try:
-                fetch(url, target, md5=self.md5, progress=progress)
+                fetch(url, target, algorithm="md5", digest=self.md5, progress=progress)
                 return
             except DataError:  # not a wrong checksum: that is never tried elsewhere in silence
                 if url == self.urls[-1]:
