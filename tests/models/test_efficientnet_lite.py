@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError
-from maskcon.models import EfficientNetLite, build_backbone, for_inference
+from maskcon.models import EfficientNetLite, build_backbone
 from maskcon.models.mobilenet import SameConv2d
 from maskcon.models.weights import load_weights
 
@@ -156,16 +156,6 @@ def test_a_grey_net_answers_grey_images_as_the_colour_net_does(tmp_path):
     image = torch.rand(2, 1, 64, 64)
     with torch.no_grad():
         torch.testing.assert_close(grey(image), colour(image.expand(-1, 3, -1, -1)), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_folding_batchnorm_leaves_the_function_as_it_is(name):
-    made = net(name)
-    fused = for_inference(made)
-    assert not any(isinstance(module, nn.BatchNorm2d) for module in fused.modules())
-    image = torch.randn(2, 3, 64, 64)
-    with torch.no_grad():
-        torch.testing.assert_close(fused(image), made(image), rtol=1e-3, atol=1e-4)
 
 
 def test_levels_are_the_features_and_the_means_of_the_ends_of_two_stages():

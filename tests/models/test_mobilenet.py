@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from maskcon._utils.errors import UsageError
-from maskcon.models import MobileNetV2, build_backbone, for_inference
+from maskcon.models import MobileNetV2, build_backbone
 from maskcon.models.mobilenet import STAGES
 from maskcon.models.weights import load_weights
 
@@ -126,23 +126,6 @@ def test_a_file_that_lacks_a_layer_is_refused_and_changes_nothing(tmp_path):
     assert all(torch.equal(before[name], value) for name, value in target.state_dict().items())
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18", "resnet50"])
-def test_folding_batchnorm_leaves_the_function_as_it_is(name):
-    torch.manual_seed(0)
-    made = net() if name == "mobilenet_v2" else build_backbone(name, image_size=96)
-    if name != "mobilenet_v2":
-        made.train()
-        made(torch.randn(8, 3, 64, 64))  # gives BatchNorm statistics of its own
-    fused = for_inference(made)
-    assert not any(isinstance(module, nn.BatchNorm2d) for module in fused.modules())
-    assert any(isinstance(module, nn.BatchNorm2d) for module in made.modules())
-    image = torch.randn(2, 3, 64, 64)
-    with torch.no_grad():
-        expected = made.eval()(image)
-        torch.testing.assert_close(fused(image), expected, rtol=1e-3, atol=1e-4)
-    assert expected.std() > 1e-3
-
-
 def test_without_weight_the_levels_are_the_features():
     images = torch.rand(2, 3, 32, 32)
     with torch.no_grad():
@@ -150,9 +133,8 @@ def test_without_weight_the_levels_are_the_features():
     assert net().level_features(0.0) == 1280
 
 
-@pytest.mark.parametrize("made", [net(), for_inference(net())])
-def test_levels_are_the_features_and_behind_them_the_means_of_two_earlier_maps(made):
-    images, weight = torch.rand(4, 3, 48, 40), 0.5
+def test_levels_are_the_features_and_behind_them_the_means_of_two_earlier_maps():
+    made, images, weight = net(), torch.rand(4, 3, 48, 40), 0.5
     seen: dict[int, torch.Tensor] = {}
     for number in (13, 16):
         made.layers[number].register_forward_hook(

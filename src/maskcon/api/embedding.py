@@ -15,17 +15,17 @@ from maskcon.api.run import Run, features_of
 from maskcon.data.collection import Given, gather
 from maskcon.data.image_readers import Images, none_readable
 from maskcon.data.packing import Progress
-from maskcon.models.encoder_file import EncoderFacts, read_encoder
+from maskcon.models.encoder_file import EncoderFacts
 from maskcon.retrieval.embeddings import EmbeddingsStore, check_target, parts_folder, remove_empty_parts
 from maskcon.retrieval.store import Embed, Header, Refreshed, check_replaces, refresh
 from maskcon.training.distributed import usable_device
-from maskcon.training.run_folder import ENCODER, make_writable
+from maskcon.training.run_folder import make_writable
 
 
 def open_encoder(run: Run, device: str) -> tuple[Embed, EncoderFacts, int]:
     """Read a run's encoder once: as a function of images, its facts, and the length of its embeddings."""
     usable_device(device)  # before anything slow
-    backbone, facts = read_encoder(run.folder / ENCODER)
+    backbone, facts = run.encoder(device)
 
     def embed(images: NDArray[np.uint8], sizes: NDArray[np.int32] | None) -> NDArray[np.floating]:
         return features_of(backbone, facts, images, sizes, device).numpy()

@@ -21,7 +21,7 @@ from maskcon.config.presets import DEFAULT_PRESET, default_method
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset, ImageSet
 from maskcon.data.photos import usual_side
-from maskcon.models import Backbone
+from maskcon.models import Backbone, for_inference
 from maskcon.models.encoder_file import EncoderFacts, read_encoder
 from maskcon.retrieval.encode import Feed, embed, raw_pixels
 from maskcon.retrieval.recall import recall_at_k
@@ -76,6 +76,15 @@ class Run:
         with (self.folder / ENCODER).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
+    def encoder(self, device: str = "cpu") -> tuple[Backbone, EncoderFacts]:
+        """Read the encoder for embedding on a device, and its facts.
+
+        A frozen backbone is made fast, as it was in training; another encoder is scored to the bytes of its training.
+        """
+        backbone, facts = read_encoder(self.folder / ENCODER)
+        place = usable_device(device)
+        return (for_inference(backbone, place) if facts.head_features else backbone), facts
+
     def encode(self, images: NDArray[np.uint8] | Tensor | Sequence[Any], *, device: str = "cpu") -> Tensor:
         """Embed images: float32 ``[N, F]``, not normalised; compare them by cosine.
 
@@ -83,7 +92,7 @@ class Run:
             images: uint8 ``[N, C, H, W]``, or a sequence of paths or PIL images of any size and mode.
             device: where to compute: cpu, cuda, cuda:1, mps, or auto for the best there is.
         """
-        backbone, facts = read_encoder(self.folder / ENCODER)
+        backbone, facts = self.encoder(device)
         array, sizes = _as_arrays(images, facts)
         return features_of(backbone, facts, array, sizes, device)
 
@@ -98,7 +107,7 @@ class Run:
 
         progress: called as progress(done, in all).
         """
-        backbone, facts = read_encoder(self.folder / ENCODER)
+        backbone, facts = self.encoder(device)
         return features_of(backbone, facts, part.images, part.sizes, device, progress)
 
 

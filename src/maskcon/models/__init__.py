@@ -5,13 +5,13 @@ from __future__ import annotations
 from maskcon.models.backbones import (
     backbone_names,
     build_backbone,
-    for_inference,
     freeze_batchnorm,
     has_own_shape,
 )
 from maskcon.models.base import Backbone
 from maskcon.models.efficientnet_lite import EfficientNetLite
 from maskcon.models.heads import Axes, CoarseClassifier, FeatureHead, FrozenEncoder, Projector, unit_rows
+from maskcon.models.inference import engine_of, for_inference
 from maskcon.models.mobilenet import MobileNetV2
 from maskcon.models.momentum import Model, MomentumPair, Output, build_model
 from maskcon.models.resnet import ResNet
@@ -32,6 +32,7 @@ __all__ = [
     "backbone_names",
     "build_backbone",
     "build_model",
+    "engine_of",
     "for_inference",
     "freeze_batchnorm",
     "has_own_shape",

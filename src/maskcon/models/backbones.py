@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-from itertools import pairwise
 from typing import Literal, Self, get_args
 
-import torch
 from torch import nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from maskcon._utils.errors import UsageError, unknown
 from maskcon.config.backbones import HUGGING_FACE_PREFIX, PRETRAINED, on_hugging_face
 from maskcon.models.base import Backbone
 from maskcon.models.efficientnet_lite import LITE_STAGES, EfficientNetLite
 from maskcon.models.mobilenet import NAME as MOBILENET
-from maskcon.models.mobilenet import InvertedResidualNet, MobileNetV2
+from maskcon.models.mobilenet import MobileNetV2
 from maskcon.models.resnet import ARCHITECTURES, ResNet, Stem
 
 StemChoice = Literal["auto", "small", "imagenet", "stride2"]
@@ -85,26 +81,6 @@ def build_backbone(
     if name not in ARCHITECTURES:
         raise unknown("backbone", name, [*backbone_names(), f"{HUGGING_FACE_PREFIX}NAME"])
     return ResNet(name, in_channels=in_channels, width=width, stem=resolve_stem(stem, image_size))
-
-
-def for_inference(backbone: Backbone) -> Backbone:
-    """Copy a backbone for inference: evaluation mode, no gradients, channels-last, BatchNorm folded into convolutions.
-
-    Only nets of ours are folded; the order of layers in others is unknown.
-    """
-    fused: Backbone = copy.deepcopy(backbone).eval().requires_grad_(False)
-    if isinstance(backbone, ResNet | InvertedResidualNet):
-        for module in list(fused.modules()):
-            _fold_children(module)
-    return fused.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
-
-
-def _fold_children(module: nn.Module) -> None:
-    """Fold each BatchNorm into the convolution registered directly before it."""
-    for (conv_name, conv), (norm_name, norm) in pairwise(list(module.named_children())):
-        if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-            setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
-            setattr(module, norm_name, nn.Identity())
 
 
 class FrozenBatchNorm2d(nn.BatchNorm2d):

@@ -171,8 +171,14 @@ class InvertedResidualNet(Backbone):
         for number, layer in enumerate(self.layers):
             maps = layer(maps)
             if number in self.earlier_layers:
-                earlier.append(weight * normalize(maps.mean(dim=(2, 3)), dim=1))
-        return torch.cat([normalize(maps.mean(dim=(2, 3)), dim=1), *earlier], dim=1)
+                earlier.append(maps.mean(dim=(2, 3)))
+        return join_levels([maps.mean(dim=(2, 3)), *earlier], weight)
+
+
+def join_levels(means: Sequence[Tensor], weight: float) -> Tensor:
+    """Join the features [B, F] and the means of earlier maps [B, C] as `Backbone.levels` says: [B, F + E]."""
+    features, *earlier = (normalize(mean, dim=1) for mean in means)
+    return torch.cat([features, *(weight * mean for mean in earlier)], dim=1)
 
 
 class MobileNetV2(InvertedResidualNet):

@@ -51,8 +51,9 @@ SAME = {
     "data": "was trained on other data than given now; choose another --out",
     "names": "was started with other names of finer kinds: the file of --fine has changed since; put it back, or "
     "choose another --out",
-    "features": "was started on other features of the same images: the weights of the frozen backbone or its views "
-    "have changed since; put them back, or choose another --out",
+    "features": "was started on other features of the same images: the weights of the frozen backbone, its views or "
+    "what computes them (torch, or onnxruntime of the extra `onnx`) have changed since; put them back, or choose "
+    "another --out",
 }
 
 

@@ -68,6 +68,7 @@ def test_other_weights_or_pixels_are_another_cache(weights):
     with torch.no_grad():
         next(net.parameters())[0, 0, 0, 0] += 1e-6
     assert describe(part, facts, weights_hash(net), [policy], 0) != first
+    assert describe(part, facts, first["weights"], [policy], 0, "onnxruntime") != first
     pixels = part.images.copy()
     pixels[3, 0, 2, 2] ^= 1
     touched = dataclasses.replace(part, images=pixels)

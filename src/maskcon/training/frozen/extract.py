@@ -152,9 +152,17 @@ def cached_features(
 
 
 def describe(
-    part: ImageSet, facts: EncoderFacts, weights: str, seen: Sequence[Policy | None], seed: int
+    part: ImageSet,
+    facts: EncoderFacts,
+    weights: str,
+    seen: Sequence[Policy | None],
+    seed: int,
+    engine: str = "torch",
 ) -> dict[str, Any]:
-    """Return what the features of a part depend on: neither labels nor the seed of a run."""
+    """Return what the features of a part depend on: neither labels nor the seed of a run.
+
+    engine: see `engine_of`; features of one differ from those of another by rounding, and are never mixed.
+    """
     random = any(policy is not None for policy in seen)
     return {
         "backbone": {k: v for k, v in asdict(facts).items() if k not in ("head_features", "test_resize")},
@@ -165,6 +173,7 @@ def describe(
         ],
         "seed": seed if random else None,
         "pictures": part.images_fingerprint(),
+        **({} if engine == "torch" else {"engine": engine}),
     }
 
 

@@ -22,7 +22,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.config.backbones import on_hugging_face
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet
-from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, for_inference
+from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, engine_of, for_inference
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.weights import load_weights, locate
 from maskcon.retrieval.encode import Feed
@@ -211,7 +211,7 @@ def _read(
     message: Message,
 ) -> FrozenFeatures:
     query, key = cached_views(config)
-    net = for_inference(backbone).to(device)
+    net, engine = for_inference(backbone, device), engine_of(backbone, device)
     weights = weights_hash(backbone)
     kept, keys = [], []
     parts: list[tuple[ImageSet, list[transforms.Policy | None], str]] = [
@@ -219,7 +219,7 @@ def _read(
         (data.test, [None], "float32"),
     ]
     for part, seen, dtype in parts:
-        description = describe(part, facts, weights, seen, VIEWS_SEED)
+        description = describe(part, facts, weights, seen, VIEWS_SEED, engine)
         keys.append(key_of(description))
         shape = (len(part), len(seen), backbone.level_features(facts.earlier_weight))
         feed = Feed(part.images, part.sizes, device)

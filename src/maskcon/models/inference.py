@@ -1,0 +1,140 @@
+"""A trained or pretrained net, made fast for embedding: the same features up to rounding.
+
+BatchNorm is folded into the convolutions before it. On a CPU with the extra `onnx`, nets of inverted residuals run in
+onnxruntime.
+"""
+
+from __future__ import annotations
+
+import copy
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from maskcon.models.base import Backbone
+from maskcon.models.heads import FrozenEncoder
+from maskcon.models.mobilenet import InvertedResidualNet, SameConv2d, join_levels
+from maskcon.models.resnet import ResNet
+
+OPSET, IR_VERSION = 18, 8  # of the graph: old ones, which any onnxruntime reads
+
+
+def for_inference(backbone: Backbone, device: str | torch.device = "cpu") -> Backbone:
+    """Copy a backbone to a device for inference: evaluation mode, no gradients, the fastest engine there is.
+
+    Only nets of ours are changed; the order of layers in others is unknown.
+    """
+    fused: Backbone = copy.deepcopy(backbone).eval().requires_grad_(False)
+    net = fused.backbone if isinstance(fused, FrozenEncoder) else fused
+    if isinstance(net, ResNet | InvertedResidualNet):
+        for module in list(net.modules()):
+            _fold_children(module)
+    fused.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if engine_of(net, device) == "onnxruntime":
+        assert isinstance(net, InvertedResidualNet)
+        compiled = CompiledNet(net)
+        if not isinstance(fused, FrozenEncoder):
+            return compiled
+        fused.backbone = compiled
+    return fused
+
+
+def engine_of(backbone: Backbone, device: str | torch.device) -> str:
+    """Return what runs a backbone in `for_inference`: "onnxruntime" or "torch"."""
+    is_known = isinstance(backbone, InvertedResidualNet) and torch.device(device).type == "cpu"
+    installed = all(find_spec(name) for name in ("onnx", "onnxruntime"))
+    return "onnxruntime" if is_known and installed else "torch"
+
+
+def _fold_children(module: nn.Module) -> None:
+    """Fold each BatchNorm into the convolution registered directly before it."""
+    for (conv_name, conv), (norm_name, norm) in pairwise(list(module.named_children())):
+        if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+            setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
+            setattr(module, norm_name, nn.Identity())
+
+
+class CompiledNet(Backbone):
+    """A net of inverted residuals with folded BatchNorm, run by onnxruntime on as many threads as torch has now."""
+
+    def __init__(self, net: InvertedResidualNet) -> None:
+        super().__init__()
+        import onnxruntime
+
+        self.name, self.in_channels = net.name, net.in_channels
+        self.features, self.earlier_features = net.features, net.earlier_features
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors only
+        options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+        options.add_session_config_entry(
+            "session.intra_op.allow_spinning", "0"
+        )  # torch works between the calls
+        self._session: Any = onnxruntime.InferenceSession(
+            graph_of(net), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self._means(images)[0]
+
+    def levels(self, images: Tensor, weight: float) -> Tensor:
+        means = self._means(images)
+        return join_levels(means, weight) if weight > 0 else means[0]
+
+    def _means(self, images: Tensor) -> list[Tensor]:
+        found = self._session.run(None, {"images": images.detach().float().contiguous().numpy()})
+        return [torch.from_numpy(means).flatten(1) for means in found]
+
+
+def graph_of(net: InvertedResidualNet) -> bytes:
+    """Return the ONNX graph of a folded net: images [B, C, H, W] -> means of the last map, then of `earlier_layers`."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes: list[Any] = []
+    constants: list[Any] = []
+
+    def constant(value: Tensor) -> str:
+        constants.append(numpy_helper.from_array(value.detach().cpu().numpy(), f"c{len(constants)}"))
+        return str(constants[-1].name)
+
+    def add(operation: str, *inputs: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(operation, inputs, [f"m{len(nodes)}"], **attributes))
+        return f"m{len(nodes) - 1}"
+
+    limits = [constant(torch.tensor(float(limit))) for limit in (0, 6)]
+    maps, means = "images", []
+    for number, layer in enumerate(net.layers):
+        given = maps
+        for module in layer.modules():
+            if isinstance(module, nn.Conv2d):
+                assert module.bias is not None  # what folding leaves
+                weights = constant(module.weight.contiguous()), constant(module.bias)
+                padding = (
+                    {"auto_pad": "SAME_UPPER"}
+                    if isinstance(module, SameConv2d)
+                    else {"pads": [int(side) for side in module.padding] * 2}
+                )
+                maps = add(
+                    "Conv", maps, *weights, strides=module.stride, group=module.groups,
+                    kernel_shape=module.kernel_size, **padding,
+                )  # fmt: skip
+            elif isinstance(module, nn.ReLU6):
+                maps = add("Clip", maps, *limits)
+        if getattr(layer, "adds_input", False):
+            maps = add("Add", given, maps)
+        if number in net.earlier_layers:
+            means.append(add("GlobalAveragePool", maps))
+    means = [add("GlobalAveragePool", maps), *means]
+    tensor = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        net.name,
+        [tensor("images", TensorProto.FLOAT, ["B", net.in_channels, "H", "W"])],
+        [tensor(name, TensorProto.FLOAT, None) for name in means],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    return bytes(model.SerializeToString())
