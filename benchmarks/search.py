@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon.retrieval.index import Index, index_store
+from maskcon.retrieval.embeddings import INDEX, EmbeddingsStore, Index
 from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.store import Entry, Header
 
@@ -42,7 +42,7 @@ def clustered(count: int, dimension: int, seed: int) -> NDArray[np.float32]:
 
 def filled(folder: Path, vectors: NDArray[np.float32]) -> None:
     digests = [f"{row:064x}" for row in range(len(vectors))]
-    store = index_store(folder, Header("0" * 64, "benchmark"))
+    store = EmbeddingsStore(folder / INDEX, Header("0" * 64, "benchmark"))
     store.stage(digests, vectors)
     store.commit([Entry(f"{row:09d}.jpg", 1, 1, digest) for row, digest in enumerate(digests)])
 

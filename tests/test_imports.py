@@ -190,7 +190,6 @@ def run_python(code: str) -> str:
         "maskcon.data",
         "maskcon.data.collection",
         "maskcon.report.write",
-        "maskcon.retrieval.index",
         "maskcon.retrieval.embeddings",
     ],
 )

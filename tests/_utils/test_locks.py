@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from maskcon._utils import locks
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils import files
+from maskcon._utils.files import one_at_a_time
 
-pytestmark = pytest.mark.skipif(locks.fcntl is None, reason="folders are not locked there")
+pytestmark = pytest.mark.skipif(files.fcntl is None, reason="folders are not locked there")
 
 
 def test_turn_of_a_killed_process_ends(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_folder_that_cannot_be_locked_is_entered_without_certainty(
     def refuse(*_: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
     with one_at_a_time(tmp_path) as certain:
         assert not certain
 
@@ -51,7 +51,7 @@ def test_who_has_to_wait_is_told_once_and_nobody_else(tmp_path: Path) -> None:
         told.append("waits")
         os.close(other)  # the other one ends
 
-    locks.fcntl.flock(other, locks.fcntl.LOCK_EX)
+    files.fcntl.flock(other, files.fcntl.LOCK_EX)
     with one_at_a_time(tmp_path, waiting) as certain:
         assert certain
     with one_at_a_time(tmp_path, waiting) as certain:

@@ -20,8 +20,8 @@ from maskcon.discovery.kinds import find_kinds
 from maskcon.discovery.kinds_folder import STATE, Origin, read_folder, write_folder
 from maskcon.export import export_run
 from maskcon.export.write import CARD, CONFIG, HUGGING_FACE, MODEL, WEIGHTS, _module
+from maskcon.retrieval.embeddings import INDEX, Index
 from maskcon.retrieval.embeddings_file import read_embeddings, write_embeddings
-from maskcon.retrieval.index import INDEX, Index
 from maskcon.retrieval.store import Entry, Header
 from maskcon.training.run_folder import ENCODER
 from tests.discovery.generated import clustered

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import FolderLock
 from maskcon.api import Run
 from maskcon.data import load
 from maskcon.data.image_readers import with_channels
 from maskcon.models.encoder_file import read_encoder
-from maskcon.retrieval.index import INDEX, Index
+from maskcon.retrieval.embeddings import INDEX, Index
 from maskcon.retrieval.nearest import unit_rows
 from tests.cli.commands import maskcon, start
 from tests.cli.searching import NAMES, answers, call, picture, refused

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import FolderLock
 from maskcon.training.journal import read_journal
 from tests.cli.commands import LIMITED, SMALL, environment, maskcon, start
 

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from maskcon._utils.errors import DataError
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.files import one_at_a_time
 from maskcon.data import cache as cache_module
 from maskcon.data import packing
 from maskcon.data.folder_layout import Found, Layout

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maskcon._utils.errors import UsageError
-from maskcon.report.neighbourhood import neighbourhood, suspect_labels
+from maskcon.report.sample import neighbourhood, suspect_labels
 from maskcon.retrieval.nearest import unit_rows
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from maskcon.data.collection import gather
-from maskcon.retrieval.index import index_store
+from maskcon.retrieval.embeddings import INDEX, EmbeddingsStore
 from maskcon.retrieval.store import Header, Refreshed, refresh
 
 ENCODER = "e" * 64
@@ -48,5 +48,5 @@ def update(folder: Path, where: Path, embedder: Embedder | None = None, **option
     """Bring the index of a folder up to date, as the command does."""
     pictures = gather(str(folder), canvas=SIDE, channels=3)
     where.mkdir(parents=True, exist_ok=True)
-    store = index_store(where, Header(ENCODER, pictures.source, pictures.root))
+    store = EmbeddingsStore(where / INDEX, Header(ENCODER, pictures.source, pictures.root))
     return refresh(store, pictures, embedder or Embedder(), **options)

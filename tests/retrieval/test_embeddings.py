@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import FolderLock
 from maskcon.api import Run, embedding
 from maskcon.retrieval.embeddings_file import read_embeddings
 from tests.finished_run import finished_run, write_photo

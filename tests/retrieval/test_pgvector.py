@@ -14,7 +14,7 @@ import pytest
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.data.collection import gather
 from maskcon.data.decoding import decode
-from maskcon.retrieval.index import Index
+from maskcon.retrieval.embeddings import Index
 from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.pgvector import PostgresStore
 from maskcon.retrieval.store import Header, refresh

@@ -12,7 +12,7 @@ import pytest
 from maskcon._utils.errors import CorruptFileError, DataError, UsageError
 from maskcon.data.collection import gather
 from maskcon.data.decoding import decode
-from maskcon.retrieval.index import INDEX, Index, index_store
+from maskcon.retrieval.embeddings import INDEX, EmbeddingsStore, Index
 from maskcon.retrieval.nearest import unit_rows
 from maskcon.retrieval.store import Header, refresh
 from tests.miniature import miniature
@@ -63,7 +63,7 @@ def test_nothing_changed_reads_no_file_and_writes_nothing(tmp_path, monkeypatch)
     pictures = gather(str(folder), canvas=SIDE, channels=3)
     monkeypatch.setattr(type(pictures), "digests", None)  # would fail if called
     monkeypatch.setattr(type(pictures), "read", None)
-    store = index_store(where, Header(ENCODER, pictures.source, pictures.root))
+    store = EmbeddingsStore(where / INDEX, Header(ENCODER, pictures.source, pictures.root))
     assert refresh(store, pictures, Embedder()).unchanged == 6
     assert (where / INDEX).stat() == before
 
@@ -268,13 +268,13 @@ def test_an_index_of_another_model_is_not_reused(tmp_path, monkeypatch):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     update(folder, where)
     pictures = gather(str(folder), canvas=SIDE, channels=3)
-    store = index_store(where, Header("f" * 64, pictures.source, pictures.root))
+    store = EmbeddingsStore(where / INDEX, Header("f" * 64, pictures.source, pictures.root))
     store.forget()
     monkeypatch.setattr(store_module, "CHUNK_IMAGES", 1)
     with pytest.raises(KeyboardInterrupt):
         refresh(store, pictures, Embedder(fail_after=2))
     assert vectors_of(where).keys() == expected(folder).keys()  # of the model before, still
-    store = index_store(where, store.owner)
+    store = EmbeddingsStore(where / INDEX, store.owner)
     store.forget()
     embedder = Embedder()
     refresh(store, pictures, embedder)
@@ -293,20 +293,14 @@ def test_a_damaged_index_is_refused_by_refresh_and_search(tmp_path):
         Index(where)
 
 
-def test_an_absent_index_and_one_of_an_older_version_say_what_to_do(tmp_path):
+def test_an_absent_index_says_what_to_do(tmp_path):
     with pytest.raises(UsageError, match=r"there is no index in .*; build one with `maskcon index"):
         Index(tmp_path)
-    (tmp_path / "index.maskcon").write_bytes(b"MASKCIDX")
-    with pytest.raises(UsageError, match=r"only an index of an older version in .*; build one with"):
-        Index(tmp_path)
-    done = update(photos(tmp_path / "photos", 3), tmp_path)
-    assert (done.embedded, len(Index(tmp_path).entries)) == (3, 3)
-    assert "index.maskcon of an older version is not used any more" in done.notes[0]
 
 
 def test_arrays_are_indexed_by_name_and_content_and_only_what_changed_is_embedded(tmp_path):
     data = miniature(train=8, test=4)
-    store = index_store(tmp_path, Header(ENCODER, data.name))
+    store = EmbeddingsStore(tmp_path / INDEX, Header(ENCODER, data.name))
     seen: list[tuple[int, ...]] = []
 
     def flat(images, sizes):

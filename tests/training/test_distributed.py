@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from maskcon import Run
 from maskcon._utils.errors import UsageError
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import FolderLock
 from maskcon.models import build_backbone
 from maskcon.training.distributed import start
 from tests.cli.commands import SMALL, maskcon

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, TrainingError, UsageError
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import FolderLock
 from maskcon.config.settings import Machine
 from maskcon.training import journal, loop, run_folder, runner, step
 from maskcon.training.checkpoint import load_latest, save_checkpoint
@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_locked_is_not_called_busy(tmp_path, monkeypatch
     def unsupported(*_):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("maskcon._utils.locks.fcntl.flock", unsupported)
+    monkeypatch.setattr("maskcon._utils.files.fcntl.flock", unsupported)
     with pytest.raises(UsageError, match=r"cannot be locked \(Operation not supported\)"):
         fit(tmp_path / "run")
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, UsageError
-from maskcon._utils.files import file_digest, write_all
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.files import file_digest, one_at_a_time, write_all
 
 Progress = Callable[
     [int, int], None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from maskcon import __version__
 from maskcon._utils.errors import DataError
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import FolderLock
 from maskcon.api.run import Run, features_of
 from maskcon.data.collection import Given, gather
 from maskcon.data.image_readers import Images, none_readable

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import FolderLock
 from maskcon.app.images import SessionImages
 from maskcon.app.thumbnails import Thumbnails
 from maskcon.app.workspace import Opened, Workspace

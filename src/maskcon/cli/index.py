@@ -46,7 +46,7 @@ def index(
     from maskcon.api.embedding import gather_images, header_of, lock_folder, open_encoder
     from maskcon.cli.embed import print_left_out
     from maskcon.cli.progress import Meter
-    from maskcon.retrieval.index import index_store
+    from maskcon.retrieval.embeddings import INDEX, EmbeddingsStore
     from maskcon.retrieval.pgvector import PostgresStore
     from maskcon.retrieval.store import check_replaces, refresh
 
@@ -73,7 +73,7 @@ def index(
         else:
             folder = Path(out) if out is not None else run / options.INDEX_FOLDER
             lock_folder(folder, stack)
-            place, where = index_store(folder, owner), str(folder)
+            place, where = EmbeddingsStore(folder / INDEX, owner), str(folder)
         check_replaces(place, where, replace)
         done = refresh(place, images, embed, strict=strict, progress=indexing.show)
     counts = {name: getattr(done, name) for name in ("added", "changed", "removed", "unchanged")}

@@ -38,7 +38,7 @@ def search(
     """
     from maskcon.api import Run
     from maskcon.data.folder_layout import show
-    from maskcon.retrieval.index import Index
+    from maskcon.retrieval.embeddings import Index
     from maskcon.retrieval.nearest import unit_rows
     from maskcon.retrieval.pgvector import PostgresStore
     from maskcon.retrieval.store import check_encoder

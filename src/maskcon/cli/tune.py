@@ -44,7 +44,7 @@ def tune(
 
     Example: `maskcon tune ./photos --rounds 6`
     """
-    from maskcon._utils.locks import FolderLock
+    from maskcon._utils.files import FolderLock
     from maskcon.api.tune import tune as run_trials
     from maskcon.cli.progress import Meter
     from maskcon.cli.terminal import Terminal

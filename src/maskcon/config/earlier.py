@@ -21,25 +21,19 @@ SHAPING: Mapping[str, Any] = {
 PROTOCOL = ("source_variant", "test_resize", "drop_last", "eval_when", "exclude_own_keys")
 RISES = {"warmup_epochs": "warmup_share", "relation_warmup_epochs": "relation_warmup_share"}
 GONE = {
-    *SHAPING,
-    *PROTOCOL,
-    *RISES.values(),
-    "channels_last",
-    "final_statistics",
-    "freeze_views",
-    "key_batchnorm",
+    *(*SHAPING, *PROTOCOL, *RISES.values()),
+    *(
+        "channels_last",
+        "final_statistics",
+        "freeze_views",
+        "key_batchnorm",
+        "key_buffers",
+        "key_update",
+        "keys",
+    ),
+    *("means_kept", "momentum", "nesterov", "prime_bank", "projector_hidden", "schedule", "track_bound"),
+    *("view_engine", "weak_queries"),
 }
-GONE |= {
-    "key_buffers",
-    "key_update",
-    "keys",
-    "means_kept",
-    "momentum",
-    "nesterov",
-    "prime_bank",
-    "projector_hidden",
-}
-GONE |= {"schedule", "track_bound", "view_engine", "weak_queries"}
 
 
 def translate(values: Mapping[Any, Any], path: Path) -> dict[Any, Any]:

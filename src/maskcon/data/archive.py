@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from maskcon._utils.errors import CorruptFileError, DataError
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.files import one_at_a_time
 from maskcon._utils.paths import check_regular
 from maskcon.data.cache import write_aside
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from maskcon._utils.errors import DataError
-from maskcon._utils.files import sync_folder
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.files import one_at_a_time, sync_folder
 from maskcon._utils.paths import cache_root
 
 SCRATCH = "packing-"  # begins the names of folders that are not complete

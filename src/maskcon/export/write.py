@@ -18,8 +18,15 @@ from torch import Tensor
 
 from maskcon import __version__
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.files import CHANGED, SUMS, checksums, file_states, sync_folder, write_synced
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.files import (
+    CHANGED,
+    SUMS,
+    checksums,
+    file_states,
+    one_at_a_time,
+    sync_folder,
+    write_synced,
+)
 from maskcon._utils.text import counted
 from maskcon.api import Run
 from maskcon.config.settings import Machine

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from maskcon._utils.download import fetch
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon._utils.files import file_digest, write_atomically
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.files import file_digest, one_at_a_time, write_atomically
 from maskcon._utils.paths import cache_root
 
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from maskcon._utils.text import printable
 from maskcon.report.figures import MOST_CLASSES_IN_COLOUR, PageFigure, embedding_map
 from maskcon.report.gallery import Images, fitted_size, image_uri, sprite_sheet
-from maskcon.report.neighbourhood import Neighbourhood
 from maskcon.report.page import part
-from maskcon.report.sample import Sample, file_part
+from maskcon.report.sample import Neighbourhood, Sample, file_part
 from maskcon.report.style import class_look
 from maskcon.retrieval.nearest import unit_rows
 

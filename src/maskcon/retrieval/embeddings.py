@@ -1,4 +1,7 @@
-"""The embeddings file as a store of `refresh`: written in parts, resumed after a kill, complete or not there."""
+"""The embeddings file as a store of `refresh`: written in parts, resumed after a kill, complete or not there.
+
+An index is an embeddings file in a folder, searched exactly.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from pathlib import Path
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.files import failpoint
 from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings, write_embeddings
-from maskcon.retrieval.store import Entry, Header, Vectors
+from maskcon.retrieval.nearest import make_unit_rows, nearest
+from maskcon.retrieval.store import Entry, Header, Neighbours, Vectors, check_request
 
+INDEX = "index.parquet"  # in the folder of an index
 OTHER_FORMATS = frozenset(  # a Parquet file with such a name would mislead readers
     (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npy", ".npz", ".pkl", ".pt", ".h5", ".xlsx")
 )
@@ -114,3 +119,25 @@ def remove_empty_parts(target: Path) -> None:
     """Leave nothing behind if a command failed before its first part."""
     if not any(parts_folder(target).glob("*.part")):
         shutil.rmtree(parts_folder(target), ignore_errors=True)
+
+
+class Index:
+    """An index in memory, its vectors scaled to length 1.
+
+    Attributes:
+        header, entries: see `Embeddings`.
+        vectors: float32 [N, D].
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / INDEX).exists():
+            raise UsageError(f"there is no index in {folder}; build one with `maskcon index RUN SOURCE`")
+        found = read_embeddings(folder / INDEX)
+        self.header, self.entries, self.vectors = found.header, found.entries, found.vectors
+        make_unit_rows(self.vectors)
+
+    def search(self, queries: Vectors, k: int) -> Neighbours:
+        """Find the k nearest to unit vectors [Q, D] by cosine."""
+        check_request(queries, k, self.vectors.shape[1])
+        positions, scores = nearest(self.vectors, queries, k)
+        return Neighbours([[self.entries[row] for row in rows] for rows in positions.tolist()], scores)

@@ -15,8 +15,7 @@ import torch
 import yaml
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, TrainingError, UsageError
-from maskcon._utils.files import SUMS, checksums, write_atomically
-from maskcon._utils.locks import FolderLock
+from maskcon._utils.files import SUMS, FolderLock, checksums, write_atomically
 from maskcon.config.choices import Choice
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset

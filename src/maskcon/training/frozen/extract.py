@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskcon._utils.errors import TrainingError
-from maskcon._utils.locks import one_at_a_time
+from maskcon._utils.files import one_at_a_time
 from maskcon._utils.text import counted
 from maskcon.data import ImageSet
 from maskcon.models import Backbone
