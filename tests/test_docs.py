@@ -101,7 +101,11 @@ def test_the_readme_shows_the_recalls_of_the_results():
 @pytest.mark.parametrize(("page", "head"), [("README.md", "method"), ("docs/methods.md", "name")])
 def test_a_page_lists_every_method_and_the_labels_it_sees(page, head):
     rows = [row for row in cells_of(table_rows(ROOT / page, head)) if row[0] != "Raw pixels"]
-    assert {row[0]: row[1] for row in rows} == {name: method_named(name).labels for name in METHOD_NAMES}
+    listed = {row[0]: row[1] for row in rows}
+    known = {name: method_named(name).labels for name in METHOD_NAMES}
+    if page == "README.md":
+        del known["bucsfr"]  # that table shows what was measured
+    assert listed == known
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])

@@ -74,7 +74,7 @@ def step_parts(name: str, net: Net, repeats: int) -> tuple[list[Part], Part]:
         config,
         method_named("maskcon"),
         processes,
-        images=config.batch_size,
+        labels=torch.zeros(config.batch_size, dtype=torch.long),
         in_channels=net.channels,
         classes=CLASSES,
     )

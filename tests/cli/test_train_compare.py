@@ -78,7 +78,7 @@ def test_compare_leaves_out_what_the_data_do_not_allow_and_takes_each_method_onc
     monkeypatch.setattr(sys.modules["maskcon.cli.compare"], "run_and_report", plans)
     told = CliRunner().invoke(app, ["compare", "photos"])
     assert [label for label, _, _ in plans.call_args.args[0]] == [
-        f"{name} seed 0" for name in [*NAMES[:-1], "teachcon"]
+        f"{name} seed 0" for name in [*NAMES[:-1], "bucsfr", "teachcon"]
     ]
     assert "left out: SupFINE needs fine labels" in told.stderr
     CliRunner().invoke(app, ["compare", "embedded", "--methods", "SupCE,supce", "--out", "a b"])

@@ -70,6 +70,18 @@ def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, settings):
         )
 
 
+@pytest.mark.slow
+def test_two_processes_have_the_clusters_of_one(tmp_path):
+    settings = {"method": "bucsfr", "relation_warmup_epochs": 1.0} | FROZEN | {"epochs": 2}
+    (one,) = launch(tmp_path, 1, 7, **settings)  # of 5 steps per epoch
+    first, second = launch(tmp_path, 2, 7, **settings)
+    assert (one["clusters._cluster"] >= 0).all()
+    for name, value in one.items():
+        torch.testing.assert_close(first[name], value, atol=1e-4, rtol=1e-4)
+        if name.startswith(("clusters.", "bank.")):
+            assert torch.equal(first[name], second[name]), name
+
+
 def test_two_processes_equal_one_with_known_names_and_junk(tmp_path):
     fine = write_names(tmp_path, range(0, 70, 2), with_paths(miniature(70, 21)), junk=[1, 3])
     (one,) = launch(tmp_path, 1, 3, fine=fine, **FROZEN)

@@ -31,6 +31,7 @@ def relation_loss(
     bank_keys: Tensor,
     relation: Tensor | Callable[[slice], Tensor],
     temperature: float,
+    left_out: Callable[[slice], Tensor | None] | None = None,
 ) -> Tensor:
     """Compute the contrastive cross-entropy of each query against its relation.
 
@@ -45,6 +46,8 @@ def relation_loss(
             has weight s. To save memory, pass a function from a slice of the batch to its rows ``[b, 1+K]``; it is
             called once per block, without gradient.
         temperature: tau0 > 0.
+        left_out: function from a slice of the batch to the bank entries, bool ``[b, K]``, that the softmax omits; their
+            z must be 0.
 
     Returns:
         Loss of each row, float32 ``[B]``, not averaged.
@@ -75,7 +78,7 @@ def relation_loss(
     rows_of = relation.__getitem__ if isinstance(relation, Tensor) else relation
     with torch.autocast(queries.device.type, enabled=False):
         loss: Tensor = _RelationLoss.apply(
-            queries.float(), keys.float(), bank_keys.float(), rows_of, temperature
+            queries.float(), keys.float(), bank_keys.float(), rows_of, temperature, left_out
         )  # type: ignore[no-untyped-call]
     return loss
 
@@ -116,6 +119,7 @@ class _RelationLoss(torch.autograd.Function):
         bank: Tensor,
         rows_of: Callable[[slice], Tensor],
         temperature: float,
+        left_out: Callable[[slice], Tensor | None] | None,
     ) -> Tensor:
         batch = len(queries)
         block = max(1, BLOCK_ELEMENTS // (1 + len(bank)))
@@ -126,7 +130,13 @@ class _RelationLoss(torch.autograd.Function):
             relation = rows_of(rows)  # [b, 1+K]
             _check_relation(relation, rows.stop - start, len(bank))
             losses[rows], gradient = _block_loss(
-                queries[rows], keys[rows], bank, relation.float(), temperature, gradients is not None
+                queries[rows],
+                keys[rows],
+                bank,
+                relation.float(),
+                temperature,
+                None if left_out is None else left_out(rows),
+                gradients is not None,
             )
             if gradients is not None and gradient is not None:
                 gradients[rows] = gradient
@@ -137,11 +147,17 @@ class _RelationLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (gradients,) = ctx.saved_tensors
-        return grad.unsqueeze(1) * gradients, None, None, None, None
+        return grad.unsqueeze(1) * gradients, None, None, None, None, None
 
 
 def _block_loss(
-    queries: Tensor, keys: Tensor, bank: Tensor, relation: Tensor, temperature: float, want_gradient: bool
+    queries: Tensor,
+    keys: Tensor,
+    bank: Tensor,
+    relation: Tensor,
+    temperature: float,
+    left_out: Tensor | None,
+    want_gradient: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the losses ``[b]`` of some rows and, if wanted, their gradients ``[b, D]``."""
     logits = queries.new_empty(len(queries), 1 + len(bank))  # [b, 1+K]
@@ -150,6 +166,8 @@ def _block_loss(
     logits.div_(temperature)
     weight = relation.sum(dim=1)  # [b], 1 for a normalised relation
     attraction = torch.linalg.vecdot(relation, logits)  # [b]
+    if left_out is not None:
+        logits[:, 1:].masked_fill_(left_out, -torch.inf)
     softmax = torch.softmax(logits, dim=1)  # [b, 1+K]
     # logsumexp from the softmax: saves a second exponential of every logit
     log_total = logits.amax(dim=1) - softmax.amax(dim=1).log()  # [b]

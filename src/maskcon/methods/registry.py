@@ -12,6 +12,7 @@
     CoIns     (1-w) * self                                   w               coarse
     MaskCon   w * masked(tau) + (1-w) * self                 0               coarse
     SupFINE   (no contrast)                                  1               fine (upper bound)
+    BuCSFR    (1-w) * positives drawn by clusters            w               coarse (ICCV 2025)
     TeachCon  masked(tau), neighbours by a fixed teacher     1               coarse (ours, not the paper's)
 
 To add a method, write a function from `RelationInputs` to a relation and `register` a `Method`
@@ -20,6 +21,7 @@ To add a method, write a function from `RelationInputs` to a relation and `regis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,13 +31,16 @@ from typing import Any, Literal
 from torch import Tensor
 
 from maskcon._utils.errors import UsageError, unknown
+from maskcon.methods.bucsfr import ClusterDraws, left_out, positives
 from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.relations import (
+    LARGEST_TEMPERATURE,
     OWN_KEY,
     adaptive_relation,
     coarse_relation,
     masked_relation,
     nearest_relation,
+    same_class,
     self_relation,
     similarities,
 )
@@ -56,6 +61,7 @@ class RelationInputs:
     neighbours: Neighbourhood | None = None  # similarities that replace the cosine of keys
     names: Tensor | None = None  # [B] known kinds, negative: none
     bank_names: Tensor | None = None  # [K]
+    clusters: ClusterDraws | None = None  # for a method with `uses_clusters`, after its warm-up
 
     def rows(self, part: slice) -> RelationInputs:
         """Return the inputs of some rows of the batch, with the whole bank."""
@@ -66,6 +72,7 @@ class RelationInputs:
             index=None if self.index is None else self.index[part],
             names=None if self.names is None else self.names[part],
             neighbours=None if self.neighbours is None else self.neighbours.rows(part),
+            clusters=None if self.clusters is None else self.clusters.rows(part),
         )
 
     def similarities(self) -> Tensor:
@@ -97,6 +104,28 @@ class RelationInputs:
 
     def adaptive_relation(self) -> Tensor:
         return adaptive_relation(self.keys, self.bank_keys, self.tau, **self._compared())
+
+    def cluster_relation(self) -> Tensor:
+        """Return BuCSFR's relation: MaskCon's with the entries that are drawn as positives as candidates."""
+        if self.clusters is None:
+            return self.self_relation()
+        drawn = positives(self.clusters, self.candidates())
+        return masked_relation(
+            self.keys,
+            self.bank_keys,
+            self.coarse,
+            self.bank_coarse,
+            min(self.tau, LARGEST_TEMPERATURE),  # at inf it would take all of the class
+            similarity=self.similarities().masked_fill_(~drawn, -math.inf),
+        )
+
+    def left_out(self) -> Tensor | None:
+        """Return BuCSFR's likely false negatives, bool ``[B, K]``; None before there are clusters."""
+        return None if self.clusters is None else left_out(self.clusters, self.candidates())
+
+    def candidates(self) -> Tensor:
+        """Return which entries are of the same class and no older keys of the image, bool ``[B, K]``."""
+        return same_class(self.coarse, self.bank_coarse, self.index, self.bank_index)
 
     def _compared(self) -> dict[str, Any]:
         known = None if self.neighbours is None else self.neighbours.table()
@@ -139,6 +168,10 @@ class Method:
     ramps_w: bool = False  # w weights a learnt relation, which is unreliable at the start
     row_by_row: bool = False
     uses_names: bool = False  # known names of finer kinds change the relation
+    uses_clusters: bool = False  # keys are clustered within coarse classes before every epoch
+    left_out: Callable[[RelationInputs], Tensor | None] | None = (
+        None  # bank entries [B, K] that the softmax omits
+    )
 
     @property
     def contrasts(self) -> bool:
@@ -155,6 +188,11 @@ class Method:
         if not self.row_by_row:
             return recipe(inputs).__getitem__
         return lambda part: recipe(inputs.rows(part))
+
+    def left_out_of(self, inputs: RelationInputs) -> Callable[[slice], Tensor | None] | None:
+        """Return a function from a slice of the batch to the entries ``[b, K]`` that its softmax omits."""
+        recipe = self.left_out
+        return None if recipe is None else lambda part: recipe(inputs.rows(part))
 
 
 _METHODS: dict[str, Method] = {}
@@ -289,6 +327,20 @@ for _method in (
         relation=None,
         cross_entropy_weight=_one,
         labels="fine",
+    ),
+    Method(
+        name="bucsfr",
+        title="BuCSFR",
+        summary="w * SupCE + (1-w) * contrast, positives and negatives drawn by clusters inside the coarse class",
+        relation=lambda inputs: inputs.cluster_relation(),
+        left_out=lambda inputs: inputs.left_out(),
+        contrast_weight=lambda w: 1 - w,
+        cross_entropy_weight=lambda w: w,
+        labels="coarse",
+        uses_w=True,
+        uses_tau=True,
+        uses_clusters=True,
+        row_by_row=True,
     ),
     # The teacher (relation_space) and the cross-entropy beside it (coarse_weight) are settings: config/presets.py.
     replace(

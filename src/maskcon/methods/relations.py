@@ -76,7 +76,7 @@ def coarse_relation(
     tensor([[0.3333, 0.3333, 0.3333, 0.0000],
             [0.5000, 0.0000, 0.0000, 0.5000]])
     """
-    candidates = _candidates(coarse, bank_coarse, index, bank_index)
+    candidates = same_class(coarse, bank_coarse, index, bank_index)
     _by_name(candidates, names, bank_names)
     return _with_own_key(candidates.float())
 
@@ -119,7 +119,7 @@ def masked_relation(
     >>> [round(x, 4) for x in z[0].tolist()]  # own key, near, far, other class
     [0.5, 0.5, 0.0, 0.0]
     """
-    candidates = _candidates(coarse, bank_coarse, index, bank_index)  # [B, K]
+    candidates = same_class(coarse, bank_coarse, index, bank_index)  # [B, K]
     same_name = _by_name(candidates, names, bank_names)
     weights = _similarity_weights(keys, bank_keys, candidates, temperature, similarity)
     return _with_own_key(weights if same_name is None else weights.masked_fill_(same_name, 1))
@@ -159,7 +159,7 @@ def adaptive_relation(
     z' is z^mask without mask. A row with one clear neighbour (low entropy) stays close to the self relation.
     """
     coarse, bank_coarse = _one_class(keys, bank_keys)
-    candidates = _candidates(coarse, bank_coarse, index, bank_index)
+    candidates = same_class(coarse, bank_coarse, index, bank_index)
     weights = _similarity_weights(keys, bank_keys, candidates, temperature, similarity)  # [B, K]
     w = normalised_entropy(weights, candidates).unsqueeze(1)  # [B, 1]
     own = self_relation(len(keys), len(bank_keys), device=keys.device)
@@ -178,7 +178,7 @@ def normalised_entropy(weights: Tensor, candidates: Tensor) -> Tensor:
     return (entropy / count.log()).clamp(0, 1)
 
 
-def _candidates(
+def same_class(
     coarse: Tensor, bank_coarse: Tensor, index: Tensor | None, bank_index: Tensor | None
 ) -> Tensor:
     """Mark entries of the same class that are not the same image: bool ``[B, K]``."""

@@ -26,6 +26,7 @@ METHOD_NAMES = {
     "grafit": "Grafit",
     "coins": "CoIns",
     "maskcon": "MaskCon",
+    "bucsfr": "BuCSFR",
     "teachcon": "TeachCon",
     "supfine": "SupFINE",
 }

@@ -83,6 +83,8 @@ class Training:
                     self._evaluate(stop)
                 if self.progress.step >= self.total_steps:
                     break
+                if offset == 0:
+                    self._timed(self.learner.begin_epoch, self.config, epoch)
                 if offset == 0 or not batches:
                     batches = self._batches(epoch)
                 self._prefetch(epoch, batches[offset : offset + 2])

@@ -310,7 +310,7 @@ def assemble(
         config,
         method,
         processes,
-        images=len(data.train),
+        labels=torch.from_numpy(labels),
         in_channels=facts.in_channels,
         classes=len(classes) + (names.count if names is not None and config.learns_names else 0),
         download=download,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.config.settings import RunConfig
+from maskcon.methods.bucsfr import Clusters
 from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import Method
 from maskcon.models import (
@@ -45,6 +46,7 @@ class Learner:
         query: the same, wrapped for several processes; the step calls this one.
         pair, bank: None for a method without contrast.
         means: running means of queries that serve as keys; None where keys are encoded.
+        clusters: of keys, for a method that uses them.
     """
 
     method: Method
@@ -53,6 +55,7 @@ class Learner:
     pair: MomentumPair | None
     bank: MemoryBank | None
     means: KeyMeans | None
+    clusters: Clusters | None
     optimizer: Any  # torch.optim.Optimizer as Fabric wraps it
     processes: Processes
     notes: list[str]
@@ -75,6 +78,13 @@ class Learner:
         if self.pair is not None:
             self.pair.update(momentum)
 
+    def begin_epoch(self, config: RunConfig, epoch: int) -> None:
+        """Cluster the keys, if the method uses clusters and its warm-up is over; before the epoch's first step."""
+        if self.clusters is not None and epoch >= max(1, config.relation_warmup_epochs):
+            self.clusters.update(generator(config.seed, "clusters", epoch))
+            for buffer in self.clusters.buffers():
+                self.processes.copy_first(buffer)
+
     def share_statistics(self) -> None:
         """Give every process the first one's BatchNorm statistics; each gathers those of its own rows."""
         for buffer in self.model.buffers():
@@ -83,7 +93,13 @@ class Learner:
     @property
     def _parts(self) -> dict[str, nn.Module]:
         key = None if self.pair is None else self.pair.key
-        parts = {"query": self.model, "key": key, "bank": self.bank, "means": self.means}
+        parts = {
+            "query": self.model,
+            "key": key,
+            "bank": self.bank,
+            "means": self.means,
+            "clusters": self.clusters,
+        }
         return {name: part for name, part in parts.items() if part is not None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -157,7 +173,7 @@ def build_learner(
     method: Method,
     processes: Processes,
     *,
-    images: int,
+    labels: Tensor,
     in_channels: int,
     classes: int,
     download: bool = False,
@@ -166,7 +182,7 @@ def build_learner(
     """Build the learner of step 0, the same on every process and at every call with the same config.
 
     Args:
-        images: number of training images.
+        labels: of the training images, those that the method sees, ``[N]``.
         backbone_of: makes another backbone than the config's, the head of a frozen run; no weights are loaded into it.
     """
     notes: list[str] = []
@@ -196,7 +212,7 @@ def build_learner(
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     model.train()
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    pair = bank = means = None
+    pair = bank = means = clusters = None
     if method.contrasts:
         pair = MomentumPair(model)
         pair.key.to(processes.device)
@@ -207,9 +223,11 @@ def build_learner(
             device=processes.device,
         )
         if config.uses_hog:
-            means = KeyMeans(images, config.projection_dim, kept=MEANS_KEPT, device=processes.device)
+            means = KeyMeans(len(labels), config.projection_dim, kept=MEANS_KEPT, device=processes.device)
+        if method.uses_clusters:
+            clusters = Clusters(labels.to(processes.device), config.projection_dim)
     query, optimizer = processes.fabric.setup(model, build_optimizer(model, config))
-    return Learner(method, model, query, pair, bank, means, optimizer, processes, notes)
+    return Learner(method, model, query, pair, bank, means, clusters, optimizer, processes, notes)
 
 
 def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:

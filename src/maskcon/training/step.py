@@ -151,6 +151,12 @@ def train_step(
             fresh = learner.processes.gather(output.projection.detach(), len(rows))  # [G, D]
             keys = Keys(means.of(here, fresh), hog_vectors_of(data, rows))
         own = keys.projection[share]  # [B, D]
+        drawn = None
+        if learner.clusters is not None:
+            table = uniforms(len(rows), 2 * len(bank), config.seed, "clusters", place.epoch, place.step)[
+                share
+            ]
+            drawn = learner.clusters.draws(here[share], bank.keys, table)
         inputs = RelationInputs(
             keys=own if keys.compared is None else keys.compared[share],
             coarse=labels[share],
@@ -164,9 +170,15 @@ def train_step(
             names=data.names_of(here[share]),
             # names stay as they are during a run, so a bank of sample numbers knows them
             bank_names=data.names_of(data.rows_of(bank.index)) if data.names is not None else None,
+            clusters=drawn,
         )
         contrast = relation_loss(
-            output.projection, own, bank.keys, method.relation_of(inputs), config.contrast_temperature
+            output.projection,
+            own,
+            bank.keys,
+            method.relation_of(inputs),
+            config.contrast_temperature,
+            method.left_out_of(inputs),
         )
         losses = losses + method.contrast_weight(place.w) * contrast
     if output.logits is not None:
@@ -197,6 +209,8 @@ def train_step(
             means.take_in(here, fresh)
             entering = means.of(here, fresh)
         bank.enqueue(entering, labels, index, keys.compared)
+        if learner.clusters is not None:
+            learner.clusters.take_in(here, entering)
 
     def mean(share_of_rows: Tensor | None) -> Tensor | None:
         return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)

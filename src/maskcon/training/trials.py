@@ -89,7 +89,7 @@ class FrozenTrials:
             config,
             method_named(config.method),
             self.processes,
-            images=len(rows),
+            labels=torch.from_numpy(labels),
             in_channels=part.images.shape[1],
             classes=int(labels.max()) + 1,
             backbone_of=partial(FeatureHead, size),
