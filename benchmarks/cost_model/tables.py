@@ -27,9 +27,6 @@ NVLINK = 0.7 * 300e9  # bytes/s per GPU, one way; 70 % is assumed
 ETHERNET = 0.8 * 12.5e9  # bytes/s per machine with 100 Gb/s; 80 % is assumed
 GPUS_PER_MACHINE = 8
 BATCH, DIM = 256, 128  # images per GPU, size of a key
-INDEX_COUNTS, INDEX_DIM = (10**6, 10**8, 10**9), 512
-SERVER_RATE = 200e9  # bytes/s that a server reads from memory: assumed
-CODE_BYTES = 64  # of a product quantiser: a byte per 8 numbers
 
 NETS = {"ResNet-18, 224 px": Net("resnet18", 224), "ResNet-50, 224 px": Net("resnet50", 224)}
 SMALL_NETS = {
@@ -202,39 +199,12 @@ def bank_table() -> str:
     return table(head, rows)
 
 
-LINKS = 32  # M of an HNSW graph
-
-
-def graph_bytes(dim: int) -> float:
-    """Bytes per vector in faiss's HNSW: numbers, 2 M links at the bottom, M per level above, offset and level."""
-    above = LINKS / (LINKS - 1)  # one of M nodes reaches the next level
-    return FLOAT32 * dim + 4 * (2 * LINKS + above) + 8 + 4
-
-
-FORMATS: dict[str, Callable[[int], float]] = {
-    "float32, exact": lambda dim: 4.0 * dim,
-    "float16": lambda dim: 2.0 * dim,
-    "HNSW, M = 32": graph_bytes,
-    "IVF-PQ, 64 bytes": lambda _: CODE_BYTES + 8.0,  # and the number of the vector
-}
-
-
-def index_table() -> str:
-    rows = []
-    for count in INDEX_COUNTS:
-        needed = [per_vector(INDEX_DIM) * count for per_vector in FORMATS.values()]
-        read_once = duration(FLOAT32 * INDEX_DIM * count / SERVER_RATE)
-        rows.append([f"{count:,} x {INDEX_DIM}", *(size(total) for total in needed), read_once])
-    return table(("vectors", *FORMATS, "exact query"), rows)
-
-
 TABLES: dict[str, Callable[[], str]] = {
     "One image": nets_table,
     "ImageNet-1K, 224 px, A100": epochs_table,
     "Memory per GPU, 256 images": memory_table,
     "Communication per step, ResNet-50": communication_table,
     "Relation and loss, 256 images": bank_table,
-    "An index": index_table,
 }
 
 

@@ -87,17 +87,6 @@ def test_the_bank_takes_the_bytes_the_formula_says() -> None:
     assert held == counting.bank_bytes(100, 16, compared=32)
 
 
-def test_a_vector_of_the_graph_takes_the_bytes_the_formula_says() -> None:
-    faiss = pytest.importorskip("faiss")
-    import numpy as np
-
-    vectors = np.random.default_rng(0).standard_normal((3000, 24), np.float32)
-    graph = faiss.IndexHNSWFlat(24, tables.LINKS, faiss.METRIC_INNER_PRODUCT)
-    graph.hnsw.efConstruction = 8
-    graph.add(vectors)
-    assert len(faiss.serialize_index(graph)) / 3000 == pytest.approx(tables.graph_bytes(24), rel=0.02)
-
-
 def test_the_document_shows_the_computed_tables() -> None:
     text = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
     assert [name for name, made in tables.TABLES.items() if made() not in text] == []

@@ -46,7 +46,7 @@ def map_2d(embeddings: NDArray[Any], seed: int = 0) -> FloatArray:
     if unit.shape[1] > DIMENSIONS_FOR_TSNE:
         reduction = PCA(min(DIMENSIONS_FOR_TSNE, len(unit)), svd_solver="covariance_eigh")
         unit = reduction.fit_transform(unit)
-    # A coarser approximation and fewer iterations: a third of the time for an equally good map (docs/reproducing.md).
+    # Coarser, with fewer iterations: a third of the time, a divergence of 2.78 instead of 2.74 for 8,000 points.
     fast = len(unit) >= POINTS_FOR_FAST_TSNE
     layout = TSNE(
         n_components=2,

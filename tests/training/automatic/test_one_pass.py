@@ -15,7 +15,7 @@ from tests.training.automatic.deciding import SMALL_NET
 
 FileTrace = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "trace_files.py"))["FileTrace"]
 
-MOST_FILES = 67
+MOST_FILES = 57
 ONCE = {
     ("data/photos.py", "plan_photos"),
     ("data/photos.py", "read_headers"),
