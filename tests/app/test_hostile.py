@@ -305,9 +305,8 @@ def of_wrong_form(_served: Served) -> Iterator[Asked]:
         "~root",
         "=x",
     ):
-        for what in ("folders", "sheet"):
-            body = json.dumps({"what": what, "to": name}).encode()
-            yield Asked("POST", "/api/export", (400,), body, tuple(JSON.items()))
+        body = json.dumps({"links": True, "to": name}).encode()
+        yield Asked("POST", "/api/export", (400,), body, tuple(JSON.items()))
     for path in (
         *(
             "/api/kind",
@@ -478,7 +477,7 @@ def test_hostile_names_are_kept_as_text(served):
         assert (headers["content-type"], headers["x-content-type-options"]) == ("application/json", "nosniff")
         csv = served.get("/api/kinds.csv")[1].decode("utf-8-sig")
         assert f",{name}," not in csv if name.startswith("=") else True
-    path = Path(served.json("/api/export", {"what": "folders", "to": "hostile-export"})["path"])
+    path = Path(served.json("/api/export", {"links": False})["path"])
     assert all(found.resolve().is_relative_to(path.resolve()) for found in path.rglob("*"))
     assert SECRET not in b"".join(found.read_bytes() for found in path.rglob("*") if found.is_file())
 

@@ -132,13 +132,12 @@ def outliers(editor: Editor) -> list[Found]:
 
 def open_items(editor: Editor, queue: str, found: list[Found]) -> list[Item]:
     """Describe what of a queue is still to be judged: neither junk nor kept."""
-    kept, is_group = editor.kept(queue), queue == "duplicates"
+    kept, least = editor.kept(queue), 2 if queue == "duplicates" else 1
     items = []
     for images, reason in found:
         ids = [row for row in images if not editor.junk[row]]
-        if len(ids) > is_group and not kept.issuperset(ids):
-            junk = {"action": "junk", "ids": ids[is_group:]}
-            items.append({"ids": ids, "reason": reason, "suggestion": junk})
+        if len(ids) >= least and not kept.issuperset(ids):
+            items.append({"ids": ids, "reason": reason})
     return items
 
 

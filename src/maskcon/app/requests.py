@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.app.images import MissingImageError
 from maskcon.app.security import TooLargeError
-from maskcon.app.workspace import What
 from maskcon.discovery.columns import GoneError
 
 Id = Annotated[int, Field(ge=0, lt=2**31, strict=True)]
@@ -44,13 +43,11 @@ class Search(BaseModel):
 
 
 class Export(BaseModel):
-    """What to take away."""
+    """How to write the images into folders."""
 
     model_config = ConfigDict(extra="forbid")
 
-    what: What
-    links: bool = False
-    to: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    links: Annotated[bool, Field(strict=True)] = False
 
 
 Wanted = TypeVar("Wanted", bound=BaseModel)

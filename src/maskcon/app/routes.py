@@ -145,9 +145,8 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
 
     @app.post("/api/export")
     def export(body: Body) -> Response:
-        wanted = checked(Export, body)
-        path, files = workspace.export(wanted.what, wanted.to, links=wanted.links)
-        return answer({"path": str(path), "files": files})
+        path, images = workspace.export(links=checked(Export, body).links)
+        return answer({"path": str(path), "images": images})
 
     @app.get("/api/events")
     async def events(request: Request) -> Response:

@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.files import write_atomically
+from maskcon._utils.errors import MaskconError
 from maskcon.app import layout, queues
 from maskcon.app.background import Background, Report
 from maskcon.app.csv_writer import CsvWriter
@@ -26,11 +25,10 @@ from maskcon.discovery.columns import GoneError, Snapshot
 from maskcon.discovery.edit_kinds import read_asked
 from maskcon.discovery.journal import Journal, Replay, record_of, take_of
 from maskcon.discovery.kinds import Embedded
-from maskcon.discovery.kinds_export import export_kinds, safe_name
+from maskcon.discovery.kinds_export import export_kinds
 from maskcon.discovery.kinds_folder import CSV
 
-What = Literal["kinds.csv", "folders", "imagefolder", "sheet"]
-EXPORTS = {"folders": "export-folders", "imagefolder": "export-imagefolder", "sheet": "sheet.html"}
+EXPORT = "export"  # in the folder of the kinds
 MAP, POINTS = "map", "points"  # names of work in the background
 
 
@@ -196,7 +194,7 @@ class Workspace:
             self.editor.paths, [names[place] for place in self.editor.coarse.tolist()], self.vectors
         )
 
-    # ---- taking away
+    # ---- exports
 
     def sheet(self) -> bytes:
         """Draw the contact sheet: one HTML file."""
@@ -204,29 +202,17 @@ class Workspace:
             classes = self.page.classes()
         return sheet_html(f"Kinds of {self.opened.name}", classes, self.images.thumbnail)
 
-    def export(self, what: What, name: str | None, *, links: bool) -> tuple[Path, int]:
-        """Write the newest state under the folder of the kinds; return where, and the number of files.
+    def export(self, *, links: bool) -> tuple[Path, int]:
+        """Write the images into folders beside the kinds; return where, and the number of images.
 
         Args:
-            name: of the file or folder, in that folder.
             links: make links to the images in place of copies.
         """
-        if name is not None and (safe_name(name) != name or name.startswith(".")):
-            raise UsageError(f"{name!r} is no name of a file or folder here; give one without separators")
         with self._exporting:
-            if what == "kinds.csv":
-                self._csv.save()
-                return self.csv, 1
-            target = self.folder / (name or EXPORTS[what])
-            if name is not None and target.exists() and what == "sheet":
-                raise UsageError(f"{target} exists already; choose another name")
-            if what == "sheet":
-                write_atomically(target, self.sheet())
-                return target, 1
             with self.lock:
-                snapshot = self.editor.snapshot()
-            done = export_kinds(target, snapshot.rows(), self.images.reader(), links=links)
-            return target, done.images
+                rows = self.editor.snapshot().rows()
+            target = self.folder / EXPORT
+            return target, export_kinds(target, rows, self.images.reader(), links=links).images
 
     # ---- editing
 

@@ -1,24 +1,17 @@
 // Edits as people make them: what is asked first, what is sent, what is told after.
 
-import { el, count } from "./dom.js";
+import { el, count, grouped } from "./dom.js";
 import { edit, undo, redo, facts, classNamed, store, on } from "./store.js";
 import { chooseKind, openDialog } from "./dialogs.js";
 import { selection } from "./selection.js";
 import { say, toast } from "./notices.js";
 
-/** Send an edit; refusals are told by the handler of "refused". Returns whether it was saved. */
-async function send(body) {
-  try {
-    return await edit(body);
-  } catch {
-    return null;
-  }
-}
+/** Send an edit; refusals are told by the handler of "refused". Returns the answer, null if it was not saved. */
+export const apply = (body) => edit(body).catch(() => null);
 
-export const rename = (coarse, kind, to) => send({ action: "rename", coarse, kind, to });
-export const split = (coarse, kind, parts) => send({ action: "split", coarse, kind, parts });
-export const mergeInto = (coarse, kind, to) => send({ action: "merge", coarse, kinds: [kind, to], to });
-export const apply = send;
+export const rename = (coarse, kind, to) => apply({ action: "rename", coarse, kind, to });
+export const split = (coarse, kind, parts) => apply({ action: "split", coarse, kind, parts });
+export const mergeInto = (coarse, kind, to) => apply({ action: "merge", coarse, kinds: [kind, to], to });
 
 export async function askMerge(coarse, kind) {
   const to = await chooseKind({ title: `Merge “${kind}” with`, coarse, without: [kind] });
@@ -38,7 +31,7 @@ export function askSplit(coarse, kind) {
 
 /** Ask where images go, and move them. Images of several coarse classes: one class is chosen first. */
 export async function askMove(ids) {
-  const groups = Map.groupBy ? Map.groupBy(ids, (id) => facts(id).coarse) : grouped(ids);
+  const groups = grouped(ids, (id) => facts(id).coarse);
   const largest = [...groups].sort((a, b) => b[1].length - a[1].length)[0];
   if (!largest) return;
   const [coarse, own] = largest;
@@ -46,23 +39,14 @@ export async function askMove(ids) {
     class: "note", text: `The selection holds ${groups.size} coarse classes. Only the ${count(own.length, "image")} of ${coarse} will be moved.`,
   });
   const to = await chooseKind({ title: `Move ${count(own.length, "image")} of ${coarse} to`, coarse, lead });
-  if (to !== null && await send({ action: "move", ids: own, to })) selection.set(ids.filter((id) => !own.includes(id)));
-}
-
-function grouped(ids) {
-  const groups = new Map();
-  for (const id of ids) {
-    const { coarse } = facts(id);
-    groups.set(coarse, [...(groups.get(coarse) ?? []), id]);
-  }
-  return groups;
+  if (to !== null && await apply({ action: "move", ids: own, to })) selection.remove(own);
 }
 
 /** Mark images as junk; where all of them are junk already, take the mark away. */
 export async function toggleJunk(ids) {
   if (!ids.length) return;
   const marked = ids.every((id) => facts(id).role === "junk");
-  if (await send({ action: marked ? "restore" : "junk", ids })) selection.set(selection.ids.filter((id) => !ids.includes(id)));
+  if (await apply({ action: marked ? "restore" : "junk", ids })) selection.remove(ids);
 }
 
 const quietly = (step) => () => step().catch(() => {});

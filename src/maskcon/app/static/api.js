@@ -39,11 +39,10 @@ export const get = async (path, params = {}, signal = undefined) =>
 /** Answer of a binary read, with its headers. */
 export const read = (path) => request(`/api/${path}`);
 
-export const post = async (path, body = {}, { revision = null, signal = undefined } = {}) => {
-  const headers = { "Content-Type": "application/json" };
-  if (revision !== null) headers["X-Revision"] = String(revision);
-  return (await request(`/api/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
-};
+export const post = async (path, body = {}, signal = undefined) =>
+  (await request(`/api/${path}`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
+  })).json();
 
 export const upload = async (file) =>
   (await request("/api/upload", {

@@ -9,16 +9,12 @@ import { showImage } from "./lightbox.js";
 import { shortcut } from "./keys.js";
 
 const QUEUES = {
-  mislabelled: ["Mislabelled?", "Does this image belong to its class?", "No image looks mislabelled."],
-  duplicates: ["Near-duplicates", "Are these the same image?", "There are no near-duplicates."],
-  outliers: ["Outliers", "Does this image belong to its kind?", "There are no outliers."],
+  mislabelled: ["Mislabelled?", ({ coarse }) => `Does this belong to ${coarse}?`, "No image looks mislabelled."],
+  duplicates: ["Near-duplicates", () => "Are these the same image?", "There are no near-duplicates."],
+  outliers: ["Outliers", ({ coarse, kind }) => `Does this belong to ${kind ?? "no kind"} of ${coarse}?`, "There are no outliers."],
 };
 const LIKE = 6;
 const POLL_MS = 1000;
-
-const action = (suggestion) => ({
-  move: `Move to ${suggestion.to}`, junk: suggestion.ids?.length === 1 ? "Junk one" : `Junk ${suggestion.ids?.length}`, rename: `Rename to ${suggestion.to}`, merge: `Merge to ${suggestion.to}`, split: "Split", restore: "Not junk",
-}[suggestion.action] ?? "Accept");
 
 export function makeCheck(root) {
   let name = "mislabelled";
@@ -50,15 +46,14 @@ export function makeCheck(root) {
         }, thumbnail(id), el("span", { class: "caption", text: describe(id) }))));
       }).catch(() => {}); // without its neighbours the item can still be judged
     }
-    const junked = single && item.suggestion?.action === "junk"; // the button J says the same
     const figures = el("div", { class: `figures ${single ? "single" : ""}` }, ...item.ids.map(figure));
     return el("article", { class: single ? "beside" : "" }, single ? figures : null,
-      el("div", { class: "side" }, el("h2", { class: "question", text: QUEUES[name][1] }), el("p", { class: "soft", text: item.reason }),
+      el("div", { class: "side" }, el("h2", { class: "question", text: QUEUES[name][1](facts(item.ids[0])) }), el("p", { class: "soft", text: item.reason }),
         el("div", { class: "row answers" },
           button(single ? "Keep" : "Keep all", { name: "check", key: "K", tell: true }, keep),
           single ? button("Junk", { name: "junk", key: "J", tell: true }, () => junkAt(0)) : null,
           single ? button("Move to …", { name: "move", key: "M", tell: true }, () => move()) : null,
-          item.suggestion && !junked ? button(action(item.suggestion), { kind: "primary", key: "A", tell: true }, () => accept()) : null),
+          single ? null : button("Junk all but the first", { kind: "primary", key: "A", tell: true }, () => junkOthers())),
         single ? el("h3", { text: "Most alike" }) : null, like), single ? null : figures);
   }
 
@@ -78,10 +73,10 @@ export function makeCheck(root) {
     return true;
   }
 
-  async function accept() {
+  async function junkOthers() {
     const was = queue.item;
-    if (!was?.suggestion) return;
-    if (await apply(was.suggestion) && queue.item === was) queue.go(1);
+    if (!was || was.ids.length < 2) return;
+    if (await apply({ action: "junk", ids: was.ids.slice(1) }) && queue.item === was) queue.go(1);
   }
 
   async function move() {
@@ -121,7 +116,7 @@ export function makeCheck(root) {
   shortcut("check", ["j"], "Junk", () => (queue.item?.ids.length === 1 ? void junkAt(0) : false));
   shortcut("check", ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "Junk the first, second, ... of a group", (event, key) => (queue.item?.ids.length > 1 ? void junkAt(Number(key) - 1) : false));
   shortcut("check", ["m"], "Move it to a kind", () => void move());
-  shortcut("check", ["a"], "Accept the suggestion", () => void accept());
+  shortcut("check", ["a"], "Junk all but the first of a group", () => void junkOthers());
 
   return {
     title: "Check",

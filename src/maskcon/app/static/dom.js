@@ -103,6 +103,17 @@ export function reconcile(parent, items, keyOf, create, update) {
 
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : noun.endsWith("ss") ? "es" : "s"}`;
 
+/** Sort items into lists by key: a Map. */
+export function grouped(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
+  return groups;
+}
+
 let version = ""; // of the images: thumbnails are cached for long, and another run may come to this port
 export const setVersion = (name) => { version = name; };
 export const thumb = (id, size = 128) => `/thumb/${id}?size=${size}&v=${version}`;

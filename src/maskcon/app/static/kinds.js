@@ -1,6 +1,6 @@
 // The view "Kinds": all coarse classes with their kinds, to be looked at and named.
 
-import { el, button, count, debounce, reconcile } from "./dom.js";
+import { el, count, debounce, reconcile } from "./dom.js";
 import { classNamed, on, store } from "./store.js";
 import { kindRow } from "./kind_row.js";
 import { suggestionsFor } from "./suggestions.js";

@@ -1,8 +1,8 @@
 // The view "Map": every image as a point; colours, thumbnails when near, selection.
 
-import { el, button, count, thumbnail } from "./dom.js";
+import { el, button, count, grouped, thumbnail } from "./dom.js";
 import { get, read } from "./api.js";
-import { describe, facts, on, store } from "./store.js";
+import { facts, on, store } from "./store.js";
 import { Grid } from "./grid.js";
 import { MapView } from "./map_view.js";
 import { handle, pointsInside, rectangle } from "./map_tools.js";
@@ -140,9 +140,7 @@ export function makeMap(root) {
     if (!root.hidden && selection.size) {
       const { ids } = selection;
       panelTitle.textContent = count(ids.length, "image");
-      const groups = new Map();
-      for (const id of ids) groups.set(describeGroup(id), [...(groups.get(describeGroup(id)) ?? []), id]);
-      parts.replaceChildren(...[...groups].sort((a, b) => b[1].length - a[1].length).slice(0, 6).map(([name, own]) => el("button", {
+      parts.replaceChildren(...[...grouped(ids, nameOf)].sort((a, b) => b[1].length - a[1].length).slice(0, 6).map(([name, own]) => el("button", {
         type: "button", class: "chip", title: "Keep only these selected", on: { click: () => selection.set(own) },
       }, el("span", { text: name }), el("span", { class: "soft", text: String(own.length) }))));
       grid.set([{ ids }]);
@@ -226,4 +224,4 @@ export function makeMap(root) {
   };
 }
 
-const describeGroup = (id) => describe(id).split(", ").slice(0, 2).join(" / ");
+const nameOf = (id) => [facts(id).coarse, facts(id).kind].filter(Boolean).join(" / ");

@@ -1,6 +1,6 @@
 // What lies over the points: names of classes or kinds from afar, thumbnails when near.
 
-import { debounce, el, thumbnail } from "./dom.js";
+import { debounce, el, grouped, thumbnail } from "./dom.js";
 import { selection } from "./selection.js";
 import { store } from "./store.js";
 
@@ -37,12 +37,8 @@ export class Overlay {
     const { labels, kinds, state } = store;
     const { coarse } = this.legend;
     const values = coarse === null ? labels.coarse : labels.kind;
-    const groups = new Map();
-    for (let i = 0; i < this.places.length / 2; i += 1) {
-      if (!this.legend.allows(i)) continue;
-      if (!groups.has(values[i])) groups.set(values[i], []);
-      groups.get(values[i]).push(i);
-    }
+    const shown = [...Array(this.places.length / 2).keys()].filter(this.legend.allows);
+    const groups = grouped(shown, (i) => values[i]);
     this.names = [...groups].map(([value, ids]) => ({
       text: (coarse === null ? state.classes : kinds)[value]?.name ?? "", size: ids.length,
       x: middle(Float32Array.from(ids, (i) => this.places[2 * i])), y: middle(Float32Array.from(ids, (i) => this.places[2 * i + 1])),

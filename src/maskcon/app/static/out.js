@@ -1,4 +1,4 @@
-// What can be exported: kinds.csv, folders, imagefolder, contact sheet, and the command that trains with the names.
+// What can be exported: kinds.csv, contact sheet, folders, and the command that trains with the names.
 
 import { el, button, count } from "./dom.js";
 import { post } from "./api.js";
@@ -21,23 +21,24 @@ function copyable(text) {
   return el("div", { class: "command" }, el("pre", { tabIndex: 0 }, code), copy);
 }
 
-/** Write on the server's side, beside the run. */
-function writer(title, text, what) {
+/** Folders are written on the server's side, beside the run. */
+function folders() {
   const links = el("input", { type: "checkbox" });
   const told = el("p", { class: "soft", role: "status" });
   const go = button("Write", { name: "out" }, async () => {
     go.disabled = true;
     told.textContent = "Writing …";
     try {
-      const { path, files } = await post("export", { what, links: links.checked, to: null });
-      told.textContent = `${count(files, "file")} in ${path}`;
+      const { path, images } = await post("export", { links: links.checked });
+      told.textContent = `${count(images, "image")} in ${path}`;
     } catch (error) {
       told.textContent = error.message;
     }
     go.disabled = false;
   });
-  return el("section", { class: "way" }, el("div", {}, el("h3", { text: title }), el("p", { class: "soft", text }), told),
-    el("div", { class: "row" }, el("label", { class: "check" }, links, el("span", { text: "links, not copies" })), go));
+  return el("section", { class: "way" }, el("div", {}, el("h3", { text: "Folders" }),
+    el("p", { class: "soft", text: "One folder per class, in it one per kind. Hugging Face datasets reads it as an imagefolder." }), told),
+  el("div", { class: "row" }, el("label", { class: "check" }, links, el("span", { text: "links, not copies" })), go));
 }
 
 const download = (title, text, href, name) => el("section", { class: "way" },
@@ -52,6 +53,5 @@ export function showOut() {
         : [el("p", { class: "soft", text: "Training needs a folder, manifest or dataset with coarse labels that can be opened again; these images have none." })])),
     download("kinds.csv", "One line per image: path, class, kind, confidence, role.", "/api/kinds.csv", "kinds.csv"),
     download("Contact sheet", "One HTML page with every kind, to show to others.", "/api/sheet", "contact-sheet.html"),
-    writer("Folders", "One folder per class, in it one per kind.", "folders"),
-    writer("Hugging Face imagefolder", "The images with metadata, as datasets.load_dataset reads them.", "imagefolder")), { wide: true });
+    folders()), { wide: true });
 }

@@ -126,7 +126,7 @@ export function makeSearch(root) {
     try {
       const { results } = await post("search", {
         positive: query.pos, negative: query.neg, uploads: query.files, coarse: query.coarse, kind: query.kind, k: K,
-      }, { signal: asked.signal });
+      }, asked.signal);
       const captions = new Map(results.map(({ id, score }) => [id, score.toFixed(3)]));
       grid.top();
       grid.set([{ ids: results.map(({ id }) => id) }], captions);

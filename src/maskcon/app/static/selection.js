@@ -18,6 +18,10 @@ export const selection = {
     for (const id of ids) chosen.add(id);
     changed();
   },
+  remove(ids) {
+    for (const id of ids) chosen.delete(id);
+    changed();
+  },
   toggle(id) {
     if (!chosen.delete(id)) chosen.add(id);
     changed();

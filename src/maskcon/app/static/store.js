@@ -150,7 +150,7 @@ async function sendAll() {
   while (store.waiting.length) {
     const next = store.waiting[0];
     try {
-      const answer = await post(next.path, next.body, { revision: store.state?.revision ?? null });
+      const answer = await post(next.path, next.body);
       store.saved = new Date();
       next.resolve?.(answer);
       tell("saved", { ...answer, path: next.path });
