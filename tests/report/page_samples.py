@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from maskcon.report.run_settings import RunRecord
 from maskcon.report.sample import Sample
-from maskcon.report.write import ReportInputs
+from maskcon.report.write import ReportInputs, RunRecord
 
 EVIL = "</script><script>document.documentElement.dataset.errors='9'</script><img src=x onerror=alert(1)>\"'&$title"
 STRANGE = ('it\'s "quoted"', "<b>bold</b>", "кошки 🐈", "鳥", "a b.jpg", "x" * 90)

@@ -16,17 +16,15 @@ import pytest
 from PIL import Image, ImageColor
 
 from maskcon._utils import files
-from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.errors import MaskconError
 from maskcon.data import ImageSet
 from maskcon.report import maps
 from maskcon.report.formats import Table
 from maskcon.report.maps import THUMBNAIL_CHARACTERS, thumbnail_sheets, tile_for
 from maskcon.report.page import Section, part, write_page
 from maskcon.report.published import published_recall
-from maskcon.report.run_settings import RunRecord, curve_names, settings_tables
-from maskcon.report.sample import Sample
 from maskcon.report.style import RIGHT, WRONG
-from maskcon.report.write import write_report
+from maskcon.report.write import RunRecord, curve_names, settings_tables, write_report
 from tests.report.page_samples import EVIL, STRANGE, Reader, inputs, record, sample
 
 
@@ -307,13 +305,6 @@ def test_the_page_leaves_other_files_alone(tmp_path: Path) -> None:
     write_page(tmp_path / "p.html", "mine")
     assert (tmp_path / "p.html.tmp").read_text() == "of another process"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.html", "p.html.tmp"]
-
-
-def test_an_unmatched_sample_is_refused(tmp_path: Path) -> None:
-    broken = sample()
-    broken = Sample(broken.images[:5], broken.coarse[:5], broken.coarse_names, broken.embeddings)
-    with pytest.raises(UsageError, match="30 embeddings for 5 images"):
-        write_report(inputs(sample=broken), tmp_path)
 
 
 def test_a_name_that_is_not_unicode_does_not_stop_the_page(tmp_path: Path) -> None:

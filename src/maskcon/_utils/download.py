@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from maskcon._utils.errors import CorruptFileError, DataError, MaskconError, UsageError
+from maskcon._utils.errors import CorruptFileError, DataError, MaskconError
 from maskcon._utils.files import file_digest, one_at_a_time, write_all
 
 Progress = Callable[
@@ -44,7 +44,7 @@ def fetch(
         algorithm, digest: checksum of the complete file, such as "sha256" and its hexadecimal digits.
     """
     part = destination.with_name(destination.name + ".part")
-    transfer = _Transfer(url, _checked_host(url), part, destination, algorithm, digest, progress, timeout)
+    transfer = _Transfer(url, part, destination, algorithm, digest, progress, timeout)
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(destination.parent):
@@ -67,7 +67,6 @@ class _Transfer:
     """The transfer of one file into its .part file."""
 
     url: str
-    host: str
     part: Path
     destination: Path
     algorithm: str
@@ -172,24 +171,13 @@ class _Transfer:
 
     def _unreachable(self, error: _InterruptedError) -> DataError:
         return DataError(
-            f"cannot reach {self.host} ({error}); download {self.url} on another machine "
+            f"cannot reach {urlsplit(self.url).hostname} ({error}); download {self.url} on another machine "
             f"and put it at {self.destination}"
         )
 
 
 class _InterruptedError(Exception):
     """The transfer stopped for a transient reason."""
-
-
-def _checked_host(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError as error:
-        raise UsageError(f"not a usable address: {url!r} ({error})") from error
-    if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(f"only http and https addresses can be fetched, got {url!r}")
-    return host
 
 
 def _build_opener() -> urllib.request.OpenerDirector:

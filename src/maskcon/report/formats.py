@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from maskcon._utils.errors import UsageError
 from maskcon._utils.text import escape_formula, printable
 
 
@@ -46,13 +45,6 @@ class Table:
     rows: Sequence[Sequence[str | Cell]]
     title: str = ""
     notes: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        for number, row in enumerate(self.rows, start=1):
-            if len(row) != len(self.columns):
-                raise UsageError(
-                    f"row {number} of the table has {len(row)} cells for {len(self.columns)} columns: {row!r}"
-                )
 
     def text(self) -> str:
         """Render for a terminal; a star marks what other formats print bold."""

@@ -18,8 +18,8 @@ from maskcon.data import Dataset
 from maskcon.data.builtin.registry import SOURCES
 from maskcon.methods.registry import method_named
 from maskcon.models.backbones import has_own_shape
-from maskcon.report.run_settings import setting_text
 from maskcon.report.tables import shown_name
+from maskcon.report.write import setting_text
 from maskcon.training.run_folder import CHOICES, ENVIRONMENT, short_name
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon.report.gallery import Images, fitted, image_uri
 from maskcon.report.page import part
 from maskcon.retrieval.nearest import nearest_others, unit_rows
@@ -98,11 +97,6 @@ class Sample:
 
 def neighbours_of(sample: Sample) -> dict[str, Neighbourhood]:
     """Find the neighbours of all images, by encoder."""
-    for label, embeddings in sample.embeddings.items():
-        if len(embeddings) != len(sample.images):
-            raise UsageError(
-                f"{label!r} has {len(embeddings)} embeddings for {len(sample.images)} images of the sample"
-            )
     return {label: neighbourhood(embeddings) for label, embeddings in sample.embeddings.items()}
 
 

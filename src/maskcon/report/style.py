@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.errors import UsageError
 from maskcon._utils.text import printable
 
 if TYPE_CHECKING:
@@ -118,10 +117,6 @@ def escape(name: str) -> str:
 
 def as_pixels(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Convert an image [C, H, W] uint8 to [H, W, 3], grey to three equal channels."""
-    if image.ndim != 3 or image.shape[0] not in (1, 3) or image.dtype != np.uint8 or 0 in image.shape:
-        raise UsageError(
-            f"images must be uint8 [C, H, W] with 1 or 3 channels, not {image.dtype} {list(image.shape)}"
-        )
     channels = np.repeat(image, 3, axis=0) if image.shape[0] == 1 else image
     return np.ascontiguousarray(channels.transpose(1, 2, 0))
 

@@ -17,10 +17,9 @@ from maskcon.config.settings import Machine
 from maskcon.data import Dataset, ImageSet
 from maskcon.report.kinds import kinds_of, kinds_section, verdict
 from maskcon.report.origin import about, reasons_of, train_command
-from maskcon.report.run_settings import RunRecord, curve_names
 from maskcon.report.sample import Sample
 from maskcon.report.tables import shown_name
-from maskcon.report.write import ReportInputs, write_report
+from maskcon.report.write import ReportInputs, RunRecord, curve_names, write_report
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import usable_device
 from maskcon.training.journal import read_journal
