@@ -85,24 +85,17 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
     if ENCODER_SETTINGS & given.keys():
         return None
     if facts.accelerator != "cuda":
+        missing = _no_weights(facts, FROZEN_BACKBONE)
         backbone = next((name for name in FROZEN_BACKBONES if name in facts.weights), None)
-        if backbone is not None:
-            best = backbone == FROZEN_BACKBONE
-            better = (
-                "" if best else f"; {FROZEN_BACKBONE} is better, but {_no_weights(facts, FROZEN_BACKBONE)}"
-            )
-            return Choice(
-                "encoder",
-                f"{backbone} with ImageNet weights, frozen, and a head that learns",
-                "its weights are at hand and there is no CUDA GPU: images are embedded once, training takes minutes"
-                + better,
-                {"freeze": True} if best else {"freeze": True, "backbone": backbone},
-            )
+        if backbone is None:
+            return Choice("encoder", "a small net from scratch", f"no CUDA GPU, and {missing}", {})
+        best = backbone == FROZEN_BACKBONE
         return Choice(
             "encoder",
-            "a small net from scratch",
-            f"no CUDA GPU, and {_no_weights(facts, FROZEN_BACKBONE)}",
-            {},
+            f"{backbone} with ImageNet weights, frozen, and a head that learns",
+            "its weights are at hand and there is no CUDA GPU: images are embedded once, training takes minutes"
+            + ("" if best else f"; {FROZEN_BACKBONE} is better, but {missing}"),
+            {"freeze": True} if best else {"freeze": True, "backbone": backbone},
         )
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
     whole |= {"projection_dim": 128, "learning_rate": 0.02}
