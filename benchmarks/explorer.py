@@ -238,6 +238,7 @@ def measure_session(page: Page, file: Path, count: int) -> tuple[list[str], str]
         late = sorted(times)[int(0.95 * (len(times) - 1))]
         rows.append((name, f"{statistics.median(times):.1f}", f"{late:.1f}", str(len(times))))
     shown, frames = drag_map(page)
+    client.connection.close()  # idle for long: the server has closed it; the next request opens another
     for queue in ("mislabelled", "duplicates"):
         while client.ask(f"/api/check?queue={queue}")[0] == 202:
             time.sleep(0.5)
