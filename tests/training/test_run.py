@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import maskcon
 from maskcon._utils.errors import DataError, UsageError
@@ -70,6 +71,30 @@ def test_maskcon_with_weight_zero_trains_to_the_same_bytes_as_selfcon(tmp_path):
     fit(tmp_path / "maskcon", method="maskcon", w=0.0)
     fit(tmp_path / "selfcon", method="selfcon")
     assert weights(tmp_path / "maskcon") == weights(tmp_path / "selfcon")
+
+
+def test_teachcon_without_its_settings_trains_to_the_same_bytes_as_maskcon(tmp_path):
+    plain = {"relation_space": "projection", "coarse_weight": 0.0, "relation_warmup_epochs": 0.5}
+    fit(tmp_path / "teachcon", method="teachcon", w=0.7, tau=0.05, **plain)
+    fit(tmp_path / "maskcon", method="maskcon", w=0.7, tau=0.05, **plain)
+    assert weights(tmp_path / "teachcon") == weights(tmp_path / "maskcon")
+
+
+def test_teachcon_at_infinite_temperature_trains_to_the_same_bytes_as_grafit(tmp_path):
+    plain = {"relation_space": "features", "coarse_weight": 0.0, "relation_warmup_epochs": 0.5}
+    fit(tmp_path / "teachcon", method="teachcon", w=0.6, tau=math.inf, **plain)
+    fit(tmp_path / "grafit", method="grafit", w=0.6, **plain)
+    assert weights(tmp_path / "teachcon") == weights(tmp_path / "grafit")
+
+
+def test_teachcon_with_weight_zero_is_selfcon_with_cross_entropy(tmp_path):
+    """CoIns with w = 1/2 has half of both losses, which is half of the rate."""
+    alike = {"relation_space": "projection", "weight_decay": 0.0}
+    fit(tmp_path / "teachcon", method="teachcon", w=0.0, coarse_weight=1.0, learning_rate=0.03, **alike)
+    fit(tmp_path / "coins", method="coins", w=0.5, coarse_weight=0.0, learning_rate=0.06, **alike)
+    ours, theirs = (load_file(tmp_path / name / "encoder.safetensors") for name in ("teachcon", "coins"))
+    for name, value in ours.items():
+        torch.testing.assert_close(value, theirs[name], atol=1e-4, rtol=1e-3)
 
 
 def digits() -> Dataset:
