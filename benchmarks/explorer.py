@@ -213,15 +213,13 @@ def open_page(page: Page, address: str) -> float:
     return time.perf_counter() - start
 
 
-def drag_map(page: Page) -> tuple[float, float]:
-    """Return the seconds until the final map is shown, and the frames per second while it is dragged."""
-    start = time.perf_counter()
+def drag_map(page: Page) -> float:
+    """Wait for the final map; return the frames per second while it is dragged."""
     page.evaluate("location.hash = '#map'")
     page.locator("#map .overlay > *").first.wait_for(timeout=MAP_MS)
     wait_until(page, "document.querySelector('.map-note').textContent === ''")
-    shown = time.perf_counter() - start
     page.wait_for_timeout(1000)  # labels settle
-    return shown, float(page.evaluate(DRAG))
+    return float(page.evaluate(DRAG))
 
 
 def measure_session(page: Page, file: Path, count: int) -> tuple[list[str], str]:
@@ -237,7 +235,7 @@ def measure_session(page: Page, file: Path, count: int) -> tuple[list[str], str]
     for name, times in measure(client, count):
         late = sorted(times)[int(0.95 * (len(times) - 1))]
         rows.append((name, f"{statistics.median(times):.1f}", f"{late:.1f}", str(len(times))))
-    shown, frames = drag_map(page)
+    frames = drag_map(page)
     client.connection.close()  # idle for long: the server has closed it; the next request opens another
     for queue in ("mislabelled", "duplicates"):
         while client.ask(f"/api/check?queue={queue}")[0] == 202:
@@ -247,7 +245,6 @@ def measure_session(page: Page, file: Path, count: int) -> tuple[list[str], str]
         f"{first:.1f} s",
         f"{usable:.1f} s",
         f"{frames:.0f}",
-        f"{shown:.0f} s",
         f"{memory:.0f} MB",
         f"{client.memory():.0f} MB",
     ]
@@ -279,7 +276,6 @@ def main() -> None:
         "the same, kinds to be found first",
         "page usable, fresh browser",
         "map while dragged, frames per second",
-        "final map shown, computed first",
         "memory of the server after the start",
         "at most, with map and queues",
     )
