@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +71,7 @@ class Clusters(nn.Module):
         # one row per cluster, class after class; zeros from the last on, all zeros before the first update
         self.register_buffer("_centres", torch.zeros(int(at_first.sum()), dim, device=coarse.device))
         self.register_buffer("_numbers", at_first)  # clusters of each class
+        self._used = 0  # rows of `_centres` with a cluster, as a number that does not wait for the device
 
     @torch.no_grad()
     def take_in(self, rows: Tensor, keys: Tensor) -> None:
@@ -93,14 +95,19 @@ class Clusters(nn.Module):
             self._cluster[members] = first + cluster
             self._numbers[label] = number
             first += number
+        self._used = first
 
     def draws(self, rows: Tensor, bank_keys: Tensor, uniforms: Tensor) -> ClusterDraws | None:
         """Return the draws for images ``[B]`` and a bank ``[K, D]``; None before the first update."""
-        centres = self._centres[self._centres.any(dim=1)]
-        if len(centres) == 0:
+        if self._used == 0:
             return None
+        centres = self._centres[: self._used]
         shares = torch.softmax(bank_keys @ centres.T / SHARPNESS, dim=1)
         return ClusterDraws(self._cluster[rows], shares, uniforms.to(bank_keys.device))
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._used = int(self._centres.any(dim=1).sum())
 
 
 def k_means(points: Tensor, wanted: int, generator: torch.Generator) -> Tensor:

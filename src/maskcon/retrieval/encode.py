@@ -22,7 +22,8 @@ RESIDENT_BYTES = 4 << 30  # sets up to this size live on the device as one array
 
 
 class Feed:
-    """Images of a set by row number, as uint8 ``[B, C, H, W]`` and valid sizes ``[B, 2]`` or None.
+    """Images of a set by row number, as uint8 ``[B, C, H, W]`` and valid sizes ``[B, 2]`` or None,
+    which stay on the CPU.
 
     Rows of another kind do as well: a frozen run feeds cached features, float16 ``[B, V, F]``.
 
@@ -37,7 +38,7 @@ class Feed:
         device: torch.device,
     ) -> None:
         self.device = device
-        self._sizes = None if sizes is None else torch.from_numpy(np.ascontiguousarray(sizes)).to(device)
+        self._sizes = None if sizes is None else torch.from_numpy(np.ascontiguousarray(sizes))
         self._array = images
         self._resident: Tensor | None = None
         if not isinstance(images, np.memmap) and images.nbytes <= RESIDENT_BYTES:
@@ -48,7 +49,7 @@ class Feed:
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the images of these rows (a CPU tensor); the last batch is cached for its second view."""
-        sizes = None if self._sizes is None else self._sizes[rows.to(self.device)]
+        sizes = None if self._sizes is None else self._sizes[rows]
         if self._resident is not None:
             return self._resident[rows.to(self.device)], sizes
         name = rows.numpy().tobytes()

@@ -233,8 +233,7 @@ def make_views(
         if some is not None:
             here = some.to(images.device)
             table, chosen = table[some], images[here]
-            of_these = None if sizes is None else sizes[here]
-        table = table.to(images.device, non_blocking=True)
+            of_these = None if sizes is None else sizes[some]
         return data.normalise(policy(chosen, table, size=data.image_size, sizes=of_these))
 
     if purpose == "key":

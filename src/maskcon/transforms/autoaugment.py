@@ -107,20 +107,18 @@ class AutoAugment(Operation):
 
     def choose(self, uniforms: Tensor) -> Choice:
         """Choose the operations by uniforms [B, 5]."""
-        draws = uniforms.cpu()  # rows are grouped by operation there
-        policy = (draws[:, 0].double() * len(CIFAR10_TABLE)).long()  # [B]
+        policy = (uniforms[:, 0].double() * len(CIFAR10_TABLE)).long()  # [B]
         numbers, chances, sizes = (column[policy] for column in _table())
         unsigned = torch.tensor([name in UNSIGNED for name in NAMES])[numbers]
         return Choice(
-            torch.where(draws[:, 1:3] < chances, numbers, NOTHING),
-            torch.where((draws[:, 3:5] < 0.5) & ~unsigned, -sizes, sizes),
+            torch.where(uniforms[:, 1:3] < chances, numbers, NOTHING),
+            torch.where((uniforms[:, 3:5] < 0.5) & ~unsigned, -sizes, sizes),
         )
 
     def warp(self, uniforms: Tensor, size: int) -> Warp:
         choice = self.choose(uniforms)
         active = ((choice.operations != NOTHING) & (choice.operations < len(GEOMETRIC))).any(dim=1)
-        matrices = geometric_matrices(choice, size).float().to(uniforms.device)
-        return Warp(matrices, active.to(uniforms.device), FILL)
+        return Warp(geometric_matrices(choice, size).float(), active, FILL)
 
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
         choice = self.choose(uniforms)

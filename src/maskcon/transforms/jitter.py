@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from maskcon.transforms.operations import Operation, RandomOperation, between
-from maskcon.transforms.resample import separable, wide
+from maskcon.transforms.resample import moved, separable, wide
 
 ORDERS = tuple(itertools.permutations(range(4)))  # all orders of brightness, contrast, saturation, hue
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
@@ -81,11 +81,11 @@ class ColourJitter(RandomOperation):
 
     def order(self, uniforms: Tensor) -> Tensor:
         """Return the numbers of the four changes in the order of the second uniform: [B, 4], on the CPU."""
-        return torch.tensor(ORDERS)[(wide(uniforms[:, 1]) * len(ORDERS)).long().cpu()]
+        return torch.tensor(ORDERS)[(wide(uniforms[:, 1]) * len(ORDERS)).long()]
 
     def change(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        amounts = self.amounts(uniforms)
-        order = self.order(uniforms)  # on the CPU: grouping rows does not wait for the device each time
+        amounts = moved(self.amounts(uniforms), views.device)
+        order = self.order(uniforms)  # on the CPU: grouping rows does not wait for the device
         for turn, operation in itertools.product(range(4), range(4)):
             rows = (order[:, turn] == operation).nonzero().squeeze(1).to(views.device)
             if len(rows):
@@ -133,7 +133,7 @@ class GaussianBlur(RandomOperation):
         return between(uniforms[:, 1], *self.sigma)
 
     def change(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        matrices = blur_matrices(self.sigmas(uniforms), size=views.shape[2])
+        matrices = blur_matrices(moved(self.sigmas(uniforms), views.device), size=views.shape[2])
         return separable(views, matrices, matrices.transpose(1, 2))
 
 
@@ -186,7 +186,8 @@ class ToneJitter(Operation):
         return shift, factor, exponent
 
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
-        shift, factor, exponent = (amount.view(-1, 1, 1, 1) for amount in self.amounts(uniforms))
+        amounts = (moved(amount, views.device) for amount in self.amounts(uniforms))
+        shift, factor, exponent = (amount.view(-1, 1, 1, 1) for amount in amounts)
         mean = views.mean(dim=(1, 2, 3), keepdim=True)
         toned = ((views - mean) * factor + (mean + shift)).clamp_(0.0, 255.0)
         return (toned / 255).pow_(exponent).mul_(255)
@@ -218,7 +219,9 @@ class RandomErasing(RandomOperation):
 
     def change(self, views: Tensor, uniforms: Tensor) -> Tensor:
         size = views.shape[2]
-        top, left, height, width = (side.unsqueeze(1) for side in self.boxes(uniforms, size))
+        top, left, height, width = (
+            moved(side, views.device).unsqueeze(1) for side in self.boxes(uniforms, size)
+        )
         lines = torch.arange(size, device=views.device)
         rows = (lines >= top) & (lines < top + height)  # [B, S]
         columns = (lines >= left) & (lines < left + width)

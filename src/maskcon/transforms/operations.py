@@ -32,7 +32,7 @@ class Operation:
         return None
 
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:  # noqa: ARG002
-        """Change views [B, C, S, S] on 0..255 by uniforms [B, draws]; may change `views` in place."""
+        """Change views [B, C, S, S] on 0..255, maybe in place, by uniforms [B, draws] on the CPU."""
         return views
 
 
@@ -48,7 +48,8 @@ class RandomOperation(Operation):
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:
         rows = (uniforms[:, 0] < self.probability).nonzero().squeeze(1)
         if len(rows):
-            views[rows] = self.change(views[rows], uniforms[rows])
+            here = rows.to(views.device, non_blocking=True)
+            views[here] = self.change(views[here], uniforms[rows])
         return views
 
 

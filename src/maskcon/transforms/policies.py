@@ -36,7 +36,10 @@ class Policy(Protocol):
         ...
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
-        """images [B, C, H, W], uniforms [B, draws] in [0, 1) -> float32 [B, C, size, size] in [0, 1]."""
+        """images [B, C, H, W], uniforms [B, draws] in [0, 1) -> float32 [B, C, size, size] in [0, 1].
+
+        Training passes uniforms and sizes on the CPU, whatever the device of the images.
+        """
         ...
 
 
@@ -80,7 +83,8 @@ class ViewPolicy:
                 f"got {tuple(uniforms.shape)} in {uniforms.dtype}"
             )
         each = [self.crop.draws, int(self.mirror > 0), *(operation.draws for operation in self.operations)]
-        crop, mirror, *shares = torch.split(uniforms.to(images.device), each, dim=1)
+        # on the CPU: rows are grouped by what is drawn, which must not wait for the device
+        crop, mirror, *shares = torch.split(uniforms.cpu(), each, dim=1)
         mirrored = mirror[:, 0] < self.mirror if self.mirror > 0 else None
         warps = (
             operation.warp(share, size) for operation, share in zip(self.operations, shares, strict=True)
@@ -94,7 +98,7 @@ class ViewPolicy:
 
 
 def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return valid heights and widths [B]; raise `UsageError` for invalid shapes."""
+    """Return valid heights and widths [B], on the CPU; raise `UsageError` for invalid shapes."""
     if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
         raise UsageError(f"images must be [B, 1 or 3, H, W] with pixels, got {tuple(images.shape)}")
     if images.dtype != torch.uint8 and not images.dtype.is_floating_point:
@@ -103,13 +107,12 @@ def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tenso
         raise UsageError(f"view {size=} must be at least 1 pixel")
     batch, _, height, width = images.shape
     if sizes is None:
-        full = torch.tensor([height, width], device=images.device).expand(batch, 2)
+        full = torch.tensor([height, width]).expand(batch, 2)
         return full[:, 0], full[:, 1]
     if sizes.shape != (batch, 2):
         raise UsageError(f"sizes must be [{batch}, 2] (height, width), got {tuple(sizes.shape)}")
-    sizes = sizes.to(images.device)
-    limit = torch.tensor([height, width], device=images.device)
-    wrong = ((sizes < 1) | (sizes > limit)).any(dim=1)
+    sizes = sizes.cpu()
+    wrong = ((sizes < 1) | (sizes > torch.tensor([height, width]))).any(dim=1)
     if bool(wrong.any()):
         raise UsageError(
             f"sizes must lie between 1 and the canvas {height} x {width}, got {sizes[wrong][0].tolist()}"

@@ -56,6 +56,16 @@ class Placement:
         """Return the placements of some rows."""
         return Placement(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
+    def to(self, device: torch.device) -> Placement:
+        """Return the placements on a device."""
+        return Placement(*(moved(getattr(self, name), device) for name in self.__dataclass_fields__))
+
+
+def moved(values: Tensor, device: torch.device) -> Tensor:
+    """Move values from the CPU without waiting for the device; as float32 to MPS, which has no float64."""
+    values = values.float() if device.type == "mps" and values.dtype == torch.float64 else values
+    return values.to(device, non_blocking=True)
+
 
 def box_placement(top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Placement:
     """Place a crop: nothing outside the box is visible."""
@@ -166,6 +176,10 @@ class Warp:
     def rows(self, index: Tensor) -> Warp:
         """Return the warps of some rows."""
         return replace(self, matrices=self.matrices[index], active=self.active[index])
+
+    def to(self, device: torch.device) -> Warp:
+        """Return the warps on a device."""
+        return replace(self, matrices=moved(self.matrices, device), active=moved(self.active, device))
 
 
 def filter_places(
@@ -292,11 +306,17 @@ def warp_view(
 def resample(
     images: Tensor, placement: Placement, mirrored: Tensor | None, warp: Warp | None, *, size: int
 ) -> Tensor:
-    """Make views of images [B, C, H, W] (uint8, or float on 0..255): float32 [B, C, size, size] on 0..255."""
+    """Make views of images [B, C, H, W] (uint8, or float on 0..255): float32 [B, C, size, size] on 0..255.
+
+    placement, mirrored, warp: on the CPU, where rows are grouped without waiting for the device of the images.
+    """
     batch, channels = images.shape[:2]
     views = torch.empty(batch, channels, size, size, dtype=torch.float32, device=images.device)
-    flat = torch.ones(batch, dtype=torch.bool) if warp is None else ~warp.active.cpu()
-    shrunk = ((placement.height > size) | (placement.width > size)).cpu()
+    flat = torch.ones(batch, dtype=torch.bool) if warp is None else ~warp.active
+    shrunk = (placement.height > size) | (placement.width > size)
+    placement = placement.to(images.device)
+    mirrored = None if mirrored is None else moved(mirrored, images.device)
+    warp = None if warp is None else warp.to(images.device)
     for rows in _blocks(flat | shrunk, images):
         flags = None if mirrored is None else mirrored[rows]
         views[rows] = resize(images[rows], placement.rows(rows), flags, size=size)

@@ -85,7 +85,7 @@ class Extraction:
         if policy is None:
             view = test_view(images, size=size, sizes=sizes, resize=self.facts.test_resize)
         else:
-            view = policy(images, table.to(images.device), size=size, sizes=sizes)
+            view = policy(images, table, size=size, sizes=sizes)
         return self.facts.normalise(view).contiguous(memory_format=torch.channels_last)
 
 
