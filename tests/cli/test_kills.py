@@ -96,21 +96,25 @@ def test_a_run_whose_terminal_is_lost_trains_to_its_end(tmp_path, lost):
 
 @pytest.mark.slow
 def test_a_hangup_of_the_terminal_saves_unless_it_is_ignored(tmp_path):
-    process = start(*train("run"), cwd=tmp_path)
+    process = start_with_hangup(signal.SIG_DFL, tmp_path)
     wait_for_step(process, tmp_path / "run", more_than=1)
     process.send_signal(signal.SIGHUP)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGHUP
     assert "everything saved" in error
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
-    try:
-        process = start(*train("run"), cwd=tmp_path)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    process = start_with_hangup(signal.SIG_IGN, tmp_path)  # as `nohup` does
     wait_for_step(process, tmp_path / "run", more_than=steps_done(tmp_path / "run"))
     process.send_signal(signal.SIGHUP)
     _, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
+
+
+def start_with_hangup(handler, tmp_path):
+    before = signal.signal(signal.SIGHUP, handler)  # a started program keeps it
+    try:
+        return start(*train("run"), cwd=tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_stopped_comparison_leaves_no_process_behind_and_saves_its_runs(tmp_path):
