@@ -79,10 +79,10 @@ def test_the_best_backbone_that_is_here_is_frozen_and_its_reason_names_a_better_
     assert (config.backbone, config.freeze, config.weights) == (backbone, True, "imagenet")
     assert config.normalise == ("imagenet" if backbone == "mobilenet_v2" else "backbone")
     if backbone == "mobilenet_v2":
-        assert "better" not in choice.reason
+        assert "first choice" not in choice.reason
     else:
         way_out = "could not be fetched: no network" if unfetched else "--download fetches 9 MB"
-        assert way_out in choice.reason.partition("mobilenet_v2 is better, but ")[2]
+        assert way_out in choice.reason.partition("mobilenet_v2 is the first choice, but ")[2]
 
 
 @pytest.mark.parametrize("accelerator", ["cpu", "cuda"])
@@ -112,8 +112,8 @@ def test_an_encoder_that_the_user_names_in_part_is_left_alone(named):
         (300, "cuda", False, False, 128),
         (100, "cuda", False, True, 96),
         (70, "cuda", False, True, 64),
-        (32, "cpu", True, True, 96),
-        (300, "cpu", True, True, 160),
+        (32, "cpu", True, True, 128),
+        (300, "cpu", True, True, 224),
     ],
 )
 def test_a_view_is_no_larger_than_pictures_and_machine_allow(side, accelerator, frozen, pretrained, size):

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugging Face hub
 
-# frozen, best first, of those whose weights a package index has (docs/results.md)
+# frozen, first choice first, of those whose weights a package index has (docs/results.md)
 FROZEN_BACKBONES = ("mobilenet_v2", "efficientnet_lite0", "efficientnet_lite2")
 FROZEN_BACKBONE = FROZEN_BACKBONES[0]  # of freeze=yes, where no other is named
+
+
+ENLARGED = (
+    4 / 3
+)  # pixels beyond those of the image still help (docs/results.md, photographs of 176 px at 224)
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Pretrained:
     repository: str = ""
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
-    sizes: tuple[int, ...] = (96, 128, 160)  # larger views cost in proportion to their pixels
+    sizes: tuple[int, ...] = (128, 160, 224)  # larger views cost in proportion to their pixels
     patch: int = 0
 
 
@@ -41,8 +46,8 @@ PRETRAINED: Mapping[str, Pretrained] = {
     "resnet34": Pretrained(83),
     "resnet50": Pretrained(98),
     "mobilenet_v2": Pretrained(9),
-    "efficientnet_lite0": Pretrained(19, mean=_LITE_MEAN, std=_LITE_STD),
-    "efficientnet_lite2": Pretrained(25, mean=_LITE_MEAN, std=_LITE_STD),
+    "efficientnet_lite0": Pretrained(19, mean=_LITE_MEAN, std=_LITE_STD, sizes=(160, 224)),
+    "efficientnet_lite2": Pretrained(25, mean=_LITE_MEAN, std=_LITE_STD, sizes=(160, 224)),
     "dinov2_small": Pretrained(88, "facebook/dinov2-small", sizes=(224,), patch=14),
     "dinov3_small": Pretrained(86, "facebook/dinov3-vits16-pretrain-lvd1689m", sizes=(224,), patch=16),
     "siglip_base": Pretrained(813, "google/siglip-base-patch16-224", _HALF, _HALF, (224,)),
@@ -61,13 +66,15 @@ def on_hugging_face(backbone: str) -> bool:
 
 
 def view_size(backbone: str, side: float) -> int:
-    """Return the largest size of a view by a frozen backbone that images of this side fill, at least the smallest.
+    """Return the largest size of a view by a frozen backbone that enlarges images of this side by `ENLARGED` at most.
 
-    >>> view_size("mobilenet_v2", 32), view_size("mobilenet_v2", 130), view_size("dinov2_small", 130)
-    (96, 128, 224)
+    At least the smallest size.
+
+    >>> view_size("mobilenet_v2", 32), view_size("mobilenet_v2", 160), view_size("mobilenet_v2", 176)
+    (128, 160, 224)
     """
     sizes = PRETRAINED[backbone if backbone in PRETRAINED else FROZEN_BACKBONE].sizes
-    return max((size for size in sizes if size <= side), default=sizes[0])
+    return max((size for size in sizes if size <= ENLARGED * side), default=sizes[0])
 
 
 def mean_and_std(backbone: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

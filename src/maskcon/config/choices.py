@@ -72,9 +72,9 @@ class Choice:
         return f"{self.name}: {self.shown} ({self.reason})"
 
 
-def pretrained_backbone(accelerator: Accelerator) -> str:
-    """Return the first choice of a pretrained backbone: the one that `--download` fetches."""
-    return TUNED_BACKBONE if accelerator == "cuda" else FROZEN_BACKBONE
+def pretrained_backbones(accelerator: Accelerator) -> tuple[str, ...]:
+    """Return pretrained backbones, first choice first: `--download` fetches the first that can be had."""
+    return (TUNED_BACKBONE,) if accelerator == "cuda" else FROZEN_BACKBONES
 
 
 def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
@@ -94,7 +94,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
             "encoder",
             f"{backbone} with ImageNet weights, frozen, and a head that learns",
             "its weights are at hand and there is no CUDA GPU: images are embedded once, training takes minutes"
-            + ("" if best else f"; {FROZEN_BACKBONE} is better, but {missing}"),
+            + ("" if best else f"; {FROZEN_BACKBONE} is the first choice, but {missing}"),
             {"freeze": True} if best else {"freeze": True, "backbone": backbone},
         )
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}

@@ -175,7 +175,7 @@ FREEZE: Settings = {
     ),
     "weights": ("imagenet", FROZEN),
     "normalise": ("imagenet", "ours, for a frozen backbone: as its weights were made"),
-    "image_size": (None, "ours, for a frozen backbone: 96 px for small images, up to 160 for large ones"),
+    "image_size": (None, "ours, for a frozen backbone: 128 px for small images, up to 224 for large ones"),
     "width": (64, FROZEN),
     "stem": ("auto", FROZEN),
     "query_view": (

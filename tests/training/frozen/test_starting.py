@@ -42,14 +42,13 @@ def test_a_cache_that_cannot_be_written_is_refused_by_its_name(tmp_path, weights
 def test_the_size_follows_the_pictures(tmp_path):
     from PIL import Image
 
-    assert [view_size("mobilenet_v2", side) for side in (8, 96, 127, 128, 159, 160, 4000)] == [
-        96,
-        96,
-        96,
+    assert [view_size("mobilenet_v2", side) for side in (8, 119, 120, 167, 168, 4000)] == [
         128,
         128,
         160,
         160,
+        224,
+        224,
     ]
     lines = ["path,coarse"]
     for number, side in enumerate((500, 300, 140, 90, 800, 200, 200, 200)):
@@ -65,9 +64,9 @@ def test_the_size_follows_the_pictures(tmp_path):
 
     (tmp_path / "cat" / "notes.txt").write_text("no picture")
     (tmp_path / "cat" / "broken.png").write_bytes(b"no picture either")
-    assert usual_size(tmp_path) == 128
+    assert usual_size(tmp_path) == 160
     (tmp_path / "list.csv").write_text("\n".join(lines))
-    assert usual_size(tmp_path / "list.csv") == 128
+    assert usual_size(tmp_path / "list.csv") == 160
 
 
 def test_freeze_brings_its_own_settings_and_the_user_wins():
