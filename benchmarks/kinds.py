@@ -7,12 +7,13 @@ once per dataset.
 
 accuracy      share of images whose kind is the fine label that it is matched with (Hungarian) inside its coarse class,
               at the true numbers of kinds; coarse classes of several fine labels only
+k-means       the same by scikit-learn's k-means (10 starts) on embeddings of length 1
 ARI           adjusted Rand index inside coarse classes of several fine labels, weighted by images: at the true numbers,
               and at those suggested
 within        share of coarse classes whose suggested number is within 25 % of the true one, or within 1
 whole         share of coarse classes of one fine label that are left whole
 kinds         suggested in all, of how many fine labels
-between seeds ARI at suggested numbers between runs of one method, mean over pairs
+between seeds ARI between runs of one method, mean over pairs: at the true numbers, and at those suggested
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
@@ -35,6 +37,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.api import Run, data_of, features_of
 from maskcon.config.settings import Machine
 from maskcon.data import ImageSet
+from maskcon.discovery.clusters import unit_rows
 from maskcon.discovery.kinds import Embedded, Wanted, find_kinds
 from maskcon.models import Backbone, FrozenEncoder
 from maskcon.models.encoder_file import read_encoder
@@ -64,7 +67,7 @@ def matched(truth: Labels, found: Labels) -> int:
     return int(table[rows, columns].sum())
 
 
-def numbered(values: Sequence[str]) -> Labels:
+def numbered(values: Sequence[str] | Labels) -> Labels:
     return np.unique(np.array(values), return_inverse=True)[1].astype(np.int64)
 
 
@@ -74,8 +77,14 @@ def mean_ari(coarse: Labels, one: Labels, other: Labels, classes: Sequence[int])
     return float(np.average(scores, weights=[(coarse == c).sum() for c in classes]))
 
 
-def score(vectors: NDArray[np.float32], coarse: Labels, fine: Labels) -> tuple[dict[str, Any], Labels]:
-    """Score one embedding; also return the kinds at the suggested numbers, [N]."""
+def accuracy(coarse: Labels, fine: Labels, kinds: Labels, classes: Sequence[int]) -> float:
+    """Return the share of images of these coarse classes whose kind is matched with their fine label, in percent."""
+    right = sum(matched(numbered(fine[coarse == c]), numbered(kinds[coarse == c])) for c in classes)
+    return round(100 * right / int(np.isin(coarse, classes).sum()), 1)
+
+
+def score(vectors: NDArray[np.float32], coarse: Labels, fine: Labels) -> tuple[dict[str, Any], list[Labels]]:
+    """Score one embedding; also return the kinds at the true and at the suggested numbers, [N] each."""
     names = [f"{c:04}" for c in coarse]
     embedded = Embedded([f"{row}" for row in range(len(vectors))], names, vectors)
     classes = sorted(set(coarse.tolist()))
@@ -85,10 +94,13 @@ def score(vectors: NDArray[np.float32], coarse: Labels, fine: Labels) -> tuple[d
     suggested = find_kinds(embedded)
     kinds = [numbered([row.kind for row in found.rows]) for found in (at_true, suggested)]
     number = {c: len(suggested.classes[f"{c:04}"].kinds) for c in classes}
-    right = sum(matched(numbered(fine[coarse == c]), kinds[0][coarse == c]) for c in several)
+    plain, rows = np.zeros(len(fine), dtype=np.int64), unit_rows(vectors)
+    for c in several:
+        plain[coarse == c] = KMeans(true[c], n_init=10, random_state=0).fit_predict(rows[coarse == c])
     single = [number[c] == 1 for c in classes if true[c] == 1]
     result = {
-        "accuracy": round(100 * right / int(np.isin(coarse, several).sum()), 1),
+        "accuracy": accuracy(coarse, fine, kinds[0], several),
+        "k-means": accuracy(coarse, fine, plain, several),
         "ari_true": round(mean_ari(coarse, fine, kinds[0], several), 3),
         "ari_suggested": round(mean_ari(coarse, fine, kinds[1], several), 3),
         "within": round(
@@ -98,7 +110,7 @@ def score(vectors: NDArray[np.float32], coarse: Labels, fine: Labels) -> tuple[d
         "kinds": sum(number.values()),
         "fine_labels": sum(true.values()),
     }
-    return result, kinds[1]
+    return result, kinds
 
 
 def compare(runs: Sequence[Run], machine: Machine, part: str) -> dict[str, Any]:
@@ -112,7 +124,7 @@ def compare(runs: Sequence[Run], machine: Machine, part: str) -> dict[str, Any]:
         {},
         *(np.concatenate([getattr(images, name) for images in parts]) for name in ("coarse", "fine")),
     )
-    found: dict[str, list[Labels]] = {}
+    found: dict[str, list[list[Labels]]] = {}
     for run in runs:
         encoder, facts = read_encoder(run.folder / ENCODER)
         if not isinstance(encoder, FrozenEncoder):
@@ -128,9 +140,13 @@ def compare(runs: Sequence[Run], machine: Machine, part: str) -> dict[str, Any]:
         found.setdefault(run.config.method, []).append(kinds)
     several = [c for c in sorted(set(coarse.tolist())) if len(np.unique(fine[coarse == c])) > 1]
     between = {
-        method: round(
-            float(np.mean([mean_ari(coarse, a, b, several) for a, b in itertools.combinations(all_, 2)])), 3
-        )
+        method: [
+            round(
+                float(np.mean([mean_ari(coarse, a, b, several) for a, b in itertools.combinations(same, 2)])),
+                3,
+            )
+            for same in zip(*all_, strict=True)
+        ]
         for method, all_ in found.items()
         if len(all_) > 1
     }

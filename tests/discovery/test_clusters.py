@@ -6,8 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.cluster.hierarchy import fcluster, linkage
+from sklearn.cluster import KMeans
 
-from maskcon.discovery.clusters import PRICE, SURE, Tree, distances, fit_space, nearest, suggest
+from maskcon.discovery.clusters import LEAVES, PRICE, SURE, Tree, distances, fit_space, nearest, suggest
 from tests.discovery.generated import cloud, clustered
 
 
@@ -125,6 +127,24 @@ def test_split_never_makes_more_kinds_than_different_images():
     centres, labels = Tree(points).split(7)
     assert len(centres) == 3
     assert sorted(np.bincount(labels)) == [10, 10, 10]
+
+
+def test_split_is_the_best_of_many_starts_on_the_whole_sample():
+    random = np.random.default_rng(0)
+    points = random.standard_normal((900, 12)) * np.array([1.0, 0.9, *[0.8] * 10])
+    tree = Tree(points)
+    centres, labels = tree.split(6)
+    assert len(tree.merges) == LEAVES - 1
+    single = [KMeans(6, n_init=1, random_state=seed).fit(points).inertia_ for seed in range(10)]
+    within = float(((points - centres[labels]) ** 2).sum())
+    assert within <= min(single) * (1 + 1e-6)
+    assert within < KMeans(6, init=ward_means(points[:LEAVES], 6), n_init=1).fit(points).inertia_
+    np.testing.assert_allclose(centres, [points[labels == kind].mean(0) for kind in range(6)])
+
+
+def ward_means(points: np.ndarray, kinds: int) -> np.ndarray:
+    labels = fcluster(linkage(points, "ward"), kinds, "maxclust")
+    return np.stack([points[labels == label].mean(0) for label in np.unique(labels)])
 
 
 def test_stability_is_one_for_clear_kinds_and_low_for_none():

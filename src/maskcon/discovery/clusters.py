@@ -1,4 +1,4 @@
-"""Kinds of one coarse class: principal axes, Ward tree, the price of a kind, k-means.
+"""Kinds of one coarse class: principal axes, Ward tree, the price of a kind, the best of many k-means.
 
     increase(merge) = height^2 / 2           of the sum of squares within kinds, in the Ward tree of a class
     spread          = mean over classes of the mean squared distance of an image to its class centre
@@ -6,7 +6,7 @@
 
 One price holds for the whole dataset: a class of few images, or one that varies as any class does, stays whole. A class
 is also left whole if its kinds explain no more than those of a single normal distribution would (`evidence`).
-Letters in shapes: N images of a class, S of its sample, D embedding, A axes, K kinds.
+Letters in shapes: N images of a class, S of its sample, L of its tree, D embedding, A axes, K kinds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ Floats = NDArray[np.floating]
 # Grocery, CIFAR-100, CIFARtoy good and bad, and Fashion-MNIST (frozen features, MaskCon, seed 0); 75 % at 14, 25 % at
 # 12.
 PRICE = 13.0
-SAMPLE = 500  # images per class that the tree is built from; its cost grows with the square
+SAMPLE = 1000  # images per class that kinds are found in
+LEAVES = 500  # the first of them, that the tree is built of: its cost grows with the square
 AXES = 50
+STARTS = 40  # of k-means: with 10, two seeds of a run agree less often (docs/kinds.md)
 CURVE = 20  # numbers of kinds that the price is reported for
 # Standard deviations by which kinds must explain more than in normal distributions of the same covariance, see
 # `Tree.evidence`. Of the normal distributions that the price would split, fewer than 1 in 100 exceed it.
@@ -67,27 +69,32 @@ def fit_space(vectors: Floats) -> Space:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Ward tree of the sample of a class; points: [S, A]."""
+    """Sample of a class and the Ward tree of its first images; points: [S, A]."""
 
     points: Floats
 
+    @property
+    def leaves(self) -> Floats:
+        """Points of the tree, [L, A]."""
+        return self.points[:LEAVES]
+
     @cached_property
     def merges(self) -> Floats:
-        """Merges as `scipy.cluster.hierarchy.linkage` lists them, [S - 1, 4]."""
+        """Merges as `scipy.cluster.hierarchy.linkage` lists them, [L - 1, 4]."""
         from scipy.cluster.hierarchy import linkage
 
-        merges: Floats = linkage(self.points, "ward") if len(self.points) > 1 else np.zeros((0, 4))
+        merges: Floats = linkage(self.leaves, "ward") if len(self.leaves) > 1 else np.zeros((0, 4))
         return merges
 
     @cached_property
     def increases(self) -> Floats:
-        """Increase of the sum of squares by each merge, ascending, [S - 1]; they sum to the total."""
+        """Increase of the sum of squares by each merge, ascending, [L - 1]; they sum to the total."""
         return np.sort(self.merges[:, 2] ** 2 / 2)
 
     @property
     def spread(self) -> float:
         """Mean squared distance of an image to the centre; 0 if the class is collapsed."""
-        spread = float(self.increases.sum() / max(1, len(self.points)))
+        spread = float(self.increases.sum() / max(1, len(self.leaves)))
         return spread if spread > COLLAPSED else 0.0
 
     @property
@@ -100,9 +107,10 @@ class Tree:
         return min(self.most, 1 + int((self.increases > price).sum()))
 
     def split(self, kinds: int) -> tuple[Floats, NDArray[np.int64]]:
-        """Split the sample by k-means from the tree's centres: centres [K, A] and kinds [S].
+        """Split the sample by k-means: centres [K, A] and kinds [S].
 
-        K is smaller than asked for where the sample has fewer different images.
+        The best, by the sum of squares within kinds, of one start from the tree's centres and STARTS random ones. K is
+        smaller than asked for where the tree has fewer different images.
         """
         from scipy.cluster.hierarchy import fcluster
         from sklearn.cluster import KMeans
@@ -110,9 +118,12 @@ class Tree:
         kinds = min(kinds, self.most)
         if kinds == 1:
             return self.points.mean(0, keepdims=True), np.zeros(len(self.points), np.int64)
-        start = _means(self.points, fcluster(self.merges, kinds, "maxclust") - 1)
-        labels = KMeans(len(start), init=start, n_init=1, random_state=0).fit_predict(self.points)
-        labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        start = _means(self.leaves, fcluster(self.merges, kinds, "maxclust") - 1)
+        found = KMeans(len(start), init=start, n_init=1).fit(self.points)
+        if found.inertia_ > DISTINCT * self.increases.sum():  # else the kinds are groups of equal images
+            other = KMeans(len(start), n_init=STARTS, random_state=0).fit(self.points)
+            found = min(found, other, key=lambda means: means.inertia_)
+        labels = np.unique(found.labels_, return_inverse=True)[1].astype(np.int64)
         return _means(self.points, labels), labels
 
     def evidence(self, kinds: int) -> float:
@@ -125,8 +136,8 @@ class Tree:
         what they leave there: many kinds along few axes explain nearly everything in both cases.
         """
         random = np.random.default_rng(0)
-        deviations = self.points.std(0)
-        drawn = [Tree(random.standard_normal(self.points.shape) * deviations) for _ in range(REFERENCES)]
+        deviations = self.leaves.std(0)
+        drawn = [Tree(random.standard_normal(self.leaves.shape) * deviations) for _ in range(REFERENCES)]
         explained, usual = self._explained(kinds), np.array([tree._explained(kinds) for tree in drawn])
         if 1 - explained < (1 - usual.mean()) / 2:
             return CLEAR
