@@ -82,7 +82,11 @@ def speeds(config: RunConfig, folder: Path, download: bool) -> dict[str, float]:
     net = for_inference(backbone)
     with mock.patch.object(inference, "find_spec", return_value=None):  # as without the extra
         by_torch = for_inference(backbone)
-    work = (lambda: net(lasting), lambda: by_torch(lasting), lambda: session.run([OUTPUT], {INPUT: plain}))
+    work: list[Callable[[], object]] = [
+        lambda: net(lasting),
+        lambda: by_torch(lasting),
+        lambda: session.run([OUTPUT], {INPUT: plain}),
+    ]
     taken: dict[str, list[float]] = {name: [] for name in ENGINES}
     with torch.inference_mode():
         for _ in range(REPEATS):
