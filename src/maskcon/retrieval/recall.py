@@ -1,4 +1,4 @@
-"""Exact recall@K, and the effective rank of embeddings.
+"""Exact recall@K of embeddings.
 
 Recall needs no list of neighbours, only the rank of each image's nearest same-label image. Images are sorted by label
 and compared block by block, twice: with those of the same label, which gives each image its nearest match; then with
