@@ -197,3 +197,9 @@ def test_loss_by_rows_refuses_keys_that_want_a_gradient_and_rows_of_another_shap
         relation_loss(queries, keys.detach(), bank_keys.clone().requires_grad_(), relation, 0.1)
     with pytest.raises(ValueError, match=r"\(4, 6\), expected \(4, 7\)"):
         relation_loss(queries, keys.detach(), bank_keys, lambda rows: relation[rows, 1:], 0.1)
+
+
+def test_a_relation_with_a_row_too_many_is_refused():
+    queries, keys, bank_keys, _ = random_case(1, batch=3, bank=4)
+    with pytest.raises(ValueError, match=r"relation is \(4, 5\), expected \(3, 5\)"):
+        relation_loss(queries, keys, bank_keys, self_relation(4, 4), 0.1)

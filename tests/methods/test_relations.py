@@ -19,7 +19,7 @@ from maskcon.methods.relations import (
 )
 from tests import oracles
 
-TEMPERATURES = [0.0, 0.005, 0.05, 0.1, 0.5, 10.0, math.inf]
+TEMPERATURES = [0.0, 0.005, 0.05, 0.1, 0.5, 1.0, 10.0, math.inf]
 
 
 def random_case(seed: int, batch: int, bank: int, classes: int, dim: int = 4):
@@ -329,3 +329,10 @@ def test_relations_are_float32_whatever_the_default_type():
     ]
     for relation in relations:
         assert_is_relation(relation, 3, 3)
+
+
+def test_similarities_are_float32_under_autocast():
+    keys, bank_keys, *_ = random_case(5, batch=4, bank=7, classes=2)
+    expected = similarities(keys, bank_keys)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(similarities(keys, bank_keys), expected)
