@@ -56,7 +56,7 @@ def judge(tuned: Tuned, truth: dict[Setting, list[float]], tau0: float) -> dict[
     true = np.array([mean[setting] for setting in order])
     others = tuned.others
     scores = {
-        tuned.criterion: -tuned.ranking.mean_ranks,
+        "re-coarsening": -tuned.ranking.mean_ranks,
         "rankme": others["rankme"],
         "lidar": others["lidar"],
         "alpha_req": -others["alpha_req"],
@@ -76,7 +76,7 @@ def judge(tuned: Tuned, truth: dict[Setting, list[float]], tau0: float) -> dict[
             **{
                 f"by {name}": round(mean[best] - float(true[int(np.argmax(values))]), 2)
                 for name, values in scores.items()
-                if name != tuned.criterion
+                if name != "re-coarsening"
             },
         },
         "spearman": {

@@ -25,7 +25,7 @@ def place(tmp_path, monkeypatch):
 def tuned(monkeypatch):
     settings = [Setting(0.0, 0.1), Setting(1.0, 0.05), Setting(1.0, float("inf"))]
     scores = np.array([[0.1, 0.2], [0.5, 0.6], [0.4, 0.61]])
-    result = api_tune.Tuned("re-coarsening", rank_settings(settings, scores), {"rankme": np.ones(3)})
+    result = api_tune.Tuned(rank_settings(settings, scores), {"rankme": np.ones(3)})
     monkeypatch.setattr(trials, "open_trials", lambda *given: (None, None))
     monkeypatch.setattr(api_tune, "tune", lambda *given: result)
 

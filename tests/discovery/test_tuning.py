@@ -1,4 +1,4 @@
-"""Groupings, ranks and agreement of `maskcon tune`."""
+"""Groupings and ranks of `maskcon tune`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from maskcon.discovery.tuning import GRID, Setting, agreement, groupings, rank_settings
+from maskcon.discovery.tuning import GRID, Setting, groupings, rank_settings
 
 
 @pytest.mark.parametrize("classes", [3, 4, 5, 20, 43])
@@ -51,39 +51,3 @@ def test_mean_ranks_match_counting(seed):
 def test_the_lead_is_that_of_the_best_over_the_second():
     ranking = rank_settings([Setting(0, 1), Setting(1, 1)], np.array([[0.5, 0.5, 0.5], [0.6, 0.7, 0.8]]))
     assert ranking.lead == pytest.approx((0.2, 0.1 / math.sqrt(3)))
-
-
-def agreement_by_hand(one: np.ndarray, other: np.ndarray, coarse: np.ndarray, k: int) -> float:
-    shared, chance = [], []
-    for i in range(len(one)):
-        others = [j for j in range(len(one)) if coarse[j] == coarse[i] and j != i]
-        if len(others) < 2:
-            continue
-        near = min(k, len(others) - 1)
-        found = []
-        for vectors in (one, other):
-            cosine = {
-                j: vectors[i] @ vectors[j] / np.linalg.norm(vectors[i]) / np.linalg.norm(vectors[j])
-                for j in others
-            }
-            found.append(set(sorted(others, key=lambda j: -cosine[j])[:near]))
-        shared.append(len(found[0] & found[1]) / near)
-        chance.append(near / len(others))
-    return (np.mean(shared) - np.mean(chance)) / (1 - np.mean(chance))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_agreement_matches_loop_oracle(seed):
-    random = np.random.default_rng(seed)
-    one = random.standard_normal((60, 5))
-    other = one + 0.5 * random.standard_normal((60, 5))
-    coarse = np.repeat([0, 1, 2, 3], [30, 25, 4, 1])
-    assert agreement(one, other, coarse, 3) == pytest.approx(agreement_by_hand(one, other, coarse, 3))
-
-
-def test_agreement_is_one_for_the_same_and_near_zero_for_unrelated_neighbours():
-    random = np.random.default_rng(0)
-    one, coarse = random.standard_normal((400, 8)), np.arange(400) % 2
-    assert agreement(one, 3 * one, coarse) == 1
-    assert abs(agreement(one, random.standard_normal((400, 8)), coarse)) < 0.03
-    assert math.isnan(agreement(one[:2], one[:2], coarse[:2]))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.text import counted
 from maskcon.config.settings import RunConfig
 from maskcon.discovery.spread_scores import spread_scores
 from maskcon.discovery.tuning import (
@@ -20,7 +21,6 @@ from maskcon.discovery.tuning import (
     GRID,
     Ranking,
     Setting,
-    agreement,
     groupings,
     rank_settings,
 )
@@ -30,18 +30,15 @@ from maskcon.training.trials import FrozenTrials, shortened
 TRIALS = "trials.jsonl"
 TRAINED, SCORED = 4000, 1000  # images of a trial, at most
 SCORED_SHARE = 0.2
-OTHER_SEED = 1000  # added, for the second of two runs that are compared
 
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
     """The settings in order, and how sure that is.
 
-    criterion: "re-coarsening" or "agreement"
     others: scores without any label, mean over rounds, in the order of the ranking, see `spread_scores`
     """
 
-    criterion: str
     ranking: Ranking
     others: Mapping[str, NDArray[np.float64]]
 
@@ -62,10 +59,9 @@ class Tuned:
         ranking = self.ranking
         (lead, error), rounds = ranking.lead, ranking.scores.shape[1]
         won = int((ranking.scores[0] > ranking.scores[1]).sum())
-        merged = self.criterion == "re-coarsening"
-        score = "recall@1 of the coarse classes" if merged else "agreement of neighbours between two seeds"
         return (
-            f"mean rank {ranking.mean_ranks[0]:.1f} of {len(ranking.settings)} in {rounds} rounds by {score}; "
+            f"mean rank {ranking.mean_ranks[0]:.1f} of {len(ranking.settings)} in {rounds} rounds by recall@1 of the "
+            "coarse classes; "
             f"{100 * lead:.2f} ± {100 * error:.2f} points above the runner-up ({ranking.settings[1]}), "
             f"better in {won} of {rounds}"
         )
@@ -76,7 +72,7 @@ class Tuned:
         lead, error = ranking.lead
         rows = zip(ranking.settings, ranking.scores, ranking.mean_ranks, strict=True)
         return {
-            "criterion": self.criterion,
+            "criterion": "re-coarsening",
             "chosen": _plain(ranking.settings[0]),
             "runner_up": _plain(ranking.settings[1]),
             "lead": lead,
@@ -102,33 +98,30 @@ def tune(
 
     Args:
         config: settings of the run to tune for; w and tau are replaced, the epochs shortened.
-        rounds: groupings, or pairs of seeds; each costs one or two trials per setting.
+        rounds: groupings; each costs one trial per setting.
         progress: called as progress(trials done, in all).
 
     Raises:
-        DataError: there is a single coarse class.
+        DataError: there are fewer than three coarse classes.
         UsageError: the folder holds trials of other data or settings.
     """
     coarse = trials.data.train.coarse
     present, merged = np.unique(coarse, return_inverse=True)
-    if len(present) < 2:
-        raise DataError(f"{trials.data.name} has a single coarse class, so there is no label term to tune")
-    merges = len(present) >= FEWEST_CLASSES
+    if len(present) < FEWEST_CLASSES:
+        raise DataError(
+            f"{trials.data.name} has {counted(len(present), 'coarse class', 'coarse classes')}; {FEWEST_CLASSES} are "
+            "needed to merge some and find them again. Train with the default w and tau, or set them"
+        )
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(coarse))
     held = min(SCORED, round(SCORED_SHARE * len(coarse)))
     scored, rows = np.sort(order[:held]), np.sort(order[held : held + TRAINED])
     short = shortened(config, len(rows))
-    groups = groupings(len(present), rounds)[:, merged] if merges else np.tile(merged, (rounds, 1))  # [R, N]
+    groups = groupings(len(present), rounds)[:, merged]  # [R, N]
 
     def trial(setting: Setting, number: int) -> dict[str, float]:
         settings = short.changed(w=setting.w, tau=setting.tau, seed=config.seed + number)
-        labels = groups[number][rows]
-        one = trials.run(settings, rows, labels, scored)
-        score = one.recall
-        if not merges:
-            again = trials.run(settings.changed(seed=settings.seed + OTHER_SEED), rows, labels, scored)
-            score = agreement(one.embeddings[:, -1], again.embeddings[:, -1], coarse[scored])
-        return {"score": score, **spread_scores(one.embeddings)}
+        one = trials.run(settings, rows, groups[number][rows], scored)
+        return {"score": one.recall, **spread_scores(one.embeddings)}
 
     identity = {
         "data": trials.data.fingerprint(),
@@ -157,7 +150,7 @@ def tune(
     ranking = rank_settings(GRID, table("score"))
     ordered = [GRID.index(setting) for setting in ranking.settings]
     others = {name: table(name).mean(axis=1)[ordered] for name in known[0, 0] if name != "score"}
-    return Tuned("re-coarsening" if merges else "agreement", ranking, others)
+    return Tuned(ranking, others)
 
 
 def _read(folder: Path, identity: Mapping[str, Any]) -> dict[tuple[int, int], dict[str, float]]:

@@ -39,8 +39,8 @@ def tune(
     """Choose w and tau without fine labels, by short runs of a head on a frozen backbone.
 
     Merges the coarse classes into 2 to 4 groups at random, trains each setting on the groups, and scores how well the
-    coarse classes, now the finer ones, are found. With two coarse classes it compares the neighbours that two seeds
-    find. Finished trials are kept: rerun the same command to resume, or with more --rounds to be surer.
+    coarse classes, now the finer ones, are found; needs three coarse classes. Finished trials are kept: rerun the same
+    command to resume, or with more --rounds to be surer.
 
     Example: `maskcon tune ./photos --rounds 6`
     """

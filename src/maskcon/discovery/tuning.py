@@ -1,15 +1,10 @@
 """Choose w and tau without fine labels.
 
-Re-coarsening, with three or more coarse classes: merge the coarse classes into two to four groups at random, train on
-the groups, and score recall@1 on the coarse labels, which then are the finer ones. Each grouping ranks the settings;
-the best mean rank wins.
+Re-coarsening: merge the coarse classes, three or more, into two to four groups at random, train on the groups, and
+score recall@1 on the coarse labels, which then are the finer ones. Each grouping ranks the settings; the best mean rank
+wins.
 
-Agreement, with one or two coarse classes, where nothing can be merged: train each setting with two seeds, and compare
-the nearest neighbours N_a(i), N_b(i) of every image within its class of n_i images, corrected for chance:
-
-    agreement = (o - e) / (1 - e),   o = mean_i |N_a(i) & N_b(i)| / k_i,   e = mean_i k_i / (n_i - 1)
-
-Letters in shapes: S settings, R rounds, C coarse classes, N images, D embedding, k neighbours.
+Letters in shapes: S settings, R rounds, C coarse classes.
 """
 
 from __future__ import annotations
@@ -23,14 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from maskcon.retrieval.nearest import nearest_others, unit_rows
-
 Floats = NDArray[np.floating]
-Labels = NDArray[np.int64]
 
 MOST_GROUPS = 4
 FEWEST_CLASSES = 3  # to merge some of them
-NEIGHBOURS = 10
 
 
 @dataclass(frozen=True, order=True)
@@ -93,36 +84,3 @@ def rank_settings(settings: Sequence[Setting], scores: Floats) -> Ranking:
     ranks = rankdata(-values, axis=0).mean(axis=1)  # [S]; equal scores share their mean rank
     order = np.lexsort((-values.mean(axis=1), ranks))
     return Ranking(tuple(settings[place] for place in order), values[order], ranks[order])
-
-
-def neighbours_within(vectors: Floats, coarse: Labels, k: int = NEIGHBOURS) -> dict[int, tuple[Labels, int]]:
-    """Find the k nearest others of each image within its coarse class: class -> (positions [n, k], n).
-
-    Classes with fewer than three images, where neighbours cannot differ, are left out.
-    """
-    unit = unit_rows(vectors)
-    found = {}
-    for label in np.unique(coarse).tolist():
-        own = np.flatnonzero(coarse == label)
-        if len(own) > 2:
-            near = min(k, len(own) - 2)
-            found[label] = nearest_others(unit[own], np.arange(len(own)), near)[0], len(own)
-    return found
-
-
-def agreement(one: Floats, other: Floats, coarse: Labels, k: int = NEIGHBOURS) -> float:
-    """Compare the neighbours within classes of two embeddings [N, D] of the same images; see above.
-
-    Returns:
-        1 for the same neighbours everywhere, about 0 for unrelated ones, NaN without a class of three images.
-    """
-    shared, chance = [], []
-    second = neighbours_within(other, coarse, k)
-    for label, (near, count) in neighbours_within(one, coarse, k).items():
-        both = (near[:, :, None] == second[label][0][:, None, :]).any(axis=2)  # [n, k]
-        shared += both.mean(axis=1).tolist()
-        chance += [near.shape[1] / (count - 1)] * count
-    if not shared:
-        return math.nan
-    expected = float(np.mean(chance))
-    return (float(np.mean(shared)) - expected) / (1 - expected)
