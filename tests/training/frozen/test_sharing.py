@@ -11,9 +11,11 @@ import torch
 
 from maskcon import transforms
 from maskcon.config.resolution import resolve
-from maskcon.models import build_backbone
-from maskcon.training.frozen.cache import DONE, FEATURES, features_folder
-from maskcon.training.frozen.extract import describe, weights_hash
+from maskcon.models import build_backbone, for_inference
+from maskcon.models.encoder_file import EncoderFacts
+from maskcon.retrieval.encode import Feed
+from maskcon.training.frozen.cache import CHUNK_IMAGES, DONE, FEATURES, FeatureFile, features_folder
+from maskcon.training.frozen.extract import Extraction, describe, extract, weights_hash
 from maskcon.training.setup import encoder_facts
 from tests.miniature import miniature
 from tests.training.frozen.runs import SMALL, Told, cached, fit
@@ -99,3 +101,30 @@ def test_a_run_waits_for_another_one_that_embeds_the_same_pictures(tmp_path, wei
         "another run is at work on the same features; waiting for it"
     ]
     assert [done for done, _, _ in told.extracted] == [0, 256, 288]
+
+
+@torch.inference_mode()
+def test_onnxruntime_fills_a_cache_with_the_same_bytes_after_a_stop_and_on_more_threads(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    images = np.random.default_rng(0).integers(0, 256, (CHUNK_IMAGES + 3, 1, 28, 28), dtype=np.uint8)
+    facts = EncoderFacts("mobilenet_v2", 64, "auto", 1, 32, "shorter", (0.5,), (0.2,), earlier_weight=0.5)
+    torch.manual_seed(0)
+    net = build_backbone("mobilenet_v2", image_size=32, in_channels=1).eval()
+    shape = (len(images), 2, net.level_features(0.5))
+    views = [transforms.policy("embedded-weak"), None]
+    before, contents = torch.get_num_threads(), []
+    try:
+        for threads, kept in ((1, []), (2, [0]), (2, [1])):
+            torch.set_num_threads(threads)
+            file = FeatureFile(tmp_path / f"{threads}-{kept}", shape, "float16", {})
+            work = Extraction(for_inference(net), Feed(images, None, torch.device("cpu")), facts, views, 0)
+            for chunk in kept:  # as from before a stop, on one thread
+                rows = file.rows(chunk)
+                file.write(chunk, contents[0][rows.start : rows.stop])
+            extract(work, file, lambda *_: None)
+            assert file.missing() == []
+            contents.append(np.array(file.array()))
+    finally:
+        torch.set_num_threads(before)
+    assert all(np.array_equal(contents[0], other) for other in contents)
