@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format bench results docs dist clean
+.PHONY: help setup demo test test-faults test-slow check format bench results docs dist clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,8 +22,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## train four methods on the embedded images and write a report (minutes)
 	$(BIN)/maskcon demo
 
-test: $(STAMP)  ## all tests but the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_OPTIONS)
+test: $(STAMP)  ## all tests but the slow ones and those of the disk
+	$(BIN)/python -m pytest -n 2 -m "not slow and not faults" $(PYTEST_OPTIONS)
+
+test-faults: $(STAMP)  ## fail every operation of the disk, end processes, lose power (FAULTS=all: in every way)
+	$(BIN)/python -m pytest -n 2 -m faults tests/faults
 
 test-slow: $(STAMP)  ## the slow tests: real kills, many mutations, browsers
 	$(BIN)/python -m pytest -m slow

@@ -11,7 +11,14 @@ import pytest
 
 from maskcon._utils import files
 from maskcon._utils.errors import MaskconError
-from maskcon._utils.files import reserve, sync_folder, write_all, write_atomically, write_synced
+from maskcon._utils.files import (
+    make_folder,
+    reserve,
+    sync_folder,
+    write_all,
+    write_atomically,
+    write_synced,
+)
 
 
 def test_file_is_complete_when_the_disk_is_waited_for(
@@ -39,6 +46,28 @@ def test_system_that_cannot_sync_folders_is_no_error(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", refuse)
     sync_folder(tmp_path)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_folder_that_cannot_be_synced_is_an_error(tmp_path, monkeypatch, number):
+    def fail(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        sync_folder(tmp_path)
+    monkeypatch.setattr(files, "sync_file", lambda file: None)
+    with pytest.raises(MaskconError, match=r"a power loss may undo that: .*; rerun the same command"):
+        write_atomically(tmp_path / "file", b"content")
+
+
+def test_the_folders_above_new_ones_are_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync_folder", lambda folder: synced.append(folder.relative_to(tmp_path)))
+    make_folder(tmp_path / "runs" / "first" / "checkpoints")
+    assert synced == [Path(), Path("runs"), Path("runs/first")]
+    make_folder(tmp_path / "runs" / "first")
+    assert len(synced) == 3
 
 
 def test_room_is_claimed_and_a_file_system_that_cannot_do_that_is_no_error(

@@ -194,6 +194,11 @@ def test_an_interrupt_and_an_unexpected_error_are_one_line_without_a_traceback(m
     for error, code, line in (
         (KeyboardInterrupt(), 130, "maskcon: interrupted\n"),
         (RuntimeError("two\n  lines"), 1, "maskcon: unexpected RuntimeError: two lines; this is a defect"),
+        (
+            OSError(5, "Input/output error", "/disk/a"),
+            1,
+            "maskcon: /disk/a: Input/output error; rerun the same",
+        ),
     ):
         monkeypatch.setattr("maskcon.methods.registry.all_methods", Mock(side_effect=error))
         with pytest.raises(SystemExit) as ended:

@@ -14,6 +14,7 @@ from maskcon.data import absolute, load
 from tests.data.class_folders import all_paths, load_photos, write_classes
 from tests.data.miniatures import write_picture
 from tests.data.test_decode import png_claiming
+from tests.faults.disk import Disk, Fault
 
 
 def test_pictures_of_a_kind_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -50,6 +51,24 @@ def test_unusable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     for part in (data.train, data.test):  # rows did not shift when others were left out
         for row, path in enumerate(part.paths or ()):
             assert part.images[row, 1, 0, 0] == int(Path(path).stem) * 10
+
+
+@pytest.mark.parametrize("kind", ["open", "read", "list"])
+def test_a_disk_that_fails_stops_training_and_a_file_that_may_not_be_read_is_left_out(tmp_path, kind):
+    """A run without an image that is there again later would be one on other data."""
+    write_classes(tmp_path, "a", "b", count=4)
+    with Disk(tmp_path) as disk:
+        load_photos(tmp_path)
+    places = [number for number, found in enumerate(disk.operations, start=1) if found.kind == kind]
+    for place in (places[1], places[-1]):
+        with (
+            Disk(tmp_path, Fault(place, "EIO")),
+            pytest.raises(DataError, match=r"cannot read .*Input/output"),
+        ):
+            load_photos(tmp_path)
+    if kind == "open":
+        with Disk(tmp_path, Fault(places[-1], "EACCES")):
+            assert any("Permission denied" in note for note in load_photos(tmp_path).notes)
 
 
 def test_strict_stops_at_an_unusable_picture(tmp_path: Path) -> None:

@@ -7,8 +7,18 @@ defect of ours and shows a traceback only with `--debug`.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
+# What the machine may answer at any time, whatever the program asks for.
+FAILURES = frozenset(
+    getattr(errno, name, errno.EIO)
+    for name in (
+        *("EACCES", "EDQUOT", "EFBIG", "EIO", "EMFILE", "ENFILE", "ENODEV"),
+        *("ENOMEM", "ENOSPC", "ENXIO", "EPERM", "EROFS", "ESTALE"),
+    )
+)
+BREAKDOWNS = FAILURES - {errno.EACCES, errno.EPERM}  # of a disk, a network, memory: nothing about a file
 LISTED_AT_MOST = 20  # names an error line still lists in full
 
 
@@ -34,6 +44,17 @@ class CorruptFileError(MaskconError):
 
 class TrainingError(MaskconError):
     """Training had to stop: the message names the step and what to change."""
+
+
+def stop_at_breakdown(error: BaseException | None, path: object) -> None:
+    """Raise where the machine failed at a file: an image that could not be read for that is not left out.
+
+    It would be there again in the next run, which were one on other data.
+    """
+    if isinstance(error, OSError) and error.errno in BREAKDOWNS:
+        raise DataError(
+            f"cannot read {path}: {error.strerror}; rerun the same command when that is resolved, or remove the file"
+        ) from error
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -27,7 +27,8 @@ SUMS = "SHA256SUMS"  # of the files in its folder; `sha256sum -c` reads it
 INTACT, CHANGED, LOST = "intact", "has changed", "has been lost"
 
 FAILPOINT = "MASKCON_FAILPOINT"  # variable that names the point where a test ends the process
-_NO_RESERVING = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # file systems that cannot reserve space
+# of file systems that cannot reserve space, or sync folders
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.EBADF)
 
 
 def write_synced(path: Path, data: bytes) -> None:
@@ -54,7 +55,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             raise
         reason = error.strerror or error
         raise MaskconError(f"could not write {path}: {reason}; what was there is intact") from error
-    sync_folder(path.parent)
+    try:
+        sync_folder(path.parent)
+    except OSError as error:
+        raise MaskconError(
+            f"{path} was written, but a power loss may undo that: {error.strerror}; rerun the same command"
+        ) from error
 
 
 def write_atomically(path: Path, *pieces: bytes) -> None:
@@ -134,18 +140,31 @@ def reserve(file: IO[bytes], size: int) -> None:
         try:
             os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
-            if error.errno not in _NO_RESERVING:
+            if error.errno not in _UNSUPPORTED:
                 raise
 
 
 def sync_folder(folder: Path) -> None:
     """Make renames durable: write the folder's own entries to the disk."""
-    with contextlib.suppress(OSError):  # some systems cannot sync folders
+    try:
         handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    except PermissionError:  # Windows opens no folders; elsewhere one that may be written but not read
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder, and those above it, unless it is there; a power loss after this takes none of them away."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
 
 
 def file_digest(path: Path, algorithm: str) -> str:

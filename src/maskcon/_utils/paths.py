@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from maskcon._utils.errors import UsageError
+from maskcon._utils.errors import BREAKDOWNS, UsageError
 
 DATA_VARIABLE = "MASKCON_DATA"
 
@@ -44,18 +44,30 @@ def resolved(path: Path) -> Path:
 
 
 def has_file(path: Path | os.DirEntry[str]) -> bool:
-    """Return whether there is a file; False where it cannot be looked up, unlike `Path.is_file`."""
-    return os.path.isfile(path)  # noqa: PTH113
+    """Return whether there is a file; False where it may not be looked up, unlike `Path.is_file`."""
+    return stat.S_ISREG(_mode(path))
 
 
 def has_folder(path: Path) -> bool:
-    """Return whether there is a folder; False where it cannot be looked up, unlike `Path.is_dir`."""
-    return os.path.isdir(path)  # noqa: PTH112
+    """Return whether there is a folder; False where it may not be looked up, unlike `Path.is_dir`."""
+    return stat.S_ISDIR(_mode(path))
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is anything; False where it cannot be looked up, unlike `Path.exists`."""
-    return os.path.exists(path)  # noqa: PTH110
+    """Return whether there is anything; False where it may not be looked up, unlike `Path.exists`."""
+    return _mode(path) != 0
+
+
+def _mode(path: Path | os.DirEntry[str]) -> int:
+    """Return the mode of a file; 0 where there is none. A disk that fails is an error: it does not say that."""
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116
+    except ValueError:  # a NUL in the name
+        return 0
+    except OSError as error:
+        if error.errno in BREAKDOWNS:
+            raise
+        return 0
 
 
 def check_regular(path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from maskcon._utils.errors import MaskconError
+from maskcon._utils.errors import FAILURES, MaskconError
 from maskcon._utils.threads import spin_briefly
 from maskcon.cli import options
 from maskcon.cli.ask import ask
@@ -97,6 +97,9 @@ def explained(error: Exception, arguments: list[str]) -> tuple[str, int]:
         given = [value for name, value in pairwise(words) if name in names]
         help_of = getattr(getattr(error, "ctx", None), "command_path", "maskcon")
         return f"{text}, got {given[-1]!r}" if given else f"{text} (see `{help_of} --help`)", 2
+    if isinstance(error, OSError) and error.errno in FAILURES:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}; rerun the same command when that is resolved", 1
     name = type(error).__name__
     return f"unexpected {name}: {error}; this is a defect, `--debug` shows where", 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from maskcon._utils.errors import DataError
-from maskcon._utils.files import one_at_a_time, sync_folder
+from maskcon._utils.files import make_folder, one_at_a_time, sync_folder
 from maskcon._utils.paths import cache_root
 
 SCRATCH = "packing-"  # begins the names of folders that are not complete
@@ -35,7 +35,7 @@ def cached_folder(
     target = locate()
     cache = target.parent
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        make_folder(cache)
         with one_at_a_time(cache) as alone:
             found = read(target)  # another process may have made it while this one waited
             if found is None:

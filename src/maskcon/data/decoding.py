@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from maskcon._utils.errors import DataError, UsageError
+from maskcon._utils.errors import DataError, UsageError, stop_at_breakdown
 from maskcon._utils.paths import check_regular
 from maskcon.data.pixel_modes import GREY_MODES, STRIP_BYTES, convert
 
@@ -197,11 +197,16 @@ def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
     except UnidentifiedImageError as error:
         raise UndecodableError("not an image of a known format") from error
     except Exception as error:  # as above
+        stop_at_breakdown(error, file)
         raise UndecodableError(_in_short(error)) from error
     with image:
         if min(image.size) < 1:
             raise UndecodableError(f"has the size {image.size[0]} x {image.size[1]}")
-        yield image
+        try:
+            yield image
+        except UndecodableError as error:
+            stop_at_breakdown(error.__cause__, file)
+            raise
 
 
 @cache

@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Protocol
 
-from maskcon._utils.errors import DataError
+from maskcon._utils.errors import DataError, stop_at_breakdown
 from maskcon._utils.paths import resolved
 from maskcon._utils.text import printable
 from maskcon.data.dataset import Grouping
@@ -284,6 +284,7 @@ def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[
     except OSError as error:
         if not folder:
             raise _unreadable(root, error) from error
+        stop_at_breakdown(error, root / folder)
         layout.unreadable.append((folder, error.strerror or str(error)))
         return []
     visible = []
@@ -291,6 +292,7 @@ def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[
         try:
             identity = _identity(Path(entry.path)) if entry.is_dir() else None
         except OSError as error:  # a link to itself, or into a folder that may not be entered
+            stop_at_breakdown(error, entry.path)
             layout.unreadable.append((_join(folder, entry.name), error.strerror or str(error)))
             continue
         if not entry.name.startswith(".") and entry.name != "__MACOSX":

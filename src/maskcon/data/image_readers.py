@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maskcon._utils.errors import stop_at_breakdown
 from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import UndecodableError, decode
 from maskcon.data.folder_layout import show
@@ -114,6 +115,7 @@ class ImageFiles:
         try:
             status = (self._folder / path).stat()
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+            stop_at_breakdown(error, self._folder / path)
             return getattr(error, "strerror", None) or str(error)
         if not stat.S_ISREG(status.st_mode):
             return "not a regular file"  # opening a pipe might never return
@@ -123,10 +125,12 @@ class ImageFiles:
         """Hash the content of these rows (sha256, hex); None where unreadable."""
 
         def work(place: int) -> str | None:
+            path = self._folder / self.paths[rows[place]]
             try:
-                with (self._folder / self.paths[rows[place]]).open("rb") as file:
+                with path.open("rb") as file:
                     return hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError:
+            except OSError as error:
+                stop_at_breakdown(error, path)
                 return None
 
         return map_files(work, len(rows))

@@ -49,6 +49,7 @@ class Journal:
         line, total = _line(record, self.last_sum)
         try:
             with self.path.open("r+b", buffering=0) as file:
+                file.truncate(self.size)  # what an append that failed may have left
                 file.seek(self.size)
                 try:
                     write_all(file, line)
@@ -124,8 +125,10 @@ def open_journal(folder: Path) -> Journal:
                     file.truncate(size)
                     sync_file(file)
             return Journal(path, size, last_sum)
-        named = records[0]["base"][:SUM_DIGITS] if records else "unfinished"
-        path.replace(path.with_name(f"edits-{named}.jsonl"))
+        if records:
+            path.replace(path.with_name(f"edits-{records[0]['base'][:SUM_DIGITS]}.jsonl"))
+        else:  # a power loss came before its first line was there
+            path.unlink()
     line, total = _line({"maskcon": "edits", "format": FORMAT, "base": base}, "")
     with path.open("xb", buffering=0) as file:
         write_all(file, line)

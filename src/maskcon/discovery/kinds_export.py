@@ -22,7 +22,7 @@ from typing import Any
 from PIL import Image
 
 from maskcon._utils.errors import DataError, UsageError
-from maskcon._utils.files import failpoint, replacing, write_atomically
+from maskcon._utils.files import failpoint, make_folder, replacing, sync_folder, write_atomically
 from maskcon._utils.text import counted
 from maskcon.data.image_readers import ImageArrays, ImageFiles, Images
 from maskcon.data.kinds_file import KindRow
@@ -92,7 +92,7 @@ def export_kinds(
     if links and isinstance(images, ImageArrays):
         raise UsageError(f"images of {images.source} are no files to link to; export copies, without --links")
     before = _check_folder(folder, images)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_atomically(
         folder / PLAN, _lines({"file_name": name} for name in sorted(before | set(places.values())))
     )
@@ -224,7 +224,7 @@ def _make_folders(folder: Path, inner: Path) -> None:
     for place in (inner.parent, inner):
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise UsageError(f"{place} is in the way of the export to {folder}; remove it")
-        place.mkdir(exist_ok=True)
+        make_folder(place)
 
 
 def _put(images: Images, row: int, target: Path, *, links: bool) -> bool:
@@ -246,6 +246,7 @@ def _put(images: Images, row: int, target: Path, *, links: bool) -> bool:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(source)
         temporary.replace(target)
+        sync_folder(target.parent)
         return True
     if target.is_file() and not target.is_symlink():
         there = target.stat()

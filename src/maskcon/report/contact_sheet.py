@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import make_folder, write_atomically
 from maskcon._utils.text import counted
 from maskcon.discovery.kinds import Kinds
 from maskcon.discovery.summary import BORDERLINE_SHOWN, TYPICAL_SHOWN, ClassSummary, KindSummary, summarise
@@ -36,7 +36,7 @@ def draw_sheets(
         read: decodes images by path, see `maskcon.discovery.session.Session.read_pixels`.
         before: what this returned for the sheets that are there.
     """
-    (folder / SHEETS).mkdir(exist_ok=True)
+    make_folder(folder / SHEETS)
     sheets: dict[str, tuple[str, str]] = {}
     for summary in summarise(kinds):
         taken = [Path(name).name for name, _ in sheets.values()]

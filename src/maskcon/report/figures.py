@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import make_folder, write_atomically
 from maskcon.report.style import (
     HEIGHT_INCHES,
     PALE,
@@ -155,7 +155,7 @@ def embedding_map(
 def save(figure: Figure, path_stem: str | os.PathLike[str]) -> list[Path]:
     """Write `<stem>.png` and `<stem>.svg`, without dates, each whole or not at all; returns the paths."""
     stem = Path(path_stem)
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
     write_atomically(png, png_bytes(figure))
     write_atomically(svg, svg_text(figure).encode())

@@ -19,7 +19,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import make_folder, write_atomically
 from maskcon._utils.text import printable
 from maskcon.report.figures import PageFigure, svg_text
 from maskcon.report.formats import Table
@@ -81,7 +81,7 @@ def write_page(
 ) -> Path:
     """Write a page, see `page_html`, atomically; returns its path."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     text = page_html(title, summary, sections, footer=footer, data=data)
     # A file name that is not valid UTF-8 shows a question mark.
     write_atomically(target, text.encode("utf-8", errors="replace"))

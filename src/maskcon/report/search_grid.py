@@ -11,7 +11,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import make_folder, write_atomically
 from maskcon.data.collection import gather
 from maskcon.data.decoding import UndecodableError, decode
 from maskcon.data.image_readers import ImageArrays
@@ -53,7 +53,7 @@ def write_grid(
         kind = PIL.Image.registered_extensions()[path.suffix.lower()]
         content = io.BytesIO()
         page.save(content, format=kind)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_atomically(path, content.getvalue())
     except (KeyError, ValueError):
         raise UsageError(f"--grid {path}: give a name that ends in .png or .jpg") from None

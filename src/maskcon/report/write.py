@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskcon._utils.files import write_atomically
+from maskcon._utils.files import make_folder, write_atomically
 from maskcon._utils.text import counted
 from maskcon.report.figures import Curve, PageFigure, learning_curves, loss_curves, png_bytes, svg_text
 from maskcon.report.formats import Table
@@ -115,7 +115,7 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
         if NUMBERED.fullmatch(path.name):
             path.unlink(missing_ok=True)
     for name, content in files.items():
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((target / name).parent)
         write_atomically(target / name, content)
     return write_page(
         target / "report.html",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon._utils.files import failpoint
+from maskcon._utils.files import failpoint, make_folder
 from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings, write_embeddings
 from maskcon.retrieval.nearest import make_unit_rows, nearest
 from maskcon.retrieval.store import Entry, Header, Neighbours, Vectors, check_request
@@ -64,7 +64,7 @@ class EmbeddingsStore:
 
     def stage(self, digests: Sequence[str], vectors: Vectors) -> None:
         folder = parts_folder(self.path)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         path = folder / f"{1 + max((int(part.stem) for part in folder.glob('*.part')), default=0):08d}.part"
         entries = [Entry("", 0, 0, digest) for digest in digests]
         write_embeddings(path, Header(self._encoder, ""), entries, list(vectors))

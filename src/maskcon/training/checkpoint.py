@@ -26,7 +26,15 @@ import safetensors.torch
 from torch import Tensor
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
-from maskcon._utils.files import SUMS, checksums, failpoint, read_checksums, sync_folder, write_synced
+from maskcon._utils.files import (
+    SUMS,
+    checksums,
+    failpoint,
+    make_folder,
+    read_checksums,
+    sync_folder,
+    write_synced,
+)
 
 CHECKPOINT_FORMAT = 3
 TENSORS, VALUES = "state.safetensors", "state.json"
@@ -72,7 +80,7 @@ def save_checkpoint(
     }
     payload[SUMS] = checksums(payload)
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_folder(root)
         for left in root.glob(".step-*.tmp"):  # by saves that were killed
             shutil.rmtree(left, ignore_errors=True)
         temporary.mkdir()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
-from maskcon._utils.files import write_all
+from maskcon._utils.files import make_folder, sync_folder, write_all
 
 FAILED = "failed"  # kind of the last event of a run that stopped at NaN or Inf
 TAIL_BYTES = 8_192  # holds the last dozens of lines
@@ -45,7 +45,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         if not self._writes:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             # Unbuffered: each write is one system call. Append mode: no handle can overwrite earlier lines.
             self._file = io.FileIO(os.fspath(self.path), "a+")
         except OSError as error:
@@ -53,6 +53,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
                 f"cannot write the journal {self.path}: {error.strerror}; choose another output folder"
             ) from error
         try:
+            sync_folder(self.path.parent)  # a line is of no use in a file without a name
             _repair_end(self._opened(), self.path)
         except BaseException:
             self.close()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from maskcon._utils.errors import CorruptFileError, UsageError
-from maskcon._utils.files import INTACT, LOST, SUMS, file_states
+from maskcon._utils.files import INTACT, LOST, SUMS, file_states, make_folder
 from maskcon.config.earlier import refuse_to_resume
 from maskcon.config.settings import RunConfig, read_values
 from maskcon.data import absolute, is_path, is_there
@@ -166,7 +166,7 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 def make_writable(folder: Path) -> None:
     """Create the folder and raise if it cannot be written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -197,6 +197,7 @@ def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames |
         result |= {"names": names.fingerprint(), "named_images": names.images, "named_kinds": names.count}
         result["train_images"] = len(training.data)  # without junk
     training.journal.write("end", step=training.progress.step, recall=result["recall"])
+    training.journal.position()  # on the disk, before its checksum is
     contents[RESULT] = json_bytes(result)
     beside = (CONFIG, CHOICES, ENVIRONMENT, JOURNAL)
     contents |= {name: (folder / name).read_bytes() for name in beside if (folder / name).exists()}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from maskcon._utils.errors import DataError
 from maskcon.data.dataset import Dataset, ImageSet
 from maskcon.data.decoding import Shape, UndecodableError, decode, examine
 from maskcon.data.folder_layout import show
@@ -72,6 +73,10 @@ def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
                 return _seen(shape, content.seek(0, os.SEEK_END), checksum, pixels)
         except UndecodableError as error:
             return str(error)
+        except DataError as error:  # the disk: told of each file, which is what this is for
+            return (
+                error.__cause__.strerror or str(error) if isinstance(error.__cause__, OSError) else str(error)
+            )
         except OSError as error:
             return error.strerror or str(error)
 

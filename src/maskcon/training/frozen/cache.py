@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskcon._utils.errors import MaskconError, UsageError
-from maskcon._utils.files import failpoint, reserve, sync_file, sync_folder, write_atomically
+from maskcon._utils.files import failpoint, make_folder, reserve, sync_file, sync_folder, write_atomically
 from maskcon._utils.paths import cache_root
 
 FORMAT_VERSION = 1
@@ -62,7 +62,7 @@ class FeatureFile:
         self._header = header.getvalue()
         self._row_bytes = shape[1] * shape[2] * self.dtype.itemsize
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             if not self._is_ours():
                 self._create(description)
         except OSError as error:

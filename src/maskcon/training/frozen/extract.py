@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskcon._utils.errors import TrainingError
-from maskcon._utils.files import one_at_a_time
+from maskcon._utils.files import make_folder, one_at_a_time
 from maskcon._utils.text import counted
 from maskcon.data import ImageSet
 from maskcon.models import Backbone
@@ -134,7 +134,7 @@ def cached_features(
     folder = features_folder() / key_of(description)
     with ExitStack() as held:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             waiting = "another run is at work on the same features; waiting for it"
             held.enter_context(one_at_a_time(folder, lambda: message(waiting)))
         except OSError as error:
