@@ -54,7 +54,7 @@ def as_command(work: Callable[[], None]) -> Callable[[], None]:
 
 def edit() -> None:
     """Give the edits of a person, as the page does; those that are there already are not repeated."""
-    from maskcon.app.workspace import open_workspace
+    from maskcon.app.startup import open_workspace
 
     workspace = open_workspace(Path(RUN))
     try:
@@ -67,7 +67,6 @@ def edit() -> None:
 def tune() -> None:
     """Score the grid by trials that are made up."""
     from maskcon._utils.files import FolderLock
-
     from maskcon.api.tune import tune
     from maskcon.training.run_folder import make_writable
     from tests.api.test_tune import CONFIG, Generated

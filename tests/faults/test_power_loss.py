@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maskcon.training.checkpoint import load_latest
-from tests.faults.disk import Disk
+from tests.faults.disk import Disk, Fault
 from tests.faults.forked import Outcome, digest_of, in_child
 from tests.faults.power import losses
 from tests.faults.scenarios import EDITS, OUT, RUN, SCENARIOS, Laboratory, comparable
@@ -90,6 +90,35 @@ def test_what_a_command_wrote_is_there_once_it_has_ended(laboratory, name):
             assert {n: c for n, (_, c) in found.items()} == {n: c for n, (_, c) in expected.items()}
     for _, _, state in random.Random(2).sample(states, min(12, len(states))):
         rerun_ends_alike(laboratory, name, state)
+
+
+def has_whole_export(laboratory: Laboratory, state) -> bool:
+    """Whether the export is in its place, or where the next one takes it from."""
+    place, scratch = f"{RUN}/export/", f"{RUN}/.export-scratch/replaced/"
+    old = {n[len(place) :]: c for n, (_, c) in laboratory.end("export").items() if n.startswith(place)}
+    return any(
+        old == {n[len(folder) :]: c for n, (_, c) in state.items() if n.startswith(folder)}
+        for folder in (place, scratch)
+    )
+
+
+def test_no_export_is_lost_while_another_takes_its_place(laboratory):
+    name = "export again"
+    done = recorded(laboratory, name, SCENARIOS[name].work)
+    for _, _, state in states_of(laboratory, name, done):
+        assert has_whole_export(laboratory, state)
+    moves = [n for n, found in enumerate(done.operations, start=1) if found.kind == "rename"]
+    for place in range(moves[0], moves[-1] + 3):
+        for how in ("EIO", "kill", "dead"):
+            laboratory.put_back(laboratory.start(name))
+            in_child(SCENARIOS[name].work, laboratory.root, Fault(place, how))
+            assert has_whole_export(laboratory, laboratory.tree()), (done.operations[place - 1], how)
+    laboratory.put_back(laboratory.start(name))
+    in_child(SCENARIOS[name].work, laboratory.root, Fault(moves[-1], "kill"))
+    assert not (laboratory.root / RUN / "export").exists()
+    created = [n for n, found in enumerate(done.operations, start=1) if found.kind == "create"]
+    in_child(SCENARIOS[name].work, laboratory.root, Fault(created[-1], "full"))
+    assert has_whole_export(laboratory, laboratory.tree())  # although no new one could be written
 
 
 def test_no_acknowledged_edit_is_lost(laboratory):

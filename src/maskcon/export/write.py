@@ -49,6 +49,7 @@ HUGGING_FACE = "modeling_maskcon.py"  # loaded by `transformers`
 CHECKED = (CARD, CONFIG, MODEL, WEIGHTS, HUGGING_FACE)  # must be listed in SHA256SUMS
 WRITTEN = frozenset((*CHECKED, SUMS, *ONNX_FILES, "__pycache__"))
 MODEL_TYPE = "maskcon"
+REPLACED = "replaced"  # the earlier export, in the scratch folder while its place is taken
 CHECK_IMAGES = 32
 OTHER_IMAGES = (
     "the images have changed and are not those that the run was trained on; the export is checked on them anyway, and "
@@ -137,23 +138,30 @@ def export_run(
     try:
         with one_at_a_time(target.parent):
             scratch = target.with_name(f".{target.name}-scratch")
-            shutil.rmtree(scratch, ignore_errors=True)  # of a killed export
+            _clear(scratch, target)  # of a killed export
             try:
                 folder = scratch / target.name
                 folder.mkdir(parents=True)
                 differences = _fill(folder, run, names, backbone, facts, source, sample, onnx, tolerance)
                 files = tuple(sorted(path.name for path in folder.iterdir()))
                 if target.exists():
-                    target.rename(scratch / "replaced")
+                    target.rename(scratch / REPLACED)
                 folder.rename(target)
                 sync_folder(target.parent)
             finally:
-                shutil.rmtree(scratch, ignore_errors=True)
+                _clear(scratch, target)
     except OSError as error:
         raise MaskconError(
             f"could not write {target}: {error.strerror or error}; choose another --out"
         ) from error
     return Exported(target, files, differences)
+
+
+def _clear(scratch: Path, target: Path) -> None:
+    """Remove what an export left; an earlier export that it had moved there goes back to its place first."""
+    if (scratch / REPLACED).exists() and not target.exists():
+        (scratch / REPLACED).rename(target)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _available_data(run: Run, given: Dataset | None, machine: Machine, announce: Callback) -> Dataset | None:
