@@ -11,14 +11,19 @@ from typing import Any
 import pytest
 
 from maskcon._utils.errors import MaskconError
+from maskcon._utils.files import file_states
+from maskcon.config.settings import read_values
 from maskcon.data.archive import extract
 from maskcon.data.builtin.sop import read_info
 from maskcon.data.decoding import UndecodableError, decode, read_shape
 from maskcon.data.kinds_file import read_kinds
 from maskcon.data.manifest import read_manifest
 from maskcon.data.safe_pickle import load_pickle
+from maskcon.discovery.kinds_folder import read_folder
 from maskcon.models.encoder_file import read_encoder
 from maskcon.models.weights import read_state
+from maskcon.retrieval.embeddings_file import read_embeddings
+from maskcon.training.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="no pipes among its files")
 
@@ -34,7 +39,20 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "net.pth": read_state,
     "net.safetensors": read_state,
     "encoder.safetensors": read_encoder,
+    "embeddings.parquet": read_embeddings,
+    "config.yaml": read_values,
+    "kinds.npz": lambda path: read_folder(path.parent),
+    "SHA256SUMS": lambda path: file_states(path.parent),
+    "step-00000001/state.json": lambda path: load_checkpoint(path.parent),
 }
+
+
+def beside(path: Path) -> None:
+    """Write what is read before this file."""
+    path.parent.mkdir(exist_ok=True)
+    if path.name == "state.json":
+        for name in ("SHA256SUMS", "state.safetensors"):
+            (path.parent / name).touch()
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +64,7 @@ def _no_waiting() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", READERS)
 def test_pipe_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    beside(tmp_path / name)
     os.mkfifo(tmp_path / name)
     with pytest.raises((MaskconError, UndecodableError), match="not a regular file"):
         READERS[name](tmp_path / name)
@@ -53,6 +72,7 @@ def test_pipe_is_refused_at_once(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 def test_link_to_a_device_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    beside(tmp_path / name)
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises((MaskconError, UndecodableError), match="not a regular file"):
         READERS[name](tmp_path / name)

@@ -140,3 +140,30 @@ def test_a_bank_takes_what_it_compares_by_and_nothing_else(kept, given_length):
     with pytest.raises(ValueError, match="this bank compares by"):
         bank.enqueue(*batch_of(0, 2), compared)
     assert len(bank) == 0
+
+
+def test_what_is_compared_can_be_replaced_in_the_order_of_the_bank():
+    bank = MemoryBank(4, 2, compared_dim=3)
+    bank.enqueue(*batch_of(0, 3), torch.zeros(3, 3))
+    replaced = torch.arange(9.0).view(3, 3)
+    bank.compare_by(replaced)
+    assert torch.equal(bank.compared, replaced)
+    with pytest.raises(ValueError, match=r"compares by \[3, 3\] vectors, got \[4, 3\]"):
+        bank.compare_by(torch.zeros(4, 3))
+    with pytest.raises(ValueError, match="this bank compares by"):
+        MemoryBank(4, 2).compare_by(torch.zeros(0, 3))
+
+
+def test_vectors_of_one_number_can_be_compared_and_of_none_cannot():
+    assert MemoryBank(2, 1, compared_dim=1).compared.shape == (0, 1)
+    with pytest.raises(ValueError, match="compared_dim=0"):
+        MemoryBank(2, 2, compared_dim=0)
+
+
+def test_every_buffer_is_made_on_the_device_in_its_type():
+    found = MemoryBank(3, 2, compared_dim=2, device="meta").state_dict()
+    assert {value.device.type for value in found.values()} == {"meta"}
+    types = {name: value.dtype for name, value in found.items()}
+    assert types == dict.fromkeys(("_coarse", "_index", "_state"), torch.int64) | dict.fromkeys(
+        ("_keys", "_compared"), torch.float32
+    )

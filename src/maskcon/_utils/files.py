@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, BinaryIO, Self
 
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
+from maskcon._utils.paths import check_regular
 
 try:
     import fcntl
@@ -98,6 +99,7 @@ def file_states(folder: Path, required: Iterable[str] = (), what: str = "the fol
     """
     path = folder / SUMS
     try:
+        check_regular(path)
         listed = read_checksums(path.read_bytes())
     except FileNotFoundError:
         return {}
@@ -108,6 +110,7 @@ def file_states(folder: Path, required: Iterable[str] = (), what: str = "the fol
     states = dict.fromkeys(set(required) - listed.keys(), f"has no checksum in {SUMS}, which has changed")
     for name, digest in listed.items():
         try:
+            check_regular(folder / name)
             with (folder / name).open("rb") as file:
                 same = hashlib.file_digest(file, "sha256").hexdigest() == digest
             states[name] = INTACT if same else CHANGED

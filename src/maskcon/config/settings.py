@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
+from maskcon._utils.paths import check_regular
 from maskcon.config.earlier import translate
 
 SMALLEST_SIZE = 8  # pixels, of the side of a view; smaller images are enlarged
@@ -266,6 +267,7 @@ class Machine(BaseModel):
 def read_values(path: Path) -> dict[Any, Any]:
     """Read the `key: value` lines of a saved config, not validated."""
     try:
+        check_regular(path)
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=_PlainLoader)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error

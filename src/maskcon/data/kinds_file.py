@@ -18,7 +18,7 @@ from typing import Literal, cast, get_args
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon._utils.paths import check_regular
-from maskcon._utils.text import FORMULA_STARTS
+from maskcon._utils.text import FORMULA_STARTS, printable
 
 Role = Literal["typical", "borderline", "outlier", "junk", ""]
 COLUMNS = ("path", "coarse", "kind", "confidence", "role")
@@ -166,4 +166,4 @@ def _plain(text: str) -> str:
 
 
 def _wrong(path: Path, line: int, what: str) -> DataError:
-    return DataError(f"{path}, line {line}: {what}")
+    return DataError(f"{path}, line {line}: {printable(what)}")

@@ -20,6 +20,7 @@ import numpy as np
 
 from maskcon._utils.errors import CorruptFileError
 from maskcon._utils.files import failpoint, write_atomically
+from maskcon._utils.paths import check_regular
 from maskcon.data.kinds_file import KindRow, write_kinds
 from maskcon.discovery.clusters import Space, Suggestion
 from maskcon.discovery.kinds import CoarseClass, Kinds
@@ -135,8 +136,9 @@ def _state_bytes(kinds: Kinds, origin: Origin, replaces: str) -> bytes:
 
 
 def _read_state(path: Path) -> tuple[Kinds, Origin, str] | None:
-    if not path.is_file():
+    if not path.exists():
         return None
+    check_regular(path)
     content = path.read_bytes()
     body, digits = content[:-DIGITS], content[-DIGITS:]
     is_earlier = (content[-22:-18], content[-2:]) == UNSEALED_END  # of a version without checksums

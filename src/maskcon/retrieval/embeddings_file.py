@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon._utils.files import failpoint, replacing
+from maskcon._utils.paths import check_regular
 from maskcon.retrieval.store import Entry, Header, Vectors
 
 HEADER_KEY, SEAL_KEY = "maskcon", "maskcon.seal"
@@ -69,6 +70,7 @@ def read_embeddings(path: str | Path) -> Embeddings:
     path = Path(path)
     try:
         # opened once: pyarrow takes some paths for URLs, and what was checked must be what is read
+        check_regular(path)
         with path.open("rb") as handle:
             digest = _checked_digest(handle, path)
             try:  # without threads and read-ahead: those of pyarrow may abort a process that ends with an error

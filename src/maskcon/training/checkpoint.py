@@ -35,6 +35,7 @@ from maskcon._utils.files import (
     sync_folder,
     write_synced,
 )
+from maskcon._utils.paths import check_regular
 
 CHECKPOINT_FORMAT = 3
 TENSORS, VALUES = "state.safetensors", "state.json"
@@ -134,6 +135,8 @@ def load_latest(root: Path, *, set_aside: bool = False) -> tuple[Checkpoint | No
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read one checkpoint; anything that does not match its checksum is refused before it is parsed."""
     try:
+        for name in (SUMS, TENSORS, VALUES):
+            check_regular(folder / name)
         listed = read_checksums((folder / SUMS).read_bytes())
         data = {name: (folder / name).read_bytes() for name in (TENSORS, VALUES)}
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:  # or bad sums
