@@ -34,7 +34,7 @@ TESTS = {
     "methods/memory_bank.py": ["tests/methods/test_memory_bank.py"],
     "retrieval/recall.py": ["tests/retrieval/test_recall.py"],
     "training/checkpoint.py": ["tests/training/test_checkpoint.py"],
-    "_utils/files.py": ["tests/_utils/test_files.py"],
+    "_utils/files.py": ["tests/_utils/test_files.py", "tests/_utils/test_checksums.py"],
 }
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
