@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -162,13 +163,15 @@ class Laboratory:
 
 
 def comparable(name: str, tree: Tree) -> dict[str, Any]:
-    """Return what must be equal in the end."""
+    """Return what must be equal in the end; of checkpoints only the newest, as older ones may not be removable."""
+    newest = max((path for path in tree if re.search(r"checkpoints/step-\d+$", path)), default="")
+    older = re.compile(r".*/checkpoints/step-")
     return {
         path: _state(value[1]) if path.endswith("kinds.npz") else value
         for path, value in tree.items()
         if Path(path).name not in SCENARIOS[name].left and not path.endswith(("sqlite-wal", "sqlite-shm"))
-        # the checkpoint that a second save of the same step replaced; it is one of that step too
-        if ".old" not in path
+        # the one that a second save of the same step replaced is of that step too
+        if not older.match(path) or (path.startswith(newest) and ".old" not in path)
     }
 
 
