@@ -15,7 +15,7 @@ from pathlib import Path
 import atheris
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-with atheris.instrument_imports(include=["maskcon"]):
+with atheris.instrument_imports(include=["maskcon", "PIL"]):
     from tests.fuzz.targets import CORPUS, SECONDS, TARGETS, one_line
 
 

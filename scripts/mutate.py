@@ -34,7 +34,10 @@ TESTS = {
     "methods/memory_bank.py": ["tests/methods/test_memory_bank.py"],
     "retrieval/recall.py": ["tests/retrieval/test_recall.py"],
     "training/checkpoint.py": ["tests/training/test_checkpoint.py"],
-    "_utils/files.py": ["tests/_utils/test_files.py", "tests/_utils/test_checksums.py"],
+    "_utils/files.py": [
+        *(f"tests/_utils/test_{name}.py" for name in ("files", "checksums", "locks", "download")),
+        "tests/data/test_special_files.py",
+    ],
 }
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
