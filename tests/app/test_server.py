@@ -6,6 +6,7 @@ import io
 import json
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +69,20 @@ def test_the_map_places_every_image_at_once_and_improves(served):
         time.sleep(0.2)
     assert headers["x-map"] == "tsne"
     assert np.isfinite(np.frombuffer(better, "<f4")).all()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc")
+def test_the_server_shrinks_images_without_loading_torch(tmp_path):
+    file = embeddings(tmp_path)
+    Image.new("RGB", (300, 200)).save(tmp_path / "photos" / "0" / "00.png")
+    server = Served(file)
+    try:
+        status, content = server.get("/thumb/0?size=64")
+        assert status == 200
+        assert Image.open(io.BytesIO(content)).size == (64, 43)
+        assert "libtorch" not in Path(f"/proc/{server.process.pid}/maps").read_text()
+    finally:
+        server.end()
 
 
 def test_thumbnails_are_encoded_again_at_the_size_asked_for(served):

@@ -205,6 +205,19 @@ def test_a_large_picture_is_averaged_first_and_looks_the_same(size: tuple[int, i
     assert np.abs(pixels[0] - expected).max() <= 2
 
 
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_shrinking_without_torch_differs_by_rounding(tmp_path, mode, orientation):
+    pixels = np.random.default_rng(0).integers(80, 176, (90, 123, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[ORIENTATION_TAG] = orientation
+    path = tmp_path / "image.png"
+    Image.fromarray(pixels).convert(mode).save(path, exif=exif)
+    ours, theirs = (decode(path, 40, 3, without_torch=without) for without in (False, True))
+    assert ours.shape == theirs.shape
+    assert np.abs(ours.astype(int) - theirs).max() <= 2
+
+
 @pytest.mark.parametrize("error", [NotImplementedError, ValueError])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_an_older_torch_without_the_filter_leaves_it_to_pillow(monkeypatch, error, channels) -> None:

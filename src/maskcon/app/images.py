@@ -83,7 +83,8 @@ class SessionImages:
             if self._root is None:
                 return self._of_dataset(entry, side)
             try:
-                return decode(io.BytesIO(self._content(self._root, entry.path)), side, 3)
+                content = io.BytesIO(self._content(self._root, entry.path))
+                return decode(content, side, 3, without_torch=True)
             except UndecodableError as error:
                 raise MissingImageError(f"image {row} cannot be read: {error}") from None
             except (OSError, ValueError) as error:  # ValueError: a zero byte in the name

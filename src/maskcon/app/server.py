@@ -92,8 +92,9 @@ def serve(
 
 
 def _warm_up() -> None:
-    """Import what the first thumbnail needs: torch shrinks images, and its import takes seconds."""
-    import maskcon.data.shrinking  # noqa: F401
+    """Import what the first split needs."""
+    import scipy.cluster.hierarchy  # noqa: F401
+    import sklearn.cluster  # noqa: F401
 
 
 def open_port(host: str, port: int) -> socket.socket:

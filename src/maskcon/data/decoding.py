@@ -132,16 +132,23 @@ def examine(file: Path | BytesIO, side: int) -> tuple[Shape, NDArray[np.uint8]]:
         return _shape(image), to_array(image, side, 3, reduce=True)
 
 
-def decode(file: Path | BytesIO, side: int, channels: int) -> NDArray[np.uint8]:
+def decode(
+    file: Path | BytesIO, side: int, channels: int, *, without_torch: bool = False
+) -> NDArray[np.uint8]:
     """Decode upright, shrunk (never enlarged) to fit side x side; [C, H, W] with H, W <= side.
 
     Transparent parts become white, 16-bit greys are scaled to 8, of an animation the first frame is taken.
+
+    without_torch: shrink by Pillow, for a process that needs torch and its 200 MB for nothing else; pixels differ by
+        rounding.
     """
     with _opened(file) as image:
-        return to_array(image, side, channels, reduce=True)
+        return to_array(image, side, channels, reduce=True, without_torch=without_torch)
 
 
-def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = False) -> NDArray[np.uint8]:
+def to_array(
+    image: Image.Image, side: int, channels: int, *, reduce: bool = False, without_torch: bool = False
+) -> NDArray[np.uint8]:
     """Convert an open image like `decode`.
 
     reduce: a JPEG may be read at a reduced size, which is faster but shrinks `image` itself.
@@ -159,10 +166,12 @@ def to_array(image: Image.Image, side: int, channels: int, *, reduce: bool = Fal
             if reduce and small is not image:
                 image.close()  # its pixels take most of the memory
             upright = small if turn is None else small.transpose(turn)
-            pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
             # here, or by Pillow while loading
             turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
             size = wanted[::-1] if turned else wanted
+            if without_torch and upright.size != size:
+                upright = upright.resize(size, Image.Resampling.LANCZOS)
+            pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
             if upright.size == size:
                 return np.ascontiguousarray(pixels.transpose(2, 0, 1))
             # imported here, because it imports torch, which takes seconds: headers and small images need none of it
