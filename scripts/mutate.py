@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "maskcon"
 TESTS = {
     "methods/relations.py": ["tests/methods/test_relations.py", "tests/methods/test_names.py"],
-    "methods/losses.py": ["tests/methods/test_losses.py", "tests/methods/test_name_spreading.py"],
+    "methods/losses.py": [f"tests/methods/test_{name}.py" for name in ("losses", "name_spreading", "bucsfr")],
     "methods/memory_bank.py": ["tests/methods/test_memory_bank.py"],
     "retrieval/recall.py": ["tests/retrieval/test_recall.py"],
     "training/checkpoint.py": ["tests/training/test_checkpoint.py"],

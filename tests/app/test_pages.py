@@ -476,9 +476,9 @@ def test_views_are_reached_by_keys_and_keys_are_listed(served, visit):
     dialog = page.get_by_role("dialog", name="Keys")
     assert dialog.get_by_text("Undo").count() == 1
     page.keyboard.press("Escape")
-    dialog.wait_for(state="detached")
+    page.locator("dialog").wait_for(state="detached")  # not its role: that is gone before the focus has moved
     page.keyboard.press("n")
-    assert "Name of kind 1" in page.evaluate("document.activeElement.getAttribute('aria-label')")
+    page.locator("[aria-label*='Name of kind 1']:focus").first.wait_for()
 
 
 @pytest.mark.parametrize("fragment", VIEWS)
