@@ -351,10 +351,11 @@ def test_what_is_taken_away_is_read_by_the_command_line(place, served, visit):
 @pytest.mark.parametrize("fragment", VIEWS)
 def test_hostile_names_are_text(served, visit, fragment):
     served.json(
-        "/api/edits", {"action": "rename", "coarse": HOSTILE, "kind": "kind 1", "to": f"{HOSTILE}'\"`"}
+        "/api/edits", {"action": "rename", "coarse": HOSTILE, "kind": "kind 1", "to": f"\u202e{HOSTILE}'\"`"}
     )
     page = visit(served, fragment)
     settle(page, fragment)
+    assert "\u202e" not in page.locator("body").inner_text()
     assert page.locator("img[src=x]").count() == 0
     assert page.evaluate("document.scripts.length") == 1
     if fragment == "#kinds":

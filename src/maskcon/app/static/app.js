@@ -1,6 +1,6 @@
 // The frame: views by #hash, the bar at the top, theme, and what all views share.
 
-import { el, button } from "./dom.js";
+import { el, button, printable } from "./dom.js";
 import { makeAsk } from "./ask.js";
 import { makeCheck } from "./check.js";
 import { makeDock } from "./dock.js";
@@ -48,10 +48,10 @@ function bar() {
     byId("status").textContent = text;
     const problem = store.problem || (store.state?.problem ? `kinds.csv cannot be written: ${store.state.problem}. The edits themselves are safe.` : "");
     byId("problem").hidden = !problem;
-    byId("problem").textContent = problem;
+    byId("problem").textContent = printable(problem);
     undo.disabled = !store.state?.can_undo;
     redo.disabled = !store.state?.can_redo;
-    if (store.state?.last_edit) undo.title = `Undo: ${store.state.last_edit} (Ctrl Z)`;
+    if (store.state?.last_edit) undo.title = printable(`Undo: ${store.state.last_edit} (Ctrl Z)`);
   };
   on("status", update);
   on("change", update);
@@ -71,7 +71,7 @@ function route() {
   }
   setScope(name);
   views[name] ??= MAKERS[name](byId(name));
-  document.title = `${views[name].title} · ${store.state?.run ?? "MaskCon"}`;
+  document.title = printable(`${views[name].title} · ${store.state?.run ?? "MaskCon"}`);
   views[name].show(parts, new URLSearchParams(query));
 }
 
@@ -107,8 +107,8 @@ function open() {
   if (opened || !store.state) return;
   opened = true;
   byId("loading").remove();
-  byId("run").textContent = store.state.run;
-  byId("run").title = store.state.source;
+  byId("run").textContent = printable(store.state.run);
+  byId("run").title = printable(store.state.source);
   views.search = makeSearch(byId("search")); // images may be dropped on any view
   addEventListener("hashchange", route);
   route();

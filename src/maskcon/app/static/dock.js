@@ -1,6 +1,6 @@
 // The bar at the bottom: what can be done with the selected images.
 
-import { el, button, count, thumbnail } from "./dom.js";
+import { el, button, count, thumbnail, printable } from "./dom.js";
 import { facts } from "./store.js";
 import { selection } from "./selection.js";
 import { askMove, toggleJunk } from "./actions.js";
@@ -38,7 +38,7 @@ export function makeDock(root) {
     faces.replaceChildren(...ids.slice(-SHOWN).map((id) => thumbnail(id, { size: 64, lazy: false })));
     title.textContent = `${ids.length.toLocaleString("en")} selected`;
     const classes = new Set(ids.map((id) => facts(id).coarse));
-    where.textContent = classes.size === 1 ? [...classes][0] : count(classes.size, "class");
+    where.textContent = classes.size === 1 ? printable([...classes][0]) : count(classes.size, "class");
     junk.lastChild.textContent = ids.every((id) => facts(id).role === "junk") ? "Not junk" : "Junk";
     unlike.hidden = !location.hash.startsWith("#search");
   }

@@ -35,6 +35,11 @@ const ICONS = {
   file: "M5 3h6l4 4v10H5zM11 3v4h4",
 };
 
+const STEERING = /[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** Escape characters that reorder a line or are no text, as messages of the command line do. */
+export const printable = (text) => String(text).replace(STEERING, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 /**
  * Make an element.
  * @param {string} tag
@@ -47,7 +52,8 @@ export function el(tag, props = {}, ...children) {
   for (const [key, value] of Object.entries(props)) {
     if (value === undefined || value === null) continue;
     if (key === "class") node.className = value;
-    else if (key === "text") node.textContent = value;
+    else if (key === "text") node.textContent = printable(value);
+    else if (key === "title" || key === "aria-label") node.setAttribute(key, printable(value));
     else if (key === "on") for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
     else if (key === "data") Object.assign(node.dataset, value);
     else if (key.includes("-") || ["role", "for", "list"].includes(key)) node.setAttribute(key, value);

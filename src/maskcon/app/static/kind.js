@@ -1,6 +1,6 @@
 // One kind, opened: all its images, the most typical first, doubtful ones at the end.
 
-import { el, button, icon, count } from "./dom.js";
+import { el, button, icon, count, printable } from "./dom.js";
 import { get } from "./api.js";
 import { Grid } from "./grid.js";
 import { nameField, sureness } from "./kind_row.js";
@@ -49,7 +49,7 @@ async function fill(view) {
   if (!kind) return;
   view.title.update(kind);
   view.sure.update(kind.confidence);
-  view.about.textContent = [count(kind.size, "image"), kind.confused_with ? `near ${kind.confused_with}` : ""].filter(Boolean).join(" · ");
+  view.about.textContent = [count(kind.size, "image"), kind.confused_with ? `near ${printable(kind.confused_with)}` : ""].filter(Boolean).join(" · ");
   let images;
   try {
     ({ images } = await get("kind", { coarse: view.coarse, kind: view.name }));

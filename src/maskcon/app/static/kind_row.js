@@ -1,6 +1,6 @@
 // One kind in the overview: its name to type over, its typical and borderline images, what can be done with it.
 
-import { el, button, icon, thumbnail, count } from "./dom.js";
+import { el, button, icon, thumbnail, count, printable } from "./dom.js";
 import { askMerge, askSplit, mergeInto, rename } from "./actions.js";
 import { kindNamed } from "./store.js";
 import { showImage } from "./lightbox.js";
@@ -35,7 +35,7 @@ export function nameField(coarse, kind, list, onDone) {
   const hint = () => {
     const text = field.value.trim();
     const other = text !== current.name ? kindNamed(coarse, text) : null;
-    note.textContent = other ? `Enter merges it with ${other.name} (${other.size})` : field.value !== settled() && text ? "Enter saves" : "";
+    note.textContent = other ? `Enter merges it with ${printable(other.name)} (${other.size})` : field.value !== settled() && text ? "Enter saves" : "";
   };
   field.addEventListener("input", () => { drafts.set(coarse, current.name, field.value); hint(); });
   field.addEventListener("focus", () => field.select());
@@ -126,7 +126,7 @@ export function kindRow(coarse, kind, list, onDone) {
     name.update(newer);
     size.textContent = count(newer.size, "image");
     sure.update(newer.confidence);
-    near.textContent = newer.confused_with ? `near ${newer.confused_with}` : "";
+    near.textContent = newer.confused_with ? `near ${printable(newer.confused_with)}` : "";
     link.href = kindLink(coarse, newer.name);
     link.setAttribute("aria-label", `Open ${newer.name}`);
     merge.setAttribute("aria-label", `Merge ${newer.name} with another kind`);

@@ -1,6 +1,6 @@
 // The view "Kinds": all coarse classes with their kinds, to be looked at and named.
 
-import { el, count, debounce, reconcile } from "./dom.js";
+import { el, count, debounce, reconcile, printable } from "./dom.js";
 import { classNamed, on, store } from "./store.js";
 import { kindRow } from "./kind_row.js";
 import { suggestionsFor } from "./suggestions.js";
@@ -46,7 +46,7 @@ export function makeKinds(root) {
     const rows = el("div", { class: "kinds-of-class" });
     const section = el("section", { class: "class", tabIndex: -1 }, el("header", {}, title, about), names, offers, rows);
     Object.assign(section, { group, rows, offers, built: false, update() {
-      title.textContent = section.group.name;
+      title.textContent = printable(section.group.name);
       const { stability, kinds, images, junk } = section.group;
       about.textContent = [count(images, "image"), count(kinds.length, "kind"), junk ? `${junk} junk` : "",
         stability === null || kinds.length < 2 ? "" : `stability ${stability.toFixed(2)}${stability < 0.6 ? ", look before you believe" : ""}`].filter(Boolean).join(" · ");

@@ -1,6 +1,6 @@
 // One image, large: what is known about it, what is like it, what can be done with it.
 
-import { el, button, full, thumbnail } from "./dom.js";
+import { el, button, full, thumbnail, printable } from "./dom.js";
 import { get, post } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { facts, describe, on } from "./store.js";
@@ -61,7 +61,7 @@ export function showImage(id, ids = [id]) {
       post("search", { positive: [image], negative: [], uploads: [], coarse: null, kind: null, k: LIKE + 1 }).catch(() => null),
     ]);
     if (mine !== serial) return; // leafed on meanwhile
-    path.textContent = about?.images[0]?.path ?? "";
+    path.textContent = printable(about?.images[0]?.path ?? "");
     const others = (alike?.results ?? []).filter((found) => found.id !== image).slice(0, LIKE);
     like.replaceChildren(...others.map((found) => el("button", {
       type: "button", class: "plain", title: describe(found.id), "aria-label": `Show image ${found.id}: ${describe(found.id)}`,

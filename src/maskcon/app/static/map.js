@@ -1,6 +1,6 @@
 // The view "Map": every image as a point; colours, thumbnails when near, selection.
 
-import { el, button, count, grouped, thumbnail } from "./dom.js";
+import { el, button, count, grouped, thumbnail, printable } from "./dom.js";
 import { get, read } from "./api.js";
 import { facts, on, store } from "./store.js";
 import { Grid } from "./grid.js";
@@ -183,7 +183,7 @@ export function makeMap(root) {
       }
     } catch (error) {
       loaded = places.length > 0;
-      note.textContent = error.message;
+      note.textContent = printable(error.message);
     }
   }
 

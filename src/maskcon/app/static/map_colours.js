@@ -1,6 +1,6 @@
 // The colours of the map and the legend that explains and filters them.
 
-import { el, button, reconcile } from "./dom.js";
+import { el, button, reconcile, printable } from "./dom.js";
 import { categorical, css, muted, sequential } from "./palette.js";
 import { BEHIND } from "./points.js";
 import { store } from "./store.js";
@@ -61,7 +61,7 @@ export class Legend {
     this.back.hidden = this.coarse === null;
     this.title.hidden = this.coarse === null;
     const inFocus = this.coarse === null ? null : store.state.classes[this.coarse].name;
-    this.title.textContent = inFocus ?? "";
+    this.title.textContent = printable(inFocus ?? "");
     let entries;
     if (this.scheme === "confidence") {
       entries = STEPS.map((value) => ({ key: `confidence ${value}`, name: value === 0 ? "0, between kinds" : value === 1 ? "1, sure" : String(value), colour: sequential(value) }));
