@@ -100,6 +100,8 @@ def test_the_way_is_told_from_the_first_block_to_the_last():
     done = [similarities for similarities, _ in told]
     assert done == sorted(set(done))
     assert {total for _, total in told} == {done[-1]}
+    assert done[0] <= 4 * 4  # the first block with itself
+    assert 30 * 29 / 2 <= done[-1] <= 30 * 30  # each pair once, and none on both ways but within blocks
 
 
 def test_an_image_is_not_its_own_neighbour_even_among_copies():
@@ -130,10 +132,16 @@ def test_bad_arguments_are_refused():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_embeddings_with_nan_or_inf_are_refused_instead_of_ranked(value):
-    embeddings = torch.tensor([[1.0, 0.0], [1.0, 0.1], [value, 0.0], [0.0, 1.0]])
-    with pytest.raises(ValueError, match="1 of 4 embeddings hold NaN or Inf"):
+@pytest.mark.parametrize("rows", [[2], [0, 3]])
+def test_embeddings_with_nan_or_inf_are_refused_instead_of_ranked(value, rows):
+    embeddings = torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]])
+    embeddings[rows, 0] = value
+    with pytest.raises(ValueError, match=f"^{len(rows)} of 4 embeddings hold NaN or Inf"):
         recall_at_k(embeddings, torch.tensor([0, 0, 1, 1]))
+
+
+def test_the_usual_k_are_those_of_the_paper():
+    assert list(recall_at_k(torch.eye(3), torch.tensor([0, 0, 1]))) == [1, 2, 5, 10]
 
 
 def test_recall_is_the_same_under_autocast():
