@@ -158,6 +158,8 @@ def test_the_facts_name_the_cross_entropy_beside_a_method(run: Run) -> None:
     assert alone.startswith("MaskCon, trained on")
     assert "cross-entropy" not in alone
     assert beside.endswith("; plus cross-entropy on the coarse labels")
+    ours = dict(about([changed(run, method="teachcon", coarse_weight=1.0)], miniature()))["Method"]
+    assert ours.count("cross-entropy") == 1
 
 
 def test_the_facts_name_the_hog_features_that_relations_compare(run: Run) -> None:

@@ -132,7 +132,8 @@ def _method(config: RunConfig) -> str:
     except MaskconError:  # one that another package registers
         return shown_name(config.method, config.coarse_weight)
     seen = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
-    beside = "; plus cross-entropy on the coarse labels" if config.coarse_weight > 0 else ""
+    is_told = config.coarse_weight == 0 or "cross-entropy" in method.summary
+    beside = "" if is_told else "; plus cross-entropy on the coarse labels"
     if method.uses_tau and config.relation_space == "hog":
         beside += "; similarities are those of HOG features, not of learnt keys"
     if method.contrasts and config.uses_hog:
