@@ -15,6 +15,7 @@ from maskcon.models.inference import engine_of, for_inference
 from maskcon.models.mobilenet import MobileNetV2
 from maskcon.models.momentum import Model, MomentumPair, Output, build_model
 from maskcon.models.resnet import ResNet
+from maskcon.models.tail import Tail
 
 __all__ = [
     "Axes",
@@ -29,6 +30,7 @@ __all__ = [
     "Output",
     "Projector",
     "ResNet",
+    "Tail",
     "backbone_names",
     "build_backbone",
     "build_model",

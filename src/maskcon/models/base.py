@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 
 class Backbone(nn.Module):
@@ -16,6 +18,7 @@ class Backbone(nn.Module):
     Attributes:
         name: name in `build_backbone(name)`.
         features: F, the length of the feature vector.
+        earlier_stages: numbers of the stages whose last maps are what `levels` adds.
         earlier_features: E, length of the features that `levels` adds; 0 if it adds none.
         in_channels: C, number of image channels.
         first_layer: name of the first convolution [out, C, k, k]; `load_weights` adapts its colour weights to grey
@@ -26,6 +29,7 @@ class Backbone(nn.Module):
 
     name: str
     features: int
+    earlier_stages: tuple[int, ...] = ()
     earlier_features: int = 0
     in_channels: int
 
@@ -33,16 +37,42 @@ class Backbone(nn.Module):
         """Features [B, F] of images [B, C, H, W]."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
-    def levels(self, images: Tensor, weight: float) -> Tensor:
+    def stages(self) -> list[list[nn.Module]]:
+        """Return the layers up to the last map, whose mean the features are, by stage; none if they are unknown.
+
+        The last stages can learn while those before them stay frozen, see `Tail`.
+        """
+        return []
+
+    def levels(self, images: Tensor, weight: float, thaw: int = 0) -> Tensor:
         """Return features [B, F]; if weight > 0, features of earlier maps are appended, [B, F + E].
 
         With weight > 0 features have length 1 and those of each earlier map length `weight`, so that the cosine of two
         rows is a weighted mean of the cosines at all levels.
+
+        thaw: if > 0, what a `Tail` of so many stages reads is appended, [B, F + E + S].
         """
-        if weight > 0 and self.earlier_features > 0:
-            raise NotImplementedError(f"{type(self).__name__} has no levels")
-        features: Tensor = self(images)
-        return features
+        if thaw == 0 and (weight <= 0 or self.earlier_features == 0):
+            features: Tensor = self(images)
+            return features
+        stages = list(enumerate(self.stages()))
+        cut = len(stages) - thaw
+        means: list[Tensor] = []
+        maps = self.pass_through(stages[:cut], images, means)
+        read = [*means, flat(maps)] if thaw else []
+        last = self.pass_through(stages[cut:], maps, means)
+        return torch.cat([join_levels([last.mean(dim=(2, 3)), *means], weight), *read], dim=1)
+
+    def pass_through(
+        self, stages: Iterable[tuple[int, Iterable[nn.Module]]], maps: Tensor, means: list[Tensor]
+    ) -> Tensor:
+        """Return the last map of numbered stages; the means of `earlier_stages` among them join `means`."""
+        for number, stage in stages:
+            for layer in stage:
+                maps = layer(maps)
+            if number in self.earlier_stages:
+                means.append(maps.mean(dim=(2, 3)))
+        return maps
 
     def level_features(self, weight: float) -> int:
         """Return the length of a row of `levels`."""
@@ -51,3 +81,16 @@ class Backbone(nn.Module):
     def translate(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Rename the tensors of a published file to this net's names; unchanged by default."""
         return dict(state)
+
+
+def flat(maps: Tensor) -> Tensor:
+    """Return maps [B, C, H, W] as rows [B, H * W * C]: channels last, as convolutions on a CPU read them."""
+    return maps.permute(0, 2, 3, 1).flatten(1)
+
+
+def join_levels(means: Sequence[Tensor], weight: float) -> Tensor:
+    """Join the features [B, F] and the means of earlier maps [B, C] as `Backbone.levels` says: [B, F + E]."""
+    if weight <= 0:
+        return means[0]
+    features, *earlier = (normalize(mean, dim=1) for mean in means)
+    return torch.cat([features, *(weight * mean for mean in earlier)], dim=1)

@@ -15,18 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from maskcon.models.base import Backbone
+from maskcon.models.base import Backbone, flat, join_levels
 from maskcon.models.heads import FrozenEncoder
-from maskcon.models.mobilenet import InvertedResidualNet, SameConv2d, join_levels
+from maskcon.models.mobilenet import InvertedResidualNet, SameConv2d
 from maskcon.models.resnet import ResNet
 
 OPSET, IR_VERSION = 18, 8  # of the graph: old ones, which any onnxruntime reads
 
 
-def for_inference(backbone: Backbone, device: str | torch.device = "cpu") -> Backbone:
+def for_inference(backbone: Backbone, device: str | torch.device = "cpu", *, thaw: int = 0) -> Backbone:
     """Copy a backbone to a device for inference: evaluation mode, no gradients, the fastest engine there is.
 
     Only nets of ours are changed; the order of layers in others is unknown.
+
+    thaw: of the calls of `Backbone.levels`.
     """
     fused: Backbone = copy.deepcopy(backbone).eval().requires_grad_(False)
     net = fused.backbone if isinstance(fused, FrozenEncoder) else fused
@@ -36,7 +38,7 @@ def for_inference(backbone: Backbone, device: str | torch.device = "cpu") -> Bac
     fused.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if engine_of(net, device) == "onnxruntime":
         assert isinstance(net, InvertedResidualNet)
-        compiled = CompiledNet(net)
+        compiled = CompiledNet(net, thaw)
         if not isinstance(fused, FrozenEncoder):
             return compiled
         fused.backbone = compiled
@@ -61,12 +63,14 @@ def _fold_children(module: nn.Module) -> None:
 class CompiledNet(Backbone):
     """A net of inverted residuals with folded BatchNorm, run by onnxruntime on as many threads as torch has now."""
 
-    def __init__(self, net: InvertedResidualNet) -> None:
+    def __init__(self, net: InvertedResidualNet, thaw: int = 0) -> None:
         super().__init__()
         import onnxruntime
 
         self.name, self.in_channels = net.name, net.in_channels
         self.features, self.earlier_features = net.features, net.earlier_features
+        cut = len(net.stages()) - thaw
+        self._thaw, self._means_read = thaw, sum(number < cut for number in net.earlier_stages)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors only
         options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
@@ -74,23 +78,31 @@ class CompiledNet(Backbone):
             "session.intra_op.allow_spinning", "0"
         )  # torch works between the calls
         self._session: Any = onnxruntime.InferenceSession(
-            graph_of(net), sess_options=options, providers=["CPUExecutionProvider"]
+            graph_of(net, thaw), sess_options=options, providers=["CPUExecutionProvider"]
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        return self._means(images)[0]
+        return self._run(images)[0].flatten(1)
 
-    def levels(self, images: Tensor, weight: float) -> Tensor:
-        means = self._means(images)
-        return join_levels(means, weight) if weight > 0 else means[0]
+    def levels(self, images: Tensor, weight: float, thaw: int = 0) -> Tensor:
+        if thaw != self._thaw:
+            raise ValueError(f"this net was made for thaw={self._thaw}, not {thaw}")
+        found = self._run(images)
+        maps = [flat(found.pop())] if thaw else []
+        means = [mean.flatten(1) for mean in found]
+        read = [*means[1 : 1 + self._means_read], *maps] if thaw else []
+        return torch.cat([join_levels(means, weight), *read], dim=1)
 
-    def _means(self, images: Tensor) -> list[Tensor]:
+    def _run(self, images: Tensor) -> list[Tensor]:
         found = self._session.run(None, {"images": images.detach().float().contiguous().numpy()})
-        return [torch.from_numpy(means).flatten(1) for means in found]
+        return [torch.from_numpy(values) for values in found]
 
 
-def graph_of(net: InvertedResidualNet) -> bytes:
-    """Return the ONNX graph of a folded net: images [B, C, H, W] -> means of the last map, then of `earlier_layers`."""
+def graph_of(net: InvertedResidualNet, thaw: int = 0) -> bytes:
+    """Return the ONNX graph of a folded net: images [B, C, H, W] -> means of the last map and of `earlier_stages`.
+
+    thaw: if > 0, the map before the last `thaw` stages follows.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     nodes: list[Any] = []
@@ -105,9 +117,9 @@ def graph_of(net: InvertedResidualNet) -> bytes:
         return f"m{len(nodes) - 1}"
 
     limits = [constant(torch.tensor(float(limit))) for limit in (0, 6)]
-    maps, means = "images", []
-    for number, layer in enumerate(net.layers):
-        given = maps
+
+    def add_layer(layer: nn.Module, given: str) -> str:
+        maps = given
         for module in layer.modules():
             if isinstance(module, nn.Conv2d):
                 assert module.bias is not None  # what folding leaves
@@ -123,17 +135,22 @@ def graph_of(net: InvertedResidualNet) -> bytes:
                 )  # fmt: skip
             elif isinstance(module, nn.ReLU6):
                 maps = add("Clip", maps, *limits)
-        if getattr(layer, "adds_input", False):
-            maps = add("Add", given, maps)
-        if number in net.earlier_layers:
+        return add("Add", given, maps) if getattr(layer, "adds_input", False) else maps
+
+    maps, means, starts = "images", [], []
+    for number, stage in enumerate(net.stages()):
+        starts.append(maps)
+        for layer in stage:
+            maps = add_layer(layer, maps)
+        if number in net.earlier_stages:
             means.append(add("GlobalAveragePool", maps))
-    means = [add("GlobalAveragePool", maps), *means]
+    found = [add("GlobalAveragePool", maps), *means, *([starts[-thaw]] if thaw else [])]
     tensor = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes,
         net.name,
         [tensor("images", TensorProto.FLOAT, ["B", net.in_channels, "H", "W"])],
-        [tensor(name, TensorProto.FLOAT, None) for name in means],
+        [tensor(name, TensorProto.FLOAT, None) for name in found],
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize, pad
+from torch.nn.functional import pad
 
 from maskcon._utils.errors import UsageError
 from maskcon.models.base import Backbone
@@ -140,10 +140,13 @@ class InvertedResidualNet(Backbone):
         self.name = name
         self.in_channels = in_channels
         self.features = FEATURES
+        self.earlier_stages = EARLIER_STAGES
         self.earlier_features = sum(stages[number].channels for number in EARLIER_STAGES)
         channels = STEM_CHANNELS
         self.layers = nn.Sequential(layers.conv_norm_relu(in_channels, channels, 3, stride=2))
-        ends = []  # of the stages
+        self._starts = [
+            0
+        ]  # of the stages: the first layer is one with the first stage, the last layer with the last
         for stage in stages:
             for position in range(stage.blocks):
                 stride = stage.stride if position == 0 else 1
@@ -152,8 +155,7 @@ class InvertedResidualNet(Backbone):
                 )
                 self.layers.append(block)
                 channels = stage.channels
-            ends.append(len(self.layers) - 1)
-        self.earlier_layers = tuple(ends[number] for number in EARLIER_STAGES)
+            self._starts.append(len(self.layers))
         self.layers.append(layers.conv_norm_relu(channels, FEATURES, 1))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -163,22 +165,9 @@ class InvertedResidualNet(Backbone):
         maps: Tensor = self.layers(images)  # [B, F, H/32, W/32]
         return maps.mean(dim=(2, 3))  # [B, F]
 
-    def levels(self, images: Tensor, weight: float) -> Tensor:
-        """Features [B, 1280] and, if weight > 0, behind them those of `earlier_layers`; see `Backbone.levels`."""
-        if weight <= 0:
-            return self.forward(images)
-        maps, earlier = images, []
-        for number, layer in enumerate(self.layers):
-            maps = layer(maps)
-            if number in self.earlier_layers:
-                earlier.append(maps.mean(dim=(2, 3)))
-        return join_levels([maps.mean(dim=(2, 3)), *earlier], weight)
-
-
-def join_levels(means: Sequence[Tensor], weight: float) -> Tensor:
-    """Join the features [B, F] and the means of earlier maps [B, C] as `Backbone.levels` says: [B, F + E]."""
-    features, *earlier = (normalize(mean, dim=1) for mean in means)
-    return torch.cat([features, *(weight * mean for mean in earlier)], dim=1)
+    def stages(self) -> list[list[nn.Module]]:
+        layers, last = list(self.layers), len(self.layers)
+        return [layers[first:end] for first, end in pairwise([*self._starts[:-1], last])]
 
 
 class MobileNetV2(InvertedResidualNet):

@@ -120,7 +120,7 @@ class ResNet(Backbone):
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if stem == "imagenet" else nn.Identity()
 
         channels = width
-        self.stages: list[str] = []
+        self._stages: list[str] = []
         for index, count in enumerate(architecture.blocks):
             planes = width * 2**index
             blocks = nn.Sequential()
@@ -129,8 +129,8 @@ class ResNet(Backbone):
                 block = Block(channels, planes, stride, bottleneck=architecture.bottleneck)
                 blocks.append(block)
                 channels = block.out_channels
-            self.stages.append(f"layer{index + 1}")
-            self.add_module(self.stages[-1], blocks)
+            self._stages.append(f"layer{index + 1}")
+            self.add_module(self._stages[-1], blocks)
         self.features = channels
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -138,6 +138,10 @@ class ResNet(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         maps: Tensor = self.maxpool(torch.relu_(self.bn1(self.conv1(images))))
-        for stage in self.stages:
+        for stage in self._stages:
             maps = self.get_submodule(stage)(maps)
         return maps.mean(dim=(2, 3))  # [B, F]
+
+    def stages(self) -> list[list[nn.Module]]:
+        first = [self.conv1, self.bn1, nn.ReLU(inplace=True), self.maxpool]
+        return [first, *([self.get_submodule(name)] for name in self._stages)]
