@@ -60,6 +60,13 @@ def train(
             help="Embed every image once with a pretrained backbone and train only a head on it: minutes on a CPU.",
         ),
     ] = False,
+    thaw: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="As --freeze, and train the last so many stages of the backbone too, on cached maps of the others.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Run folder; by default runs/SOURCE-METHOD-seedSEED.")
     ] = None,
@@ -104,7 +111,9 @@ def train(
     overrides = options.parse_settings(settings) | {k: v for k, v in given.items() if v is not None}
     if fine is not None:
         overrides["fine"] = str(fine)
-    if freeze:
+    if thaw is not None:
+        overrides["thaw"] = thaw
+    if freeze or thaw:
         overrides["freeze"] = True
     start = preset or DEFAULT_PRESET
     method = (method or default_method(start)).lower()

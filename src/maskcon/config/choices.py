@@ -20,7 +20,9 @@ from maskcon.config.settings import RunConfig
 Accelerator = Literal["cpu", "cuda", "mps"]
 
 # Naming any of these is choosing the encoder: then all of it stays as given or as the preset has it.
-ENCODER_SETTINGS = frozenset(("backbone", "width", "stem", "batchnorm", "weights", "normalise", "freeze"))
+ENCODER_SETTINGS = frozenset(
+    ("backbone", "width", "stem", "batchnorm", "weights", "normalise", "freeze", "thaw")
+)
 TUNED_BACKBONE = "resnet18"
 
 # pixels; what a small net can learn from on a CPU, and the side up to which images count as small

@@ -41,6 +41,7 @@ PAPER: Settings = {
     "warmup_epochs": (0.0, _TEXT),
     "bank_size": (8192, _TEXT),
     "freeze": (False, "paper, section 4: the whole encoder learns"),
+    "thaw": (0, "ours, for a frozen backbone: only its head learns"),
     "projection_dim": (128, _TEXT),
     "fine_weight": (
         1.0,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from maskcon._utils.errors import CorruptFileError, UsageError, unknown
 from maskcon._utils.paths import check_regular
+from maskcon._utils.text import counted
 from maskcon.config.earlier import translate
 
 SMALLEST_SIZE = 8  # pixels, of the side of a view; smaller images are enlarged
@@ -94,9 +95,14 @@ class RunConfig(BaseModel):
         description="size of a key or query; the projector's hidden layer is four times as wide, at most 512",
     )  # D
 
-    # Frozen: a pretrained backbone that stays unchanged, and a head that learns
+    # Frozen: a pretrained backbone that stays unchanged, or all but its last stages, and a head that learns
     freeze: bool = Field(
         False, description="embed each image once with the pretrained backbone, train a head on its features"
+    )
+    thaw: int = Field(
+        0,
+        ge=0,
+        description="so many of the last stages of the frozen backbone learn too, on cached maps of those before them",
     )
     fine_weight: float = Field(
         1.0,
@@ -147,6 +153,10 @@ class RunConfig(BaseModel):
                 f"bank_size={self.bank_size} is smaller than batch_size={self.batch_size}; "
                 f"raise --set bank_size={self.batch_size} or lower batch_size"
             )
+        if self.thaw > 0 and not self.freeze:
+            raise ValueError(
+                f"thaw={self.thaw} trains the last stages of a frozen backbone, and freeze=no; add --freeze"
+            )
         return self
 
     @property
@@ -183,6 +193,11 @@ class RunConfig(BaseModel):
     def schedule(self) -> Literal["cosine", "linear"]:
         """How the rate falls to 0 after the warm-up."""
         return "linear" if self.optimizer == "muon" else "cosine"
+
+    @property
+    def frozen_part(self) -> str:
+        """How much of the backbone is frozen, in words, for a run with freeze=yes."""
+        return f"frozen but for the last {counted(self.thaw, 'stage')}" if self.thaw else "frozen"
 
     @property
     def learns_names(self) -> bool:

@@ -19,7 +19,7 @@ from maskcon.training.run_folder import short_name
 # Settings that shaped the encoder; paths of the data stay private.
 SHAPE = ("width", "stem")  # only of backbones without a fixed shape
 SETTINGS = (
-    *("preset", "backbone", *SHAPE, "weights", "freeze", "image_size", "query_view", "key_view"),
+    *("preset", "backbone", *SHAPE, "weights", "freeze", "thaw", "image_size", "query_view", "key_view"),
     *("epochs", "batch_size", "learning_rate", "weight_decay", "bank_size", "projection_dim"),
     *("contrast_temperature", "key_momentum", "seed"),
 )
@@ -45,7 +45,8 @@ def card_text(
     start = {None: "random weights", "imagenet": "ImageNet weights"}.get(
         weights, f"the weights {_escape(str(weights))}"
     )
-    hidden = {*(SHAPE if has_own_shape(config.backbone) else ()), *(() if config.freeze else ("freeze",))}
+    hidden = {name for name in ("freeze", "thaw") if not getattr(config, name)}
+    hidden |= set(SHAPE if has_own_shape(config.backbone) else ())
     values = config.model_dump() | {"weights": weights}
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("maskcon.export", ""),

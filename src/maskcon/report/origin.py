@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from maskcon.api import Run
 
 CLASSES_NAMED = 12
-OWN_OPTIONS = ("w", "tau", "epochs", "seed")  # settings that `maskcon train` has an option for
+OWN_OPTIONS = ("w", "tau", "epochs", "seed", "thaw")  # settings that `maskcon train` has an option for
 ARGUMENTS = ("source", "method", "preset", "freeze")
 # Settings chosen automatically for a user's own images: named in full, so that another machine uses the same.
 MAY_BE_CHOSEN = ("backbone", "weights", "image_size", "batch_size", "bank_size", "epochs")
@@ -147,7 +147,8 @@ def _encoder(config: RunConfig) -> str:
         config.weights, f"from the weights {config.weights}"
     )
     if config.freeze:
-        text = f"{config.backbone} {start}, frozen, under a trained linear layer that starts as the identity"
+        part = config.frozen_part
+        text = f"{config.backbone} {start}, {part}, under a trained linear layer that starts as the identity"
     else:
         width = "" if has_own_shape(config.backbone) else f", width {config.width}"
         text = f"{config.backbone}{width}, {start}"

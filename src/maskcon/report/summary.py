@@ -151,7 +151,8 @@ def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
 
 def _title(run: Run) -> str:
     name = shown_name(run.config.method, run.config.coarse_weight)
-    return f"{name} on a frozen backbone" if run.config.freeze else name
+    kind = "thawed" if run.config.thaw else "frozen"
+    return f"{name} on a {kind} backbone" if run.config.freeze else name
 
 
 def _data_of(

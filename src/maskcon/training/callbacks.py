@@ -79,7 +79,11 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     values += "with neighbours by HOG features " if method.uses_tau and config.relation_space == "hog" else ""
     title = full_title(method.title, config.coarse_weight)
     width = "" if has_own_shape(config.backbone) else f" of width {config.width}"
-    encoder = f"{config.backbone} frozen, a head on it" if config.freeze else f"{config.backbone}{width}"
+    encoder = (
+        f"{config.backbone} {config.frozen_part}, a head on it"
+        if config.freeze
+        else f"{config.backbone}{width}"
+    )
     return (
         f"{title} {values}on {data.name}: {counted(len(data.train), 'image')}, "
         f"{counted(len(data.coarse_names), 'coarse class', 'coarse classes')}, {config.image_size} px; "

@@ -72,12 +72,13 @@ def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
     """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images.
 
     It depends only on what is given, so that the same command finds it again. Runs of a frozen backbone have
-    ``-frozen`` after the method, runs with known names ``-named``.
+    ``-frozen`` after the method, those that train its last stages ``-thaw2``, runs with known names ``-named``.
 
     >>> default_folder("./photos", "maskcon", {"freeze": True, "seed": 3}).name
     'photos-maskcon-frozen-seed3'
     """
     kind = f"{method}-frozen" if given.get("freeze") is True else method
+    kind = f"{method}-thaw{given['thaw']}" if given.get("thaw") else kind
     kind += "-named" if given.get("fine") is not None else ""
     return Path("runs") / f"{short_name(source)}-{kind}-seed{given.get('seed', 0)}"
 

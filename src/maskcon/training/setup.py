@@ -28,7 +28,7 @@ from maskcon.data.packing import ImagePlan, Progress
 from maskcon.data.photos import load_plan
 from maskcon.methods.name_spreading import spread_names
 from maskcon.methods.registry import Method, all_methods, method_named
-from maskcon.models import Backbone, FeatureHead
+from maskcon.models import Backbone, FeatureHead, FrozenEncoder, Tail
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.hog import TURN, HogNeighbours, Variants, hog_neighbours, listed
@@ -219,6 +219,7 @@ class Assembly:
                     progress=on_extract or callback.on_extract,
                     message=callback.on_message,
                 )
+                self.features.place_axes(self.learner)
             wall, cpu = time.perf_counter(), time.process_time()
             self.training_data = self._training_data(callback.on_hog)
             self.cost = time.perf_counter() - wall, time.process_time() - cpu
@@ -314,10 +315,19 @@ def assemble(
         in_channels=facts.in_channels,
         classes=len(classes) + (names.count if names is not None and config.learns_names else 0),
         download=download,
-        backbone_of=None if backbone is None else partial(FeatureHead, facts.head_features),
+        backbone_of=None if backbone is None else partial(learning_part, backbone, facts, config.thaw),
     )
     learner.notes.extend(notes)
     return Assembly(config, data, processes, facts, labels, learner, backbone, names)
+
+
+def learning_part(backbone: Backbone, facts: EncoderFacts, thaw: int) -> Backbone:
+    """Return what learns on a frozen backbone: a head, below it the last `thaw` stages and the axes."""
+    head = FeatureHead(facts.head_features)
+    if thaw == 0:
+        return head
+    tail = Tail(backbone, thaw, facts.image_size)
+    return FrozenEncoder(tail, head, earlier_weight=facts.earlier_weight)
 
 
 def _training_labels(method: Method, data: Dataset) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +19,7 @@ from maskcon.methods.memory_bank import MemoryBank
 from maskcon.methods.registry import Method
 from maskcon.models import (
     Backbone,
+    FrozenEncoder,
     Model,
     MomentumPair,
     build_backbone,
@@ -35,6 +36,7 @@ from maskcon.training.schedule import generator
 
 MEANS_KEPT = 0.5  # share of a running mean that is kept when a new query comes in
 MOMENTUM = 0.9  # of the optimiser
+TAIL_RATES = {"sgd": 0.1, "muon": 0.1}  # of thawed stages, as a share of the head's
 
 
 @dataclass
@@ -183,7 +185,8 @@ def build_learner(
 
     Args:
         labels: of the training images, those that the method sees, ``[N]``.
-        backbone_of: makes another backbone than the config's, the head of a frozen run; no weights are loaded into it.
+        backbone_of: makes another backbone than the config's, what learns in a frozen run; no weights are loaded into
+            it.
     """
     notes: list[str] = []
     with torch.random.fork_rng(devices=[]):
@@ -202,7 +205,7 @@ def build_learner(
         )
     if config.weights is not None and backbone_of is None:
         notes += load_weights(backbone, config.weights, download=download)
-    if config.batchnorm == "frozen":
+    if config.batchnorm == "frozen" or config.thaw > 0:  # pretrained statistics, as the cached maps have them
         freeze_batchnorm(model)
     elif config.batchnorm == "sync":
         if not torch.cuda.is_available():
@@ -231,28 +234,44 @@ def build_learner(
 
 
 def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
-    """Build SGD, or Muon for all weight matrices but the classifier's: its rows are classes, not hidden directions."""
+    """Build SGD, or Muon for all weight matrices but the classifier's: its rows are classes, not hidden directions.
+
+    Thawed stages are groups of their own, with a share of the rate.
+    """
+    thawed = list(model.backbone.backbone.parameters()) if isinstance(model.backbone, FrozenEncoder) else []
+    slow, share = set(thawed), {"share": TAIL_RATES[config.optimizer]}
+    fresh = [parameter for parameter in model.parameters() if parameter not in slow]
     if config.optimizer == "sgd":
+        groups: list[dict[str, Any]] = [{"params": fresh}, {"params": thawed, **share}]
         return torch.optim.SGD(
-            model.parameters(),
+            [group for group in groups if group["params"]],
             lr=config.learning_rate,
             momentum=MOMENTUM,
             weight_decay=config.weight_decay,
             foreach=True,
         )
     output = set() if model.classifier is None else set(model.classifier.parameters())
-    matrices: list[nn.Parameter] = []
-    others: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            (matrices if parameter.ndim >= 2 and parameter not in output else others).append(parameter)
-    return Muon(
-        matrices,
-        others,
+    optimizer = Muon(
+        *_matrices_and_others(fresh, output),
         lr=config.learning_rate,
         momentum=MOMENTUM,
         weight_decay=config.weight_decay,
     )
+    if thawed:
+        for kind, orthogonal in zip(_matrices_and_others(thawed, output), (True, False), strict=True):
+            optimizer.add_param_group({"params": kind, "orthogonal": orthogonal, **share})
+    return optimizer
+
+
+def _matrices_and_others(
+    parameters: Iterable[nn.Parameter], output: set[nn.Parameter]
+) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for parameter in parameters:
+        if parameter.requires_grad:
+            (matrices if parameter.ndim >= 2 and parameter not in output else others).append(parameter)
+    return matrices, others
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -29,6 +29,8 @@ from maskcon.training.state import Learner
 # before anything of it is saved.
 READ_AT_ONCE = ("cpu",)
 
+# Of runs with thawed stages: head and stages drive each other, and at the rates of a head alone they would diverge.
+LONGEST_GRADIENT = 5.0
 WEAK_QUERY = "weak query"  # purpose of the draws of a query in the key's view: other numbers than its key's
 
 
@@ -133,7 +135,7 @@ def train_step(
     labels = data.labels[here]  # [G]
     index = data.index[here]  # [G]
     for group in learner.optimizer.param_groups:
-        group["lr"] = place.learning_rate
+        group["lr"] = place.learning_rate * group.get("share", 1.0)
 
     encoded = learner.encodes_keys(place.epoch)
     if encoded:
@@ -201,6 +203,8 @@ def train_step(
     gradient_norm, finite = _gradient_norm(learner, config, loss)
     if device.type in READ_AT_ONCE and not bool(finite):
         raise not_finite(config, place, loss.item())
+    if config.thaw > 0:
+        torch.nn.utils.clip_grads_with_norm_(learner.parameters, LONGEST_GRADIENT, gradient_norm)
     learner.optimizer.step()
 
     if bank is not None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from maskcon._utils.errors import UsageError
 from maskcon.config.backbones import view_size
 from maskcon.config.choices import epoch_settings
 from maskcon.config.presets import DEFAULT_PRESET
@@ -136,6 +137,10 @@ def open_trials(
     Raises:
         UsageError: the pretrained weights are missing, or the settings do not fit.
     """
+    if overrides.get("thaw"):
+        raise UsageError(
+            f"thaw={overrides['thaw']} cannot be used here: trials train only heads; leave it out"
+        )
     completed = complete_settings(
         source,
         method=method,

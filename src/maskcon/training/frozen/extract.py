@@ -6,6 +6,7 @@ Resumable, in bounded memory.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,7 +25,7 @@ from maskcon.data import ImageSet
 from maskcon.models import Backbone
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.retrieval.encode import Feed
-from maskcon.training.frozen.cache import FeatureFile, cannot_keep, features_folder, key_of
+from maskcon.training.frozen.cache import FEATURES, FeatureFile, cannot_keep, features_folder, key_of
 from maskcon.training.schedule import uniforms
 from maskcon.training.signals import Interrupted, StopRequest
 from maskcon.transforms import Policy, test_view
@@ -32,6 +33,7 @@ from maskcon.transforms import Policy, test_view
 # Views that go through the net together: few enough for their maps to stay in the processor's cache, and never so many
 # that large ones fill the memory.
 BATCH_PIXELS, BATCH_VIEWS = 32 * 96 * 96, 64
+WORTH_TELLING = 1e8  # bytes on disk
 
 Message = Callable[[str], None]
 Progress = Callable[[int, int, float], None]  # views done, views in all, views per second (0: unknown)
@@ -55,6 +57,7 @@ class Extraction:
     facts: EncoderFacts
     views: Sequence[Policy | None]
     seed: int
+    thaw: int = 0
 
     def chunk(self, number: int, rows: range) -> NDArray[np.float32]:
         """Compute features [len(rows), V, F]; they depend on seed and chunk number, not on other chunks."""
@@ -70,7 +73,9 @@ class Extraction:
                 for part in parts
             )
             columns.append(
-                torch.cat([self.net.levels(view, self.facts.earlier_weight).float() for view in seen])
+                torch.cat(
+                    [self.net.levels(view, self.facts.earlier_weight, self.thaw).float() for view in seen]
+                )
             )
         features = torch.stack(columns, dim=1)
         if not bool(features.isfinite().all()):
@@ -139,6 +144,9 @@ def cached_features(
             held.enter_context(one_at_a_time(folder, lambda: message(waiting)))
         except OSError as error:
             raise cannot_keep(folder, error) from error
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if "thaw" in description and not (folder / FEATURES).exists() and size > WORTH_TELLING:
+            message(f"keeping {size / 1e9:.1f} GB of maps of {shape[0]} images in {folder}")
         file = FeatureFile(folder, shape, dtype, description)
         made, seconds = extract(work, file, progress)
     if made:
@@ -158,6 +166,7 @@ def describe(
     seen: Sequence[Policy | None],
     seed: int,
     engine: str = "torch",
+    thaw: int = 0,
 ) -> dict[str, Any]:
     """Return what the features of a part depend on: neither labels nor the seed of a run.
 
@@ -174,6 +183,7 @@ def describe(
         "seed": seed if random else None,
         "pictures": part.images_fingerprint(),
         **({} if engine == "torch" else {"engine": engine}),
+        **({"thaw": thaw} if thaw else {}),
     }
 
 

@@ -7,6 +7,7 @@ so. They are not centred, and not whitened either: both change the angles, and w
 
 from __future__ import annotations
 
+import copy
 import signal
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.config.backbones import on_hugging_face
 from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet
-from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, engine_of, for_inference
+from maskcon.models import Axes, Backbone, FeatureHead, FrozenEncoder, Tail, engine_of, for_inference
 from maskcon.models.encoder_file import EncoderFacts
 from maskcon.models.weights import load_weights, locate
 from maskcon.retrieval.encode import Feed
@@ -37,10 +38,10 @@ from maskcon.training.frozen.extract import (
     weights_hash,
 )
 from maskcon.training.signals import Interrupted, StopRequest
-from maskcon.training.state import build_encoder
+from maskcon.training.state import Learner, build_encoder
 from maskcon.training.step import TrainingData
 
-EMBED_ROWS = 4096
+EMBED_ROWS, TAIL_ROWS = 4096, 128
 CACHED_VIEWS = 3  # per image, for query and key each
 IMAGES_PER_AXIS = 4
 LOOKED_AT = 16384  # views, spread over all: many more than there are features
@@ -84,6 +85,8 @@ class FrozenFeatures:
     whole_test: [M, F] float32, features before axes and without earlier maps: the backbone alone
     key: of the cache of `train`: another one for another backbone, other weights, views or images
     earlier_weight: of the backbone's earlier maps beside its features, see `Backbone.levels`
+    maps: what a `Tail` reads of both parts, memory-mapped, [N, V, S] float16 and [M, 1, S] float32; None if only a
+        head learns
     """
 
     backbone: Backbone
@@ -94,6 +97,7 @@ class FrozenFeatures:
     whole_test: Tensor
     key: str
     earlier_weight: float
+    maps: tuple[NDArray[np.float16], NDArray[np.float32]] | None = None
 
     def training_data(
         self,
@@ -106,7 +110,7 @@ class FrozenFeatures:
         """Return training data with cached features in place of images."""
         key_views = self.train.shape[1] - self.query_views
         return TrainingData(
-            feed=Feed(self.train, None, device),
+            feed=Feed(self.train if self.maps is None else self.maps[0], None, device),
             labels=labels,
             index=index,
             query_view=CachedView(str(config.query_view), 0, self.query_views),
@@ -122,15 +126,33 @@ class FrozenFeatures:
         before = head.training
         head.eval()
         try:
-            parts = torch.split(rows.to(self.test.device), EMBED_ROWS)
-            return torch.cat([head(self.test[part]).float() for part in parts])
+            parts = torch.split(rows, EMBED_ROWS if self.maps is None else TAIL_ROWS)
+            return torch.cat([head(self._seen(part)).float() for part in parts])
         finally:
             head.train(before)
 
-    def encoder(self, head: Backbone) -> FrozenEncoder:
-        """Join backbone and head to a model that embeds images."""
+    def _seen(self, rows: Tensor) -> Tensor:
+        """Return what the learner reads of these test images."""
+        if self.maps is None:
+            return self.test[rows.to(self.test.device)]
+        return torch.from_numpy(np.ascontiguousarray(self.maps[1][rows.numpy(), 0])).to(self.test.device)
+
+    def place_axes(self, learner: Learner) -> None:
+        """Put the axes between tail and head, where a tail learns; they are known only once images are embedded."""
+        if self.maps is not None:
+            for model in [learner.model, *([learner.pair.key] if learner.pair else [])]:
+                assert isinstance(model.backbone, FrozenEncoder)
+                model.backbone.axes.load_state_dict(self.axes.state_dict())
+
+    def encoder(self, learnt: Backbone) -> FrozenEncoder:
+        """Join backbone and head, or with the tail in place of its last stages, to a model that embeds images."""
+        backbone, head = self.backbone, learnt
+        if isinstance(learnt, FrozenEncoder):
+            assert isinstance(learnt.backbone, Tail)
+            backbone, head = copy.deepcopy(backbone), learnt.head
+            learnt.backbone.copy_into(backbone)
         assert isinstance(head, FeatureHead)  # a frozen run has no other
-        return FrozenEncoder(self.backbone, head, self.axes, earlier_weight=self.earlier_weight)
+        return FrozenEncoder(backbone, head, self.axes, earlier_weight=self.earlier_weight)
 
 
 def require_weights(config: RunConfig, *, download: bool) -> None:
@@ -211,24 +233,26 @@ def _read(
     message: Message,
 ) -> FrozenFeatures:
     query, key = cached_views(config)
-    net, engine = for_inference(backbone, device), engine_of(backbone, device)
+    net, engine = for_inference(backbone, device, thaw=config.thaw), engine_of(backbone, device)
     weights = weights_hash(backbone)
+    length = backbone.level_features(facts.earlier_weight)
+    read = Tail(backbone, config.thaw, facts.image_size).in_channels if config.thaw else 0
     kept, keys = [], []
     parts: list[tuple[ImageSet, list[transforms.Policy | None], str]] = [
         (data.train, [*query, *key], "float16"),
         (data.test, [None], "float32"),
     ]
     for part, seen, dtype in parts:
-        description = describe(part, facts, weights, seen, VIEWS_SEED, engine)
+        description = describe(part, facts, weights, seen, VIEWS_SEED, engine, config.thaw)
         keys.append(key_of(description))
-        shape = (len(part), len(seen), backbone.level_features(facts.earlier_weight))
+        shape = (len(part), len(seen), length + read)
         feed = Feed(part.images, part.sizes, device)
-        work = Extraction(net, feed, facts, seen, VIEWS_SEED)
+        work = Extraction(net, feed, facts, seen, VIEWS_SEED, config.thaw)
         try:
             kept.append(cached_features(work, shape, dtype, description, progress, message))
         finally:
             feed.close()
-    train, test = kept
+    train, test = (features[:, :, :length] for features in kept)
     matrix = leading_axes(train, facts.head_features)
     turned = along(train, matrix)
     size = root_mean_square(turned)  # a size that suits a learning rate; the angles stay as they are
@@ -243,6 +267,7 @@ def _read(
         torch.from_numpy(np.array(test[:, 0, : backbone.features])).to(device),
         keys[0],
         facts.earlier_weight,
+        (kept[0][:, :, length:], kept[1][:, :, length:]) if config.thaw else None,
     )
 
 
