@@ -79,6 +79,10 @@ def test_progress_is_read_off_a_long_journal_without_reading_all_of_it(tmp_path,
         file.write(b'{"kind": "step", "step": 2')  # being written, or torn by a kill
     job.look()
     assert job.share == 0.25
+    with path.open("ab") as file:
+        file.write(b'\n{"kind": "step", "step": 4000, "loss": 6.5}\n')
+    job.look()
+    assert 0.9 < job.share < 1  # its last step is taken, its scores are not there
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):

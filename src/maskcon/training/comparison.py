@@ -17,6 +17,7 @@ from maskcon.training.run_folder import JOURNAL, RESULT
 from maskcon.training.signals import Interrupted, StopRequest
 
 POLL_SECONDS = 0.5
+MOST_RUNNING = 0.99  # share of a run that still scores its embedding
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Job:
         total = next((event.get("total_steps") for event in events if event.get("kind") == "start"), None)
         steps = [event["step"] for event in events if event.get("kind") == "step"]
         if total and steps:
-            self.share = min(1.0, steps[-1] / total)
+            self.share = min(MOST_RUNNING, steps[-1] / total)
 
     def close(self) -> None:
         """Close the files of a process that has ended; closing twice is harmless."""
