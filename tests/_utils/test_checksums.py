@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -53,4 +54,11 @@ def test_a_folder_in_place_of_a_file_cannot_be_read(folder: Path) -> None:
     (folder / "a").unlink()
     (folder / "a").mkdir()
     with pytest.raises(UsageError, match=r"cannot read .*: Is a directory"):
+        file_states(folder)
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_at_once(folder: Path) -> None:
+    (folder / "a").unlink()
+    os.mkfifo(folder / "a")
+    with pytest.raises(UsageError, match=r"cannot read"):
         file_states(folder)

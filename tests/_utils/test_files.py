@@ -13,12 +13,14 @@ from maskcon._utils import files
 from maskcon._utils.errors import MaskconError
 from maskcon._utils.files import (
     make_folder,
+    replacing,
     reserve,
     sync_folder,
     write_all,
     write_atomically,
     write_synced,
 )
+from tests._utils.handles import lowest_free_handle
 
 
 def test_file_is_complete_when_the_disk_is_waited_for(
@@ -103,3 +105,57 @@ def test_replacing_a_file_never_shows_half_of_it(tmp_path, monkeypatch):
         write_atomically(target, b'{"new": 2}')
     assert json.loads(target.read_bytes()) == {"old": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_an_error_inside_the_block_passes_and_leaves_the_old_file(tmp_path):
+    target = tmp_path / "file"
+    write_atomically(target, b"old")
+    with pytest.raises(KeyError), replacing(target):
+        raise KeyError
+    assert target.read_bytes() == b"old"
+
+
+def test_syncing_a_folder_leaves_no_open_file(tmp_path):
+    before = lowest_free_handle()
+    sync_folder(tmp_path)
+    assert lowest_free_handle() == before
+
+
+def test_a_folder_that_another_process_makes_meanwhile_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    answers = iter([False])  # the first look comes too early
+    monkeypatch.setattr(Path, "is_dir", lambda self: next(answers, True))
+    make_folder(tmp_path / "runs")
+
+
+class Ended(BaseException):
+    pass
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    def end(status):
+        assert status == 99
+        raise Ended
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(files, "_passed", {})
+
+
+@pytest.mark.parametrize(("named", "survived"), [("here", 0), ("here:1", 0), ("here:3", 2)])
+def test_process_ends_at_the_named_turn_of_a_failpoint(monkeypatch, ends, named, survived):
+    monkeypatch.setenv(files.FAILPOINT, named)
+    files.failpoint("elsewhere")
+    for _ in range(survived):
+        files.failpoint("here")
+    for _ in range(2):
+        with pytest.raises(Ended):
+            files.failpoint("here")
+
+
+def test_a_process_that_ends_before_the_rename_leaves_the_old_file(tmp_path, monkeypatch, ends):
+    write_atomically(tmp_path / "file", b"old")
+    monkeypatch.setenv(files.FAILPOINT, "file-before-rename")
+    with pytest.raises(Ended):
+        write_atomically(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"old"

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from maskcon._utils import files
-from maskcon._utils.files import one_at_a_time
+from maskcon._utils.errors import UsageError
+from maskcon._utils.files import FolderLock, one_at_a_time
+from tests._utils.handles import lowest_free_handle
 
 pytestmark = pytest.mark.skipif(files.fcntl is None, reason="folders are not locked there")
 
@@ -57,3 +59,34 @@ def test_who_has_to_wait_is_told_once_and_nobody_else(tmp_path: Path) -> None:
     with one_at_a_time(tmp_path, waiting) as certain:
         assert certain
     assert told == ["waits"]
+
+
+def test_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "fcntl", None)
+    with one_at_a_time(tmp_path) as certain:
+        assert not certain
+    with FolderLock(tmp_path), FolderLock(tmp_path):
+        pass
+
+
+def test_folder_is_refused_while_its_lock_is_held_and_free_afterwards(tmp_path: Path) -> None:
+    before = lowest_free_handle()
+    with FolderLock(tmp_path) as lock:
+        assert lock.folder == tmp_path
+        for _ in range(2):
+            with (
+                pytest.raises(UsageError, match="another run or explorer is writing to"),
+                FolderLock(tmp_path),
+            ):
+                pass
+    with FolderLock(tmp_path):
+        pass
+    assert lowest_free_handle() == before
+
+
+def test_lock_can_be_left_twice(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    lock.__exit__(None, None, None)
+    with lock:
+        pass
+    lock.__exit__(None, None, None)
