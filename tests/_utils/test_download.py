@@ -179,9 +179,7 @@ def test_other_content_on_a_breaking_line_is_not_fetched_for_ever(server: Server
 
 @pytest.mark.skipif(os.name != "posix", reason="folders are not locked there")
 def test_second_process_waits_for_the_first_and_uses_its_file(server: Server, tmp_path: Path) -> None:
-    second = threading.Thread(
-        target=fetch, args=(server.url, tmp_path / "file.bin"), kwargs={"sha256": SHA256}
-    )
+    second = threading.Thread(target=fetch, args=(server.url, tmp_path / "file.bin"), kwargs=CHECKED)
 
     def begin_second() -> None:
         server.meanwhile = lambda: None

@@ -82,8 +82,7 @@ def test_the_encoder_is_read_once_however_many_chunks_there_are(run, photos, tmp
         reads.append(path)
         return read_encoder(path)
 
-    for module in ("maskcon.api.embedding", "maskcon.api.run"):
-        monkeypatch.setattr(f"{module}.read_encoder", counting)
+    monkeypatch.setattr("maskcon.api.run.read_encoder", counting)
     monkeypatch.setattr(sys.modules["maskcon.retrieval.store"], "CHUNK_IMAGES", 1)
     assert "5 embedded" in call("index", run, photos, "--out", tmp_path / "index")
     assert len(reads) == 1

@@ -188,7 +188,7 @@ def test_download_fetches_the_archive_from_the_next_address_if_one_fails(
     md5 = hashlib.md5(archive.read_bytes()).hexdigest()
     asked = []
 
-    def fetch(url: str, target: Path, *, md5: str, progress: object) -> Path:
+    def fetch(url: str, target: Path, *, algorithm: str, digest: str, progress: object) -> Path:
         asked.append(url)
         if len(asked) == 1:
             raise DataError("cannot reach the first")

@@ -200,8 +200,8 @@ def test_download_fetches_the_archive_with_its_checksum(
     md5 = zipped(folder, tmp_path / "made.zip")
     asked = []
 
-    def fetch(url: str, target: Path, *, md5: str, progress: object) -> Path:
-        asked.append((url, md5))
+    def fetch(url: str, target: Path, *, algorithm: str, digest: str, progress: object) -> Path:
+        asked.append((url, algorithm, digest))
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(tmp_path / "made.zip", target)
         return target
@@ -210,7 +210,7 @@ def test_download_fetches_the_archive_with_its_checksum(
     monkeypatch.setattr(sop, "RELEASE", replace(sop.RELEASE, md5=md5))
     data = load_sop("split2", tmp_path / "root", download=True, image_size=32)
     assert len(data.train) == 30
-    assert asked == [(sop.RELEASE.urls[0], md5)]
+    assert asked == [(sop.RELEASE.urls[0], "md5", md5)]
 
 
 def test_archive_cut_short_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from maskcon._utils.errors import UsageError
 from maskcon.report.figures import (
     embedding_map,
     learning_curves,
@@ -193,11 +192,6 @@ def test_retrieval_grid_places_each_image() -> None:
         for column, index in enumerate(rows):
             x = column * step + (GAP_PIXELS if column else 0) + 40
             assert grid.getpixel((x, HEAD_PIXELS + row * step + 40))[:3] == (images[index, 0, 0, 0],) * 3
-
-
-def test_retrieval_grid_refuses_images_with_other_channels() -> None:
-    with pytest.raises(UsageError, match="1 or 3 channels"):
-        retrieval_grid(some_images(3, channels=4), [0], [[1]], None)
 
 
 @pytest.mark.parametrize(("height", "width"), [(8, 8), (5, 11), (64, 40), (1, 1), (200, 300)])

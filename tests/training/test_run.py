@@ -42,7 +42,7 @@ def test_training_improves_on_the_untrained_encoder(tmp_path, method):
     run = fit(
         tmp_path / "run",
         method=method,
-        data=miniature(160, 80),
+        data=miniature(160, 320),
         announce=told,
         query_view="embedded-weak",
         **schedule,
@@ -50,7 +50,7 @@ def test_training_improves_on_the_untrained_encoder(tmp_path, method):
     untrained, trained = (values["recall"]["1"] for values in told.evaluations)
     losses = [e["loss"] for e in read_journal(run.folder / "journal.jsonl") if e["kind"] == "step"]
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.3
-    assert trained > untrained
+    assert trained > untrained + 0.05
 
 
 def test_the_same_settings_give_the_same_bytes_and_another_seed_others(tmp_path):

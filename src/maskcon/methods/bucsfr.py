@@ -167,8 +167,9 @@ def _without_gaps(cluster: Tensor) -> Tensor:
 def coding_length(moments: Tensor, sizes: Tensor) -> Tensor:
     """Return L ``[m]`` of point sets by ``X^T X`` ``[m, D, D]`` and their sizes ``[m]``.
 
-    >>> coding_length(torch.eye(1)[None] * 16, torch.tensor([1.0]))  # (1 + 1)/2 log2(1 + 1/16 * 16)
-    tensor([1.])
+    >>> length = coding_length(torch.eye(1)[None] * 16, torch.tensor([1.0]))  # (1 + 1)/2 log2(1 + 1/16 * 16)
+    >>> round(length.item(), 4)
+    1.0
     """
     dim = moments.shape[-1]
     scaled = moments * (dim / (DISTORTION * sizes))[:, None, None]

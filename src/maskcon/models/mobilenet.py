@@ -53,6 +53,7 @@ _UNGROUPED_MARK = "layers.1.conv.0.weight"  # with groups, that place holds a gr
 class SameConv2d(nn.Conv2d):
     """Convolution with TensorFlow's "same" padding: the odd pixel of an uneven padding goes to the far side.
 
+    >>> import torch
     >>> SameConv2d(1, 1, 3, stride=2)(torch.zeros(1, 1, 8, 7)).shape
     torch.Size([1, 1, 4, 4])
     """
@@ -173,6 +174,7 @@ class InvertedResidualNet(Backbone):
 class MobileNetV2(InvertedResidualNet):
     """MobileNetV2 of width 1.0; in_channels: C, 3 for colour, 1 for grey.
 
+    >>> import torch
     >>> net = MobileNetV2().eval()
     >>> net(torch.zeros(2, 3, 48, 64)).shape, net.features
     (torch.Size([2, 1280]), 1280)
