@@ -4,9 +4,7 @@ import errno
 import hashlib
 import os
 import random
-import subprocess
-import sys
-import textwrap
+from dataclasses import FrozenInstanceError, asdict
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,11 @@ import safetensors.torch
 import torch
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
+from maskcon._utils.files import FAILPOINT
 from maskcon.training import checkpoint as module
-from maskcon.training.checkpoint import load_checkpoint, load_latest, save_checkpoint
+from maskcon.training.checkpoint import Progress, load_checkpoint, load_latest, save_checkpoint
 
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork there")
 FAILPOINTS = [
     "before-state.safetensors",
     "before-state.json",
@@ -38,6 +38,25 @@ def test_what_is_saved_comes_back(tmp_path):
     assert found is not None
     assert torch.equal(found.tensors["a"], torch.full((3, 4), 1.5))
     assert found.values == {"progress": {"step": 7}, "step": 7}
+
+
+def test_a_run_starts_with_nothing_counted_and_nothing_evaluated():
+    counts = asdict(Progress())
+    assert counts.pop("evaluated_step") < counts["step"]
+    assert not any(counts.values())
+
+
+def test_what_was_saved_cannot_be_replaced(tmp_path):
+    save_checkpoint(tmp_path, 1, tensors(1), {})
+    with pytest.raises(FrozenInstanceError):
+        load_latest(tmp_path)[0].values = {}
+
+
+def test_every_folder_of_a_save_is_synced_and_made_where_it_is_missing(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(module, "sync_folder", lambda folder: synced.append(folder.name))
+    save_checkpoint(tmp_path / "run" / "checkpoints", 1, tensors(1), {})
+    assert synced == [".step-00000001.tmp", "checkpoints"]
 
 
 def test_channels_last_tensors_come_back_equal(tmp_path):
@@ -63,16 +82,19 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path):
 
 
 def die_saving(folder: Path, step: int, value: float, point: str) -> None:
-    script = textwrap.dedent(f"""
-        import torch
-        from pathlib import Path
-        from maskcon.training.checkpoint import save_checkpoint
-        save_checkpoint(Path({str(folder)!r}), {step}, {{"a": torch.full((3, 4), {value})}}, {{}}, keep=1)
-    """)
-    environment = {**os.environ, "MASKCON_FAILPOINT": point}
-    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 99
+    """Save in a fork that ends at a failpoint, keeping one checkpoint."""
+    given = {"a": torch.full((3, 4), value)}
+    child = os.fork()
+    if child == 0:
+        os.environ[FAILPOINT] = point
+        try:
+            save_checkpoint(folder, step, given, {}, keep=1)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99
 
 
+@FORKS
 @pytest.mark.parametrize("point", ["before-rename", "between-renames", "after-rename", "before-removing-old"])
 def test_a_kill_while_the_only_checkpoint_is_replaced_leaves_a_whole_one(tmp_path, point):
     save_checkpoint(tmp_path, 1, tensors(1), {}, keep=1)
@@ -85,6 +107,7 @@ def test_a_kill_while_the_only_checkpoint_is_replaced_leaves_a_whole_one(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
+@FORKS
 @pytest.mark.parametrize("point", FAILPOINTS)
 def test_a_kill_at_any_point_of_a_save_leaves_a_whole_checkpoint(tmp_path, point):
     save_checkpoint(tmp_path, 1, tensors(1), {})
