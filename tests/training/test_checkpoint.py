@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
-from maskcon._utils.files import FAILPOINT
+from maskcon._utils.files import FAILPOINT, checksums
 from maskcon.training import checkpoint as module
 from maskcon.training.checkpoint import Progress, load_checkpoint, load_latest, save_checkpoint
 
@@ -247,3 +247,54 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_says_what_to_do(tmp_path, mon
             save_checkpoint(tmp_path, 2, tensors(2), {})
         assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
         assert load_latest(tmp_path)[0].values["step"] == 1
+
+
+def test_a_disk_that_removes_nothing_is_no_reason_not_to_save(tmp_path, monkeypatch):
+    left = tmp_path / ".step-00000001.tmp"
+    left.mkdir()
+    (left / "state.json").touch()
+    for step in range(2, 4):
+        save_checkpoint(tmp_path, step, tensors(step), {})
+
+    def fail(*_, **__):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "unlink", fail)
+    save_checkpoint(tmp_path, 4, tensors(4), {}, keep=1)
+    assert load_latest(tmp_path)[0].values["step"] == 4
+    monkeypatch.setattr(module, "write_synced", fail)
+    with pytest.raises(MaskconError, match="could not save the checkpoint of step 5"):
+        save_checkpoint(tmp_path, 5, tensors(5), {})
+
+
+def test_values_that_json_does_not_know_are_never_saved(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        save_checkpoint(tmp_path, 1, tensors(1), {"loss": float("nan")})
+    assert load_latest(tmp_path) == (None, [])
+
+
+def test_values_that_are_no_json_are_damage_even_with_their_checksum(tmp_path):
+    folder = save_checkpoint(tmp_path, 1, tensors(1), {})
+    contents = {"state.safetensors": (folder / "state.safetensors").read_bytes(), "state.json": b"{"}
+    (folder / "state.json").write_bytes(contents["state.json"])
+    (folder / "SHA256SUMS").write_bytes(checksums(contents))
+    with pytest.raises(CorruptFileError, match="cannot be read"):
+        load_checkpoint(folder)
+
+
+def test_a_damaged_checkpoint_that_cannot_be_set_aside_is_an_error(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(module, "sync_folder", synced.append)
+    for step in (1, 2):
+        (save_checkpoint(tmp_path, step, tensors(1), {}) / "state.json").write_bytes(b"{")
+    synced.clear()
+    load_latest(tmp_path, set_aside=True)
+    assert synced == [tmp_path, tmp_path]
+    (tmp_path / "damaged-step-00000002").rename(tmp_path / "step-00000002")
+
+    def fail(*_):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(MaskconError, match=r"damaged and cannot be renamed: Permission denied; move it away"):
+        load_latest(tmp_path, set_aside=True)
