@@ -250,11 +250,11 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_says_what_to_do(tmp_path, mon
 
 
 def test_a_disk_that_removes_nothing_is_no_reason_not_to_save(tmp_path, monkeypatch):
-    left = tmp_path / ".step-00000001.tmp"
-    left.mkdir()
-    (left / "state.json").touch()
     for step in range(2, 4):
         save_checkpoint(tmp_path, step, tensors(step), {})
+    left = tmp_path / ".step-00000001.tmp"  # by a save that was killed
+    left.mkdir()
+    (left / "state.json").touch()
 
     def fail(*_, **__):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES))
