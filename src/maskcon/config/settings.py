@@ -155,7 +155,7 @@ class RunConfig(BaseModel):
             )
         if self.thaw > 0 and not self.freeze:
             raise ValueError(
-                f"thaw={self.thaw} trains the last stages of a frozen backbone, and freeze=no; add --freeze"
+                f"thaw={self.thaw} trains the last stages of a frozen backbone, and freeze=no; set freeze=yes"
             )
         return self
 

@@ -189,7 +189,7 @@ def test_every_parameter_is_in_one_group_and_those_of_the_tail_learn_slowly(weig
 def test_what_cannot_be_thawed_is_refused_before_anything_is_embedded(tmp_path, weights):
     with pytest.raises(UsageError, match=r"thaw=3 .* resnet6 has 2 stages .*choose 1 to 2"):
         fit(tmp_path / "run", weights, thaw=3)
-    with pytest.raises(UsageError, match=r"thaw=1 .*freeze=no; add --freeze"):
+    with pytest.raises(UsageError, match=r"thaw=1 .*freeze=no; set freeze=yes"):
         fit(tmp_path / "run", weights, thaw=1, freeze=False)
     with pytest.raises(UsageError, match=r"thaw=1 .*trials train only heads; leave it out"):
         open_trials("embedded", "maskcon", {"thaw": 1}, tmp_path / "tune", OFTEN, Callback())
