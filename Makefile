@@ -40,7 +40,7 @@ format: $(STAMP)  ## put the code into the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## what training and evaluation cost here, as ratios within one run (ten minutes)
+bench: $(STAMP)  ## what training and evaluation cost here, as ratios within one run (five minutes)
 	$(BIN)/python -m benchmarks.bench --json bench.json
 
 results: $(STAMP)  ## the embedded-set table of docs/results.md, from nothing (hours)

@@ -150,7 +150,7 @@ def train(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="MaskCon on the embedded pictures")
+    parser = argparse.ArgumentParser(description="MaskCon on the embedded images")
     parser.add_argument("--epochs", type=int, default=30)
     torch.manual_seed(0)
     history = train(data.load("embedded"), parser.parse_args().epochs)

@@ -37,7 +37,7 @@ DESCRIPTION = """Measure what training and evaluation cost on this machine, as r
 
 Each row compares the package with what it cannot do without, or with another way to do the same: a training step with
 its bare passes and with plain PyTorch, recall@K with faiss, a pack with JPEG files, two processes with one. All rows
-take some ten minutes on two idle cores; other load changes the ratios less than the times. A missed bound is shown and
+take some five minutes on two idle cores; other load changes the ratios less than the times. A missed bound is shown and
 is no error.
 
 Example: python -m benchmarks.bench --rows startup,pack_read --json bench.json"""

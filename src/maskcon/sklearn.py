@@ -174,7 +174,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             device=self._place(),
             threads=self._threads(),
             download=bool(self.download),
-            announce=Lines() if self.verbose else None,
+            callback=Lines() if self.verbose else None,
         )
         for text in trained.warnings:
             warnings.warn(text, ConvergenceWarning, stacklevel=2)

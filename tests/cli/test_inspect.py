@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from maskcon.cli import app
+from maskcon.config.settings import RunConfig
 from maskcon.training.run_folder import CHOICES, CONFIG
 from tests.cli.commands import ONE_THREAD, start
 from tests.cli.in_process import refused
@@ -136,6 +137,12 @@ def test_dry_run_shows_each_choice_and_what_was_given(photos):
     row = next(line for line in measured.output.splitlines() if line.startswith("epochs"))
     assert "(measured)" in row
     assert "fits into 30m" in row
+    told = CliRunner().invoke(app, ["train", "photos", "--dry-run", "--budget", "30m", "--freeze", "--json"])
+    settings = json.loads(told.stdout)
+    assert settings["epochs"]["value"] is None
+    assert "fits into 30m" in settings["epochs"]["from"]
+    assert settings["freeze"] == {"value": True, "from": "given"}
+    assert set(settings) == set(RunConfig.model_fields)
 
 
 @pytest.mark.parametrize("preset", ["cpu", "paper", "reference"])

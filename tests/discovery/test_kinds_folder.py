@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from maskcon._utils.errors import CorruptFileError, DataError
@@ -43,7 +44,8 @@ def test_kinds_are_read_back_as_written(tmp_path):
             group.suggestion,
             group.stability,
         )
-        assert again.assign(EMBEDDED.vectors) == group.assign(EMBEDDED.vectors)
+        assert np.array_equal(again.centres, group.centres)
+        assert np.array_equal(again.space.project(EMBEDDED.vectors), group.space.project(EMBEDDED.vectors))
     assert [replace(row, line=0) for row in read_kinds(tmp_path / CSV)] == list(FOUND.rows)
 
 

@@ -127,7 +127,7 @@ class Listener(Callback):
 def test_pictures_that_changed_since_still_serve_to_check_the_export(photos, tmp_path) -> None:
     """Grey ones at that, for an encoder of colour pictures; but the card claims nothing from them."""
     listener = Listener()
-    exported = export_run(photos[2], tmp_path / "out", data=miniature(), announce=listener)
+    exported = export_run(photos[2], tmp_path / "out", data=miniature(), callback=listener)
     assert all(difference.relative < 1e-5 for difference in exported.differences)
     assert "not those that the run was trained on" in listener.heard[0]
     card = (exported.folder / "README.md").read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def copied(tmp_path: Path) -> Run:
 
 def test_without_its_pictures_a_run_is_checked_on_random_images_and_says_so(copied, tmp_path) -> None:
     listener = Listener()
-    exported = export_run(copied, tmp_path / "out", announce=listener)
+    exported = export_run(copied, tmp_path / "out", callback=listener)
     assert "nor found from here" in listener.heard[0]
     assert "; until then the export is checked on random images" in listener.heard[0]
     assert all(difference.relative < 1e-5 for difference in exported.differences)

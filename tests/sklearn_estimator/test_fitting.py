@@ -155,7 +155,7 @@ def test_a_fit_that_fails_leaves_nothing_of_an_earlier_one_to_embed_with():
 def test_weights_are_fetched_only_where_it_is_allowed(monkeypatch):
     allowed = []
 
-    def refuse(config, data, folder, machine, announce, test_resize):
+    def refuse(config, data, folder, machine, callback, test_resize):
         allowed.append(machine.download)
         raise UsageError("stop here")
 

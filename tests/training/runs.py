@@ -24,7 +24,7 @@ class Told(Callback):
         self.evaluations.append(dict(values))
 
 
-def fit(folder, *, data=None, machine=OFTEN, announce=None, method="maskcon", preset="cpu", **changes):
+def fit(folder, *, data=None, machine=OFTEN, callback=None, method="maskcon", preset="cpu", **changes):
     return maskcon.fit(
         data if data is not None else miniature(),
         method=method,
@@ -32,7 +32,7 @@ def fit(folder, *, data=None, machine=OFTEN, announce=None, method="maskcon", pr
         out=folder,
         settings={**TINY, **changes},
         machine=machine,
-        announce=announce,
+        callback=callback,
     )
 
 
@@ -46,7 +46,7 @@ class Stopping(Callback):
 def ends_as_if_never_stopped(folder, **settings) -> bool:
     """Whether a run that was stopped after its first evaluation, and goes on, ends with the weights of a whole one."""
     try:
-        fit(folder / "stopped", **settings, announce=Stopping())
+        fit(folder / "stopped", **settings, callback=Stopping())
     except KeyboardInterrupt:
         fit(folder / "stopped", **settings)
         fit(folder / "whole", **settings)

@@ -129,6 +129,6 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path):
                 raise KeyboardInterrupt
 
     with pytest.raises((KeyboardInterrupt, Interrupted)):
-        fit(tmp_path / "stopped", announce=StopsOnce(), machine=OFTEN, **muon)
+        fit(tmp_path / "stopped", callback=StopsOnce(), machine=OFTEN, **muon)
     fit(tmp_path / "stopped", **muon)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")

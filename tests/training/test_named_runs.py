@@ -52,7 +52,7 @@ def test_a_run_tells_what_was_named_and_keeps_it(tmp_path):
     told = Told()
     fine = write_names(tmp_path, range(0, 72, 3), junk=[1, 2])
     run = maskcon.fit(
-        DATA, method="maskcon", preset="cpu", fine=fine, out=tmp_path / "run", announce=told,
+        DATA, method="maskcon", preset="cpu", fine=fine, out=tmp_path / "run", callback=told,
         epochs=1, settings={"backbone": "resnet6", "width": 8, "bank_size": 40, "batch_size": 16},
     )  # fmt: skip
     assert f"{fine}: 4 kinds named, in 24 training images; 2 junk images left out" in told.messages
@@ -86,7 +86,7 @@ def test_changed_names_are_refused_with_the_way_out(tmp_path, finished):
         fit(tmp_path / "run", data=DATA, fine=fine)
     else:
         with pytest.raises(KeyboardInterrupt):
-            fit(tmp_path / "run", data=DATA, fine=fine, announce=Stopping())
+            fit(tmp_path / "run", data=DATA, fine=fine, callback=Stopping())
     write_names(tmp_path, range(0, 72, 2))
     with pytest.raises(UsageError, match=r"the file of --fine has changed since.* choose another --out"):
         fit(tmp_path / "run", data=DATA, fine=fine)

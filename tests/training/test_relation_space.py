@@ -99,7 +99,7 @@ class Stopping(Callback):
 @pytest.mark.parametrize("space", ["features", "hog"])
 def test_a_run_that_was_stopped_goes_on_with_what_its_bank_compares(tmp_path, space):
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "stopped", relation_space=space, announce=Stopping())
+        fit(tmp_path / "stopped", relation_space=space, callback=Stopping())
     fit(tmp_path / "stopped", relation_space=space)
     fit(tmp_path / "whole", relation_space=space)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
@@ -115,7 +115,7 @@ def test_a_bank_filled_where_the_axes_point_otherwise_compares_by_those_of_here(
     with pytest.MonkeyPatch.context() as elsewhere:
         elsewhere.setattr(Axes, "of", turned)
         with pytest.raises(KeyboardInterrupt):
-            fit(tmp_path / "stopped", relation_space="hog", announce=Stopping())
+            fit(tmp_path / "stopped", relation_space="hog", callback=Stopping())
     fit(tmp_path / "stopped", relation_space="hog")
     fit(tmp_path / "whole", relation_space="hog")
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")

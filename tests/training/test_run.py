@@ -43,7 +43,7 @@ def test_training_improves_on_the_untrained_encoder(tmp_path, method):
         tmp_path / "run",
         method=method,
         data=miniature(160, 320),
-        announce=told,
+        callback=told,
         query_view="embedded-weak",
         **schedule,
     )
@@ -120,7 +120,7 @@ def test_collapse_is_warned_about_once_with_the_remedy_where_it_happens(tmp_path
     told = Told()
     from_step_zero = {"relation_warmup_epochs": 0.0, "warmup_epochs": 0.0, "w": 1.0, "tau": 0.1}
     run = fit(
-        tmp_path / "run", data=digits(), method=method, announce=told, epochs=4, eval_every_epochs=0,
+        tmp_path / "run", data=digits(), method=method, callback=told, epochs=4, eval_every_epochs=0,
         width=16, stem="small", batch_size=128, bank_size=1024, projection_dim=64,
         **from_step_zero,
     )  # fmt: skip
@@ -133,13 +133,13 @@ def test_collapse_is_warned_about_once_with_the_remedy_where_it_happens(tmp_path
 
 def test_evaluation_happens_after_every_nth_epoch_and_always_at_the_end(tmp_path):
     told = Told()
-    fit(tmp_path / "after", announce=told, epochs=3, eval_every_epochs=2)
+    fit(tmp_path / "after", callback=told, epochs=3, eval_every_epochs=2)
     assert [e["epoch"] for e in told.evaluations] == [2, 3]
     told = Told()
-    fit(tmp_path / "before", announce=told, epochs=3, eval_every_epochs=2, protocol="reference")
+    fit(tmp_path / "before", callback=told, epochs=3, eval_every_epochs=2, protocol="reference")
     assert [e["epoch"] for e in told.evaluations] == [0, 2, 3]
     told = Told()
-    fit(tmp_path / "end", announce=told, epochs=3, eval_every_epochs=0)
+    fit(tmp_path / "end", callback=told, epochs=3, eval_every_epochs=0)
     assert [e["epoch"] for e in told.evaluations] == [3]
 
 

@@ -61,7 +61,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     fit(tmp_path / "run")
     told = Told()
     before = (tmp_path / "run" / "result.json").stat().st_mtime_ns
-    fit(tmp_path / "run", announce=told)
+    fit(tmp_path / "run", callback=told)
     assert "finished" in told.messages[0]
     assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
 
@@ -259,7 +259,7 @@ def test_a_device_that_works_ahead_is_asked_after_a_hundred_steps_at_the_latest(
 
 def test_a_stopped_run_of_an_earlier_version_is_not_resumed(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "run", announce=Stopping())
+        fit(tmp_path / "run", callback=Stopping())
     config = tmp_path / "run" / "config.yaml"
     now = config.read_text()
     config.write_text(f"{now}keys: means\n")
@@ -281,7 +281,7 @@ def test_the_advice_after_a_nan_stop_works_in_the_same_folder(tmp_path, monkeypa
     with pytest.raises(UsageError, match=r"other settings.*tau"):
         fit(tmp_path / "run", learning_rate=0.05, tau=0.7)
     told = Told()
-    run = fit(tmp_path / "run", learning_rate=0.05, announce=told)
+    run = fit(tmp_path / "run", learning_rate=0.05, callback=told)
     assert "resuming from step 3 of 10" in told.messages
     assert "resumed with learning_rate=0.05 in place of learning_rate=0.1" in told.messages
     assert run.result["changes"] == [{"step": 3, "learning_rate": [0.1, 0.05]}]
@@ -322,7 +322,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_over_and_says_so(tmp_pat
     for state in (tmp_path / "run" / "checkpoints").glob("*/state.safetensors"):
         state.write_bytes(state.read_bytes() + b" ")
     told = Told()
-    fit(tmp_path / "run", announce=told)
+    fit(tmp_path / "run", callback=told)
     assert any("the run starts over" in text for text in told.messages)
     assert not any("resuming" in text for text in told.messages)
     fit(tmp_path / "whole")

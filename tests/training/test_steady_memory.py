@@ -25,7 +25,7 @@ class Watch(Told):
             print(done // (total // 500), pages * os.sysconf("SC_PAGE_SIZE") // 1024)
 
 machine = Machine(checkpoint_every_seconds=5, device="cpu", threads=1)
-fit(sys.argv[1], announce=Watch(), machine=machine, epochs=500, eval_every_epochs=25)
+fit(sys.argv[1], callback=Watch(), machine=machine, epochs=500, eval_every_epochs=25)
 """
 
 

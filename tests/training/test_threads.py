@@ -75,12 +75,12 @@ class StoppingTold(Stopping, Told):
 
 
 def test_a_run_goes_on_with_the_threads_that_it_was_begun_with_unless_told(tmp_path, free):
-    def threads_of(announce, **given) -> int:
+    def threads_of(callback, **given) -> int:
         with suppress(KeyboardInterrupt):
             fit(
                 tmp_path,
                 machine=Machine(device="cpu", checkpoint_every_seconds=0, **given),
-                announce=announce,
+                callback=callback,
             )
         return int(json.loads((tmp_path / ENVIRONMENT).read_text())["threads"])
 
@@ -106,7 +106,7 @@ def test_a_run_goes_on_with_the_threads_that_it_was_begun_with_unless_told(tmp_p
 def test_a_run_stopped_with_the_compiled_views_of_an_earlier_version_says_so(tmp_path, monkeypatch):
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(runner, "machine_facts", lambda processes: {"view_engine": "compiled"})
-        fit(tmp_path, announce=StoppingTold())
+        fit(tmp_path, callback=StoppingTold())
     told = Told()
-    fit(tmp_path, announce=told)
+    fit(tmp_path, callback=told)
     assert any("view_engine=compiled" in message and "rounding" in message for message in told.messages)

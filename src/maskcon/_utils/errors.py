@@ -57,6 +57,15 @@ def stop_at_breakdown(error: BaseException | None, path: object) -> None:
         ) from error
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its kind.
+
+    >>> first_line(KeyError()), first_line(OSError("no\\nbut"))
+    ('KeyError', 'no')
+    """
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a misspelt name, with the nearest valid one.
 

@@ -127,7 +127,7 @@ def fit(
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     machine: Machine | None = None,
-    announce: Callback | None = None,
+    callback: Callback | None = None,
 ) -> Run:
     """Train one method on one source, or resume an earlier call with the same settings.
 
@@ -148,7 +148,7 @@ def fit(
         out: run folder; by default ``runs/<source>-<method>-seed<seed>``.
         settings: any other setting of `RunConfig` by name.
         machine: device, processes, checkpoint interval and more; see `Machine`.
-        announce: receives progress; silent by default.
+        callback: receives progress; silent by default.
 
     Example:
         >>> run = fit("embedded", epochs=1, settings={"train_limit": 300})  # doctest: +SKIP
@@ -158,7 +158,7 @@ def fit(
     given = {"w": w, "tau": tau, "epochs": epochs, "seed": seed, "fine": None if fine is None else str(fine)}
     overrides.update({key: value for key, value in given.items() if value is not None})
     machine = machine or Machine()
-    announce = announce or Callback()
+    callback = callback or Callback()
     name = source.name if isinstance(source, Dataset) else str(source)
     method = (method or default_method(preset)).lower()
     begun = time.monotonic() if begun is None else begun
@@ -167,7 +167,7 @@ def fit(
         check_place(folder, None if isinstance(source, Dataset) else name)
     elif not (folder / RESULT).is_file():
         check_place(folder / CHECKPOINTS, None)
-    machine = with_threads(machine, folder, announce.on_message)
+    machine = with_threads(machine, folder, callback.on_message)
     completed = complete_settings(
         source,
         method=method,
@@ -177,31 +177,31 @@ def fit(
         machine=machine,
         choose=choose,
         budget=budget,
-        callback=announce,
+        callback=callback,
     )
-    completed.announce(announce)
+    completed.announce(callback)
     config, plan = completed.resolved.config, completed.plan
     with threads_of_torch(machine.threads):
         try:
             check_names(config)
             if config.freeze and not (folder / RESULT).is_file():  # a finished run needs no weights
                 require_weights(config, download=machine.download)
-            plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)
+            plan = plan or plan_images(source, machine, callback.on_load, config.source_variant)
             if config.freeze and config.image_size is None and plan is not None:
                 config = config.changed(image_size=view_size(config.backbone, usual_side(plan) or 0.0))
-            data = load_dataset(source, config, machine, announce, plan)
+            data = load_dataset(source, config, machine, callback, plan)
             config = settle(config, data)
             train(
                 config,
                 data,
                 folder,
                 machine,
-                announce,
+                callback,
                 choices=() if completed.is_recalled else completed.resolved.choices,
                 budget=None if completed.budget is None else Budget(completed.budget, begun, overrides),
             )
         finally:
-            announce.on_end()  # also where reading or embedding was broken off
+            callback.on_end()  # also where reading or embedding was broken off
     return Run.open(folder)
 
 

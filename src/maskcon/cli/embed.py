@@ -38,7 +38,7 @@ def embed(
 
     Rerun the same command to resume it, or later to embed only what is new or changed.
 
-    Example: `maskcon embed runs/photos-maskcon-seed0 ./new_photos -o new.parquet`
+    Example: `maskcon embed runs/photos-teachcon-seed0 ./new_photos -o new.parquet`
     """
     from maskcon._utils.text import counted
     from maskcon.api import Run

@@ -17,7 +17,7 @@ def evaluate(
 ) -> None:
     """Evaluate a run: embed its test images with the saved encoder and compute recall@K.
 
-    Example: `maskcon evaluate runs/embedded-maskcon-seed0 --json`
+    Example: `maskcon evaluate runs/embedded-teachcon-seed0 --json`
     """
     from maskcon.api import Run, score
 

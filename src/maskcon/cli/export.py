@@ -28,7 +28,7 @@ def export(
     The export is compared with the run's encoder on the run's test images, or on random images if those are not on
     this machine, and refused if it differs.
 
-    Example: `maskcon export runs/photos-maskcon-seed0 --onnx`
+    Example: `maskcon export runs/photos-teachcon-seed0 --onnx`
     """
     from maskcon.api import Run
     from maskcon.cli.terminal import Terminal
@@ -37,7 +37,7 @@ def export(
     place = options.machine(data_root=data_root, download=download)
     terminal = Terminal()
     try:
-        exported = export_run(Run.open(run), out, onnx=onnx, machine=place, announce=terminal)
+        exported = export_run(Run.open(run), out, onnx=onnx, machine=place, callback=terminal)
     finally:
         terminal.on_end()
     if as_json:

@@ -39,7 +39,7 @@ def index(
 
     Added, changed and removed files are found by path, size and time, then by content: only new content is embedded.
 
-    Example: `maskcon index runs/photos-maskcon-seed0 ./photos`
+    Example: `maskcon index runs/photos-teachcon-seed0 ./photos`
     """
     from maskcon._utils.text import counted
     from maskcon.api import Run

@@ -11,6 +11,7 @@ import typer
 
 from maskcon.cli import options
 from maskcon.cli.printing import echo
+from maskcon.config.presets import DEFAULT_PRESET, default_method
 
 PAGE = "inspection.html"
 
@@ -24,7 +25,9 @@ def inspect(
         ),
     ] = None,
     as_json: options.Json = False,
-    method: Annotated[str, typer.Option(help="The method that the choices are for.")] = "maskcon",
+    method: Annotated[str, typer.Option(help="The method that the choices are for.")] = default_method(
+        DEFAULT_PRESET
+    ),
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",

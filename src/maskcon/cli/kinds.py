@@ -84,7 +84,7 @@ def kinds(
 
     Run again to assign added images to the kinds that are there, and to take over what was edited in kinds.csv.
 
-    Example: `maskcon kinds runs/photos-maskcon-seed0 --kinds apple=5`
+    Example: `maskcon kinds runs/photos-teachcon-seed0 --kinds apple=5`
     """
     from maskcon._utils.text import counted
     from maskcon.api import Run

@@ -34,7 +34,7 @@ def report(
 
     One HTML file that needs nothing else: send it, or open it in any browser.
 
-    Example: `maskcon report runs/embedded-maskcon-seed0`
+    Example: `maskcon report runs/embedded-teachcon-seed0`
     """
     from maskcon.cli.progress import Meter
     from maskcon.report.summary import write_summary

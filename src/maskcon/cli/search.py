@@ -34,7 +34,7 @@ def search(
 ) -> None:
     """Find the images of an index most similar to the queries by cosine; scores and paths, best first.
 
-    Example: `maskcon search runs/photos-maskcon-seed0 query.jpg -k 10 --grid found.png`
+    Example: `maskcon search runs/photos-teachcon-seed0 query.jpg -k 10 --grid found.png`
     """
     from maskcon.api import Run
     from maskcon.data.folder_layout import show

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 OPEN = {"image_size": "(the data's)", "query_view": "(the data's)", "key_view": "(the data's)"} | {
     "train_limit": "all",
     "test_limit": "all",
+    "epochs": "(measured)",
 }
 
 
@@ -50,7 +52,7 @@ def train(
         Path | None,
         typer.Option(
             metavar="CSV",
-            help="kinds.csv of `maskcon kinds`, edited: images of one name attract, of different names never.",
+            help="kinds.csv of `maskcon kinds`, edited: images of one name are positives, of different names never.",
         ),
     ] = None,
     freeze: Annotated[
@@ -64,7 +66,7 @@ def train(
         int | None,
         typer.Option(
             min=0,
-            help="As --freeze, and train the last so many stages of the backbone too, on cached maps of the others.",
+            help="Like --freeze, but also train the last so many stages of the backbone, on cached maps of the others.",
         ),
     ] = None,
     out: Annotated[
@@ -149,7 +151,13 @@ def train(
             )
         finally:
             terminal.on_end()
-        _print_settings(completed.resolved, budget)
+        shown = _shown_settings(completed.resolved, budget)
+        if as_json:
+            echo(
+                json.dumps({key: {"value": value, "from": reason} for key, (value, reason) in shown.items()})
+            )
+        else:
+            _print_settings(shown)
         return
     from maskcon.api import fit
     from maskcon.cli.terminal import Terminal, print_result
@@ -167,7 +175,7 @@ def train(
         settings=overrides,
         out=out,
         machine=place,
-        announce=Terminal() if first else Callback(),
+        callback=Terminal() if first else Callback(),
     )
     if first and as_json:
         echo(json.dumps({**run.result, "run": str(run.folder)}))
@@ -175,28 +183,38 @@ def train(
         print_result(run.result, run.folder)
 
 
-def _print_settings(resolved: Resolved, budget: str | None) -> None:
+def _shown_settings(resolved: Resolved, budget: str | None) -> dict[str, tuple[Any, str]]:
+    """Return value and reason of every setting."""
+    shown = {
+        key: (value, resolved.reasons.get(key, "default"))
+        for key, value in resolved.config.model_dump().items()
+    }
+    if budget is not None and not shown["epochs"][1].startswith("chosen"):
+        shown["epochs"] = (None, f"chosen: what fits into {budget} on this machine, when training starts")
+    return shown
+
+
+def _print_settings(shown: Mapping[str, tuple[Any, str]]) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from maskcon._utils.text import printable
     from maskcon.config.settings import RunConfig
-    from maskcon.methods.registry import method_named
 
-    method_named(resolved.config.method)
     table = Table("setting", "value", "from", "meaning", box=None, pad_edge=False)
     heading = {keys[0]: group for group, keys in RunConfig.groups().items()}
-    for key, value in resolved.config.model_dump().items():
+    for key, (value, reason) in shown.items():
         if key in heading:
             table.add_row(f"[bold]{heading[key]}[/bold]")
         meaning = RunConfig.model_fields[key].description or ""
-        shown = OPEN.get(key, "none") if value is None else str(value)
-        reason = resolved.reasons.get(key, "default")
-        if key == "epochs" and budget is not None and not reason.startswith("chosen"):
-            shown, reason = (
-                "(measured)",
-                f"chosen: what fits into {budget} on this machine, when training starts",
-            )
-        table.add_row(key, escape(printable(shown)), escape(printable(reason)), meaning)
+        table.add_row(key, escape(printable(_text(key, value))), escape(printable(reason)), meaning)
     Console(width=None if Console().is_terminal else 200).print(table)
+
+
+def _text(key: str, value: Any) -> str:
+    if value is None:
+        return OPEN.get(key, "none")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

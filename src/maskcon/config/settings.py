@@ -86,7 +86,8 @@ class RunConfig(BaseModel):
         "auto", description="first layers; up to 64 px auto is small (3x3, no pooling), fast is stride2"
     )
     batchnorm: Literal["local", "sync", "frozen"] = Field(
-        "local", description="statistics of one process, of all, or of the starting weights"
+        "local",
+        description="BatchNorm statistics: local (of each process), sync (of all), or frozen (of the starting weights)",
     )
     weights: str | None = Field(None, description="start from: 'imagenet', a weights file, or nothing")
     projection_dim: int = Field(
@@ -141,10 +142,12 @@ class RunConfig(BaseModel):
     warmup_epochs: float = Field(0.0, ge=0, le=1e6, description="the rate rises from 0 over so many epochs")
 
     # Evaluation
-    eval_every_epochs: int = Field(10, ge=0, description="0: only at the end")
+    eval_every_epochs: int = Field(10, ge=0, description="epochs between evaluations; 0: only at the end")
 
     # Machine
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field("32-true", description="arithmetic")
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
+        "32-true", description="number format of the arithmetic"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:

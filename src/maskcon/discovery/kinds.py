@@ -68,10 +68,6 @@ class CoarseClass:
     suggestion: Suggestion
     stability: float | None  # None for one kind
 
-    def assign(self, vectors: Floats) -> list[str]:
-        """Return the kind of the nearest centre for embeddings [N, D]."""
-        return [self.kinds[place] for place in nearest(self.space.project(vectors), self.centres).tolist()]
-
 
 @dataclass(frozen=True, eq=False)
 class Kinds:

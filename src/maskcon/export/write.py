@@ -97,7 +97,7 @@ def export_run(
     machine: Machine | None = None,
     data: Dataset | None = None,
     tolerance: float = TOLERANCE,
-    announce: Callback | None = None,
+    callback: Callback | None = None,
 ) -> Exported:
     """Write the encoder of a finished run for plain PyTorch, Hugging Face and, on request, ONNX.
 
@@ -109,7 +109,7 @@ def export_run(
         machine: where datasets are.
         data: the data the run was fitted on, if they were given as arrays.
         tolerance: largest difference allowed, relative to the largest value of the embeddings.
-        announce: receives progress and notes; silent by default.
+        callback: receives progress and notes; silent by default.
 
     Example:
         >>> exported = export_run(Run.open("runs/photos"), onnx=True)  # doctest: +SKIP
@@ -122,8 +122,8 @@ def export_run(
     backbone, facts = read_encoder(run.folder / ENCODER)
     source = model_source(backbone)  # before data are read: refuses other nets
     make_writable(target.parent)
-    announce = announce or Callback()
-    found = _available_data(run, data, machine or Machine(), announce)
+    callback = callback or Callback()
+    found = _available_data(run, data, machine or Machine(), callback)
     names = None
     if found is None:
         sample = sample_of(random_images(facts, CHECK_IMAGES), "random image", backbone, facts)
@@ -132,9 +132,9 @@ def export_run(
         if found.fingerprint() == run.result["data"]:
             names = found.coarse_names
         else:
-            announce.on_message(OTHER_IMAGES)
+            callback.on_message(OTHER_IMAGES)
     if onnx:
-        announce.on_message("converting the encoder to ONNX; this takes a while")
+        callback.on_message("converting the encoder to ONNX; this takes a while")
     try:
         with one_at_a_time(target.parent):
             scratch = target.with_name(f".{target.name}-scratch")
@@ -164,14 +164,14 @@ def _clear(scratch: Path, target: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _available_data(run: Run, given: Dataset | None, machine: Machine, announce: Callback) -> Dataset | None:
+def _available_data(run: Run, given: Dataset | None, machine: Machine, callback: Callback) -> Dataset | None:
     """Load the run's data; None, with a message, if they are not on this machine."""
     try:
-        return load_dataset(given or run.source, run.config, machine, announce)
+        return load_dataset(given or run.source, run.config, machine, callback)
     except UsageError as error:
         if given is not None:
             raise
-        announce.on_message(f"{error}; until then {ABSENT}")
+        callback.on_message(f"{error}; until then {ABSENT}")
         return None
 
 

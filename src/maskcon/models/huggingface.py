@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskcon._utils.errors import UsageError
+from maskcon._utils.errors import UsageError, first_line
 from maskcon.config.backbones import HUGGING_FACE_PREFIX, PRETRAINED
 from maskcon.models.base import Backbone
 
@@ -82,7 +82,7 @@ def load_hugging_face(
         import transformers
     except ImportError as error:
         raise UsageError(
-            f"backbone {name!r} needs the package transformers: pip install maskcon[hf]"
+            f"backbone {name!r} needs the package transformers: pip install 'maskcon[hf]'"
         ) from error
     known = PRETRAINED.get(name)
     model_name = name.removeprefix(HUGGING_FACE_PREFIX) if known is None else known.repository
@@ -96,7 +96,7 @@ def load_hugging_face(
         )
     except Exception as error:  # missing, damaged or unknown: the libraries raise many types
         hint = "" if download else "; pass --download to fetch it from the hub"
-        raise UsageError(f"cannot load {name!r}: {_first_line(error)}{hint}") from error
+        raise UsageError(f"cannot load {name!r}: {first_line(error)}{hint}") from error
     vision = getattr(model, "vision_model", model)  # the image half of a text-and-image model
     try:
         return HuggingFaceBackbone(
@@ -106,12 +106,8 @@ def load_hugging_face(
         raise
     except Exception as error:  # models of text or sound raise anything on an image
         raise UsageError(
-            f"{name!r} does not take images as a vision model does: {_first_line(error)}"
+            f"{name!r} does not take images as a vision model does: {first_line(error)}"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _fixed_size(config: Any) -> tuple[int, int] | None:

@@ -100,7 +100,7 @@ def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Tria
 
 
 def unfinished(
-    runs: Iterable[PlannedRun], machine: Machine, announce: Callback | None = None
+    runs: Iterable[PlannedRun], machine: Machine, callback: Callback | None = None
 ) -> tuple[list[PlannedRun], list[PlannedRun]]:
     """Split the runs into those still to be trained and the finished ones, once each.
 
@@ -115,7 +115,7 @@ def unfinished(
         source, config = run.ground.source, run.config
         if source not in data:
             whole = config.changed(train_limit=None, test_limit=None, evaluate_on="test")
-            data[source] = load_dataset(source, whole, machine, announce or Callback())
+            data[source] = load_dataset(source, whole, machine, callback or Callback())
         if not is_finished(run.folder, settle(config, data[source])):
             waiting.append(run)
             continue

@@ -161,15 +161,15 @@ def _data_of(
     """Load the data of the runs, by fingerprint: of the first run in any case, of others with the same source if
     unchanged. Runs may have kept the same images in different sizes.
     """
-    announce = _Reader(reading)
+    callback = _Reader(reading)
     first = runs[0]
-    known = {first.result["data"]: load_dataset(given or first.source, first.config, machine, announce)}
+    known = {first.result["data"]: load_dataset(given or first.source, first.config, machine, callback)}
     for run in runs[1:]:
         key = run.result["data"]
         if key in known or (given is None and _recorded_source(run) != _recorded_source(first)):
             continue
         with suppress(MaskconError):  # then it has a row in the table, and no map
-            data = load_dataset(given or run.source, run.config, machine, announce)
+            data = load_dataset(given or run.source, run.config, machine, callback)
             if data.fingerprint() == key:
                 known[key] = data
     return known

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maskcon._utils.errors import CorruptFileError, UsageError
+from maskcon._utils.errors import CorruptFileError, UsageError, first_line
 from maskcon._utils.files import failpoint, replacing
 from maskcon._utils.paths import check_regular
 from maskcon.retrieval.store import Entry, Header, Vectors
@@ -76,7 +76,7 @@ def read_embeddings(path: str | Path) -> Embeddings:
             try:  # without threads and read-ahead: those of pyarrow may abort a process that ends with an error
                 return _read(pq.ParquetFile(handle, pre_buffer=False), path, digest)
             except (pa.ArrowException, OSError, ValueError) as error:
-                raise CorruptFileError(f"{path} cannot be read as Parquet ({_line(error)})") from None
+                raise CorruptFileError(f"{path} cannot be read as Parquet ({first_line(error)})") from None
     except FileNotFoundError:
         raise UsageError(f"no embeddings at {path}; write them with `maskcon embed`") from None
     except OSError as error:
@@ -208,7 +208,3 @@ def _digest(file: BinaryIO, place: int) -> bytes:
     while chunk := file.read(CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest().encode()
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

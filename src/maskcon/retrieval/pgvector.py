@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from maskcon._utils.errors import MaskconError, UsageError
+from maskcon._utils.errors import MaskconError, UsageError, first_line
 from maskcon._utils.files import failpoint
 from maskcon.data.folder_layout import show
 from maskcon.retrieval.nearest import unit_rows
@@ -233,9 +233,9 @@ def _server_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.errors.FeatureNotSupported as error:
-        raise MaskconError(f"the server has no pgvector ({_first_line(error)}); install it there") from None
+        raise MaskconError(f"the server has no pgvector ({first_line(error)}); install it there") from None
     except psycopg.Error as error:
-        raise MaskconError(f"the store failed: {_first_line(error)}") from None
+        raise MaskconError(f"the store failed: {first_line(error)}") from None
 
 
 def _connect(address: str) -> psycopg.Connection[Any]:
@@ -246,11 +246,6 @@ def _connect(address: str) -> psycopg.Connection[Any]:
             return psycopg.connect(address, connect_timeout=CONNECT_SECONDS)
         except psycopg.ProgrammingError:  # a malformed address; libpq's message would quote parts of it
             raise UsageError("--store is not a valid address; write special characters as %XX") from None
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def _packages() -> tuple[Any, Any]:

@@ -68,7 +68,7 @@ def load_dataset(
     source: str | Path | Dataset,
     config: RunConfig,
     machine: Machine,
-    announce: Callback,
+    callback: Callback,
     plan: ImagePlan | None = None,
 ) -> Dataset:
     """Load the data of a config, limited, with the validation part as test if set.
@@ -76,20 +76,20 @@ def load_dataset(
     Args:
         plan: the images of the source, if already found.
     """
-    plan = plan or plan_images(source, machine, announce.on_load, config.source_variant)
+    plan = plan or plan_images(source, machine, callback.on_load, config.source_variant)
     if isinstance(source, Dataset):
         data = source
     elif plan is not None:
         # Small images keep their size; larger ones are shrunk to what the views need.
         canvas = None if config.image_size is None else canvas_for(config.image_size)
-        data = load_plan(plan, canvas, announce.on_load)
+        data = load_plan(plan, canvas, callback.on_load)
     else:
         data = load(
             str(source),
             root=None if machine.data_root is None else Path(machine.data_root),
             variant=config.source_variant,
             download=machine.download,
-            progress=announce.on_load,
+            progress=callback.on_load,
         )
     if config.evaluate_on == "validation":
         # in one step: a large memory-mapped set is never copied whole

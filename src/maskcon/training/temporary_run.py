@@ -92,7 +92,7 @@ def train_temporarily(
     device: str,
     threads: int | None = None,
     download: bool = False,
-    announce: Callback | None = None,
+    callback: Callback | None = None,
 ) -> Trained:
     """Train to the same weights as `maskcon.fit`, in a folder that is deleted afterwards.
 
@@ -101,7 +101,7 @@ def train_temporarily(
         device: cpu, cuda or mps.
         threads: of torch, while it trains; None leaves them as they are.
         download: whether pretrained weights may be fetched.
-        announce: receives progress; silent by default.
+        callback: receives progress; silent by default.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # each would train its own encoder
         raise UsageError(
@@ -117,7 +117,7 @@ def train_temporarily(
     ):
         folder = Path(parent) / "run"
         # stretched, not cropped: all of a wide array is embedded, as in training
-        train(config, data, folder, machine, announce or Callback(), test_resize="both")
+        train(config, data, folder, machine, callback or Callback(), test_resize="both")
         encoder, facts = read_encoder(folder / ENCODER)
         journal = read_journal(folder / JOURNAL)
     losses: dict[int, list[float]] = {}

@@ -28,7 +28,7 @@ ARGUMENTS = ("source", "method", "preset")  # no settings
 def fitted(photos: Path, machine: Machine, heard: Heard, **changes) -> maskcon.Run:
     settings = {**SMALL_NET, "image_size": 16, **changes.pop("settings", {})}
     return maskcon.fit(
-        str(photos), choose=True, settings=settings, machine=machine, announce=heard, **changes
+        str(photos), choose=True, settings=settings, machine=machine, callback=heard, **changes
     )
 
 
@@ -161,7 +161,7 @@ def test_the_pace_is_measured_without_touching_the_run(photos, machine, monkeypa
     del given["epochs"]
     heard = Heard()
     run = maskcon.fit(
-        str(photos), budget=600.0, settings=given, machine=machine, out="measured", announce=heard
+        str(photos), budget=600.0, settings=given, machine=machine, out="measured", callback=heard
     )
     plain = maskcon.fit(
         str(photos),

@@ -130,7 +130,7 @@ def test_weights_that_cannot_be_fetched_leave_a_net_from_scratch_and_say_why(pho
     heard = Heard()
     # a real run, of few and small steps
     given = {"train_limit": 8, "epochs": 1, "image_size": 16}
-    run = maskcon.fit(str(photos), choose=True, settings=given, machine=allowed, announce=heard)
+    run = maskcon.fit(str(photos), choose=True, settings=given, machine=allowed, callback=heard)
     reason = "no CUDA GPU, and the pretrained weights could not be fetched: pip could not fetch x 1 (no {network} here)"
     assert heard.choices[0] == f"encoder: a small net from scratch ({reason})"
     assert (run.config.freeze, run.config.weights, run.config.backbone) == (False, None, "resnet10")

@@ -18,14 +18,14 @@ SMALL = {
 }
 
 
-def fit(folder, weights, *, data=None, method="maskcon", announce=None, machine=OFTEN, **changes):
+def fit(folder, weights, *, data=None, method="maskcon", callback=None, machine=OFTEN, **changes):
     return maskcon.fit(
         data if data is not None else miniature(),
         method=method,
         out=folder,
         settings={**SMALL, "weights": str(weights), **changes},
         machine=machine,
-        announce=announce,
+        callback=callback,
     )
 
 

@@ -65,6 +65,6 @@ def test_a_stopped_run_with_spread_names_ends_as_if_never_stopped(tmp_path, weig
     fine = write_names(tmp_path, range(20))
     fit(tmp_path / "whole", weights, data=DATA, fine=fine)
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "stopped", weights, data=DATA, fine=fine, announce=Stopping())
+        fit(tmp_path / "stopped", weights, data=DATA, fine=fine, callback=Stopping())
     fit(tmp_path / "stopped", weights, data=DATA, fine=fine)
     assert encoder_bytes(tmp_path / "stopped") == encoder_bytes(tmp_path / "whole")

@@ -23,15 +23,15 @@ from tests.training.frozen.runs import SMALL, Told, cached, fit
 
 def test_runs_of_other_seeds_methods_and_labels_share_the_cache(tmp_path, weights):
     told = Told()
-    fit(tmp_path / "a", weights, epochs=1, announce=told)
+    fit(tmp_path / "a", weights, epochs=1, callback=told)
     assert [done for done, _, _ in told.extracted] == [0, 64 * 4, 72 * 4, 0, 24]
     assert sum("embedded" in text and "views/s" in text for text in told.messages) == 2
     before, told = cached(), Told()
     data = miniature()
     train, test = (dataclasses.replace(part, coarse=1 - part.coarse) for part in (data.train, data.test))
     other = dataclasses.replace(data, train=train, test=test, coarse_of_fine=(1, 1, 0, 0))
-    fit(tmp_path / "b", weights, epochs=1, seed=3, announce=told)
-    fit(tmp_path / "c", weights, epochs=1, method="supce", data=other, announce=told)
+    fit(tmp_path / "b", weights, epochs=1, seed=3, callback=told)
+    fit(tmp_path / "c", weights, epochs=1, method="supce", data=other, callback=told)
     assert told.extracted == []
     assert cached() == before
 
@@ -96,7 +96,7 @@ def test_a_run_waits_for_another_one_that_embeds_the_same_pictures(tmp_path, wei
                 os.close(held)
 
     told = Waiting()
-    fit(tmp_path / "b", weights, epochs=1, announce=told)
+    fit(tmp_path / "b", weights, epochs=1, callback=told)
     assert [text for text in told.messages if "waiting" in text] == [
         "another run is at work on the same features; waiting for it"
     ]

@@ -53,11 +53,11 @@ def test_a_stop_request_during_extraction_keeps_what_is_done(tmp_path, weights):
 
     stopped = Stopping()
     with pytest.raises(Interrupted, match=r"256 of 288 views embedded and kept") as caught:
-        fit(tmp_path / "run", weights, epochs=1, announce=stopped)
+        fit(tmp_path / "run", weights, epochs=1, callback=stopped)
     assert caught.value.exit_code == 143
     assert stopped.ended  # or a bar would stay on the terminal, and its cursor away
     told = Told()
-    fit(tmp_path / "run", weights, epochs=1, announce=told)
+    fit(tmp_path / "run", weights, epochs=1, callback=told)
     assert [done for done, _, _ in told.extracted] == [256, 288, 0, 24]
     assert any(text.startswith("embedded the missing 8 of 72 images, 4 views each") for text in told.messages)
 
@@ -86,7 +86,7 @@ def test_training_stopped_in_mid_epoch_resumes_to_the_same_bytes(tmp_path, weigh
 
     fit(tmp_path / "whole", weights)
     with pytest.raises(Interrupted):
-        fit(tmp_path / "stopped", weights, announce=Stopping())
+        fit(tmp_path / "stopped", weights, callback=Stopping())
     fit(tmp_path / "stopped", weights)
     one, other = ((tmp_path / n / "encoder.safetensors").read_bytes() for n in ("whole", "stopped"))
     assert one == other
@@ -124,7 +124,7 @@ def test_a_run_goes_on_with_no_other_weights_than_it_was_begun_with(tmp_path, we
                 signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        fit(tmp_path / "run", weights, announce=Stopping())
+        fit(tmp_path / "run", weights, callback=Stopping())
     before = load_file(weights)
     save_file({name: value * 2 for name, value in before.items()}, weights)  # the same path, another file
     with pytest.raises(UsageError, match="started on other features of the same images: the weights"):

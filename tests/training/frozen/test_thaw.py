@@ -124,7 +124,7 @@ def test_a_run_stopped_in_mid_epoch_resumes_to_the_same_bytes(tmp_path, weights,
     given = {"thaw": 1, "optimizer": optimizer}
     fit(tmp_path / "whole", weights, **given)
     with pytest.raises(Interrupted):
-        fit(tmp_path / "stopped", weights, **given, announce=Stopping())
+        fit(tmp_path / "stopped", weights, **given, callback=Stopping())
     fit(tmp_path / "stopped", weights, **given)
     one, other = ((tmp_path / n / "encoder.safetensors").read_bytes() for n in ("whole", "stopped"))
     assert one == other
@@ -149,11 +149,11 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, weights):
 def test_maps_are_found_again_by_their_cut(tmp_path, weights, monkeypatch):
     monkeypatch.setattr(extract, "WORTH_TELLING", 0)
     told = Told()
-    fit(tmp_path / "a", weights, epochs=1, thaw=1, announce=told)
+    fit(tmp_path / "a", weights, epochs=1, thaw=1, callback=told)
     assert sum("GB of maps of 72 images" in text for text in told.messages) == 1
     before, told = cached(), Told()
     assert sorted(np.load(path).shape[2] for path in _files()) == [16 + 8 * 8 * 8] * 2
-    fit(tmp_path / "b", weights, epochs=1, thaw=1, method="coins", announce=told)
+    fit(tmp_path / "b", weights, epochs=1, thaw=1, method="coins", callback=told)
     assert told.extracted == []
     assert not any("GB" in text for text in told.messages)
     assert cached() == before
@@ -208,7 +208,7 @@ def test_the_option_freezes_names_the_folder_and_repeats_the_run(tmp_path, weigh
     folder = default_folder("photos", "maskcon", {"freeze": True, "thaw": 2})
     assert folder.name == "photos-maskcon-thaw2-seed0"
     told = Told()
-    run = fit(tmp_path / "run", weights, thaw=2, epochs=1, announce=told)
+    run = fit(tmp_path / "run", weights, thaw=2, epochs=1, callback=told)
     command_again = train_command(run, reasons_of(run)[1], OFTEN)
     assert "--freeze" in command_again
     assert "--thaw 2" in command_again
