@@ -26,10 +26,11 @@ def finished_run(
     source: str = "miniature",
     seed: int = 0,
     frozen: bool = False,
+    **settings: object,
 ) -> Run:
     """A run on the miniature or on the data given, as if it had been trained; frozen: a head on a MobileNetV2."""
     data = data or miniature()
-    resolved = resolve(source, method="maskcon", preset="cpu", overrides={**TINY, "seed": seed})
+    resolved = resolve(source, method="maskcon", preset="cpu", overrides={**TINY, "seed": seed, **settings})
     config = settle(resolved.config, data)
     facts = encoder_facts(config, data.train)
     if frozen:

@@ -179,6 +179,28 @@ def test_kinds_are_exported_after_their_edits(run, fruit, tmp_path):
     assert "add --export" in refused("kinds", str(run), "-o", str(out), "--links")
 
 
+@pytest.mark.parametrize("parts", [(), ("train", "test")])
+def test_images_of_the_run_are_exported_as_the_files_they_came_from(tmp_path, parts):
+    from maskcon.data import load
+    from tests.finished_run import finished_run
+
+    photos, target = tmp_path / "photos", tmp_path / "sorted"
+    for number in range(40):
+        name = f"{'apple' if number % 4 < 2 else 'pear'}/{number:03}.jpg"
+        write = photos / (parts[number % 2] if parts else "") / name
+        draw(write, number % 2 == 0, number)
+        with Image.open(write) as small:
+            small.resize((320, 240)).save(write)
+    run = finished_run(tmp_path / "run", load(str(photos), image_size=64), source=str(photos), image_size=64)
+    assert "40 images (40 written" in kinds(run.folder, "--export", target)
+    for line in (target / "metadata.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        assert Path(row["file_name"]).name == Path(row["path"]).name
+        assert (target / row["file_name"]).read_bytes() == (photos / row["path"]).read_bytes()
+    assert "40 images (40 written" in kinds(run.folder, "--export", target, "--links")
+    assert (target / row["file_name"]).readlink() == photos / row["path"]
+
+
 def test_answers_to_questions_name_the_images_around_them(run, fruit, tmp_path):
     out = tmp_path / "out"
     kinds(run, fruit, "-o", out, "--kinds", "apple=4")

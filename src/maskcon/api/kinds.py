@@ -10,6 +10,11 @@ from maskcon._utils.errors import UsageError
 from maskcon.api.embedding import gather_images, header_of, lock_folder, open_encoder, update_embeddings
 from maskcon.api.run import Run, data_of
 from maskcon.config.settings import Machine
+from maskcon.data.collection import gather
+from maskcon.data.decoding import DEFAULT_SIDE
+from maskcon.data.huggingface import PREFIX
+from maskcon.data.image_readers import Images
+from maskcon.data.loading import takes_image_size
 from maskcon.data.packing import Progress
 from maskcon.discovery.kinds_folder import Origin, read_folder
 from maskcon.discovery.session import Session, embedded_of
@@ -82,3 +87,11 @@ def open_kinds(
         )
         embedded = embedded_of(read_embeddings(target))
         yield Session(folder, images, embedded, None if before is None else before[0], origin), done
+
+
+def images_to_export(run: Run, session: Session, machine: Machine) -> Images:
+    """Return a reader of the session's images as they came: their files, also where a run decoded them as a dataset."""
+    if session.origin.source is not None or run.source.startswith(PREFIX) or not takes_image_size(run.source):
+        return session.images
+    root = None if machine.data_root is None else Path(machine.data_root)
+    return gather(run.source, canvas=DEFAULT_SIDE, channels=3, root=root, variant=run.config.source_variant)

@@ -88,7 +88,7 @@ def kinds(
     """
     from maskcon._utils.text import counted
     from maskcon.api import Run
-    from maskcon.api.kinds import open_kinds
+    from maskcon.api.kinds import images_to_export, open_kinds
     from maskcon.cli.progress import Meter
     from maskcon.discovery.edits import changes_by_class, list_changes
     from maskcon.discovery.kinds_export import export_kinds
@@ -103,6 +103,8 @@ def kinds(
         raise UsageError("--links says how to export; add --export FOLDER")
     if names is not None and (refresh or wants_numbers):
         raise UsageError("--names takes over a file as it is; find kinds anew in a second command")
+    opened = Run.open(run)
+    machine = options.machine(data_root=data_root, download=download, strict=strict, device=device)
     with ExitStack() as stack:
         reading = stack.enter_context(Meter("reading", "images"))
         embedding = stack.enter_context(Meter("embedding", "images"))
@@ -110,10 +112,10 @@ def kinds(
         exporting = stack.enter_context(Meter("exporting", "images"))
         session, done = stack.enter_context(
             open_kinds(
-                Run.open(run),
+                opened,
                 source,
                 out,
-                machine=options.machine(data_root=data_root, download=download, strict=strict, device=device),
+                machine=machine,
                 needs_kinds=names is not None or bool(split),
                 refresh=refresh,
                 reading=reading.show,
@@ -136,7 +138,8 @@ def kinds(
         origin = session.save(found, sheets=sheets, keep_backup=backup)
         exported = None
         if export is not None:
-            exported = export_kinds(export, found.rows, session.images, links=links, progress=exporting.show)
+            files = images_to_export(opened, session, machine)
+            exported = export_kinds(export, found.rows, files, links=links, progress=exporting.show)
     if as_json:
         record = json.loads(describe_bytes(found, origin))
         if exported is not None:
