@@ -192,6 +192,50 @@ def test_the_end_writes_kinds_csv_which_the_next_start_continues(tmp_path):
     assert "Traceback" not in running.errors.read_text()
 
 
+def test_a_file_changed_by_hand_meanwhile_stays_and_is_taken_over_at_the_next_start(tmp_path):
+    pytest.importorskip("fastapi")
+    file, csv = embeddings(tmp_path), tmp_path / "photos-kinds" / "kinds.csv"
+    running = Served(file)
+    running.json("/api/edits", {"action": "move", "ids": [0, 1, 2], "to": "Gala"})
+    until(lambda: csv.read_text("utf-8-sig").count("Gala") == 3)
+    csv.write_text(csv.read_text("utf-8-sig").replace("0/00.png,apple,Gala", "0/00.png,apple,Fuji"), "utf-8")
+    by_hand = csv.read_bytes()
+    assert by_hand.count(b"Fuji") == 1
+    running.json("/api/edits", {"action": "move", "ids": [3], "to": "Gala"})
+    until(lambda: running.json("/api/state")["problem"])
+    running.json("/api/edits", {"action": "junk", "ids": [4]})
+    assert "changed by hand" in running.json("/api/state")["problem"]
+    assert running.end() == 0
+    assert csv.read_bytes() == by_hand
+    assert "kinds.csv was changed by hand" in running.errors.read_text()
+    running = Served(file)
+    images = running.json("/api/images?ids=0,1,2,3,4")["images"]
+    assert [image["kind"] for image in images[:4]] == ["Fuji", "Gala", "Gala", "Gala"]
+    assert images[4]["role"] == "junk"
+    assert running.json("/api/state")["last_edit"] == "took over kinds.csv: 1 image changed"
+    assert running.end() == 0
+    assert [row.kind for row in read_kinds(csv)[:4]] == ["Fuji", "Gala", "Gala", "Gala"]
+
+
+def test_an_end_without_an_edit_leaves_a_file_changed_by_hand(tmp_path):
+    pytest.importorskip("fastapi")
+    file, csv = embeddings(tmp_path), tmp_path / "photos-kinds" / "kinds.csv"
+    running = Served(file)
+    running.json("/api/state")  # it answers: now it ends as it should
+    by_hand = csv.read_bytes().replace(b"kind 1", b"Gala")
+    csv.write_bytes(by_hand)
+    assert running.end() == 0
+    assert csv.read_bytes() == by_hand
+    assert "kinds.csv was changed by hand" in running.errors.read_text()
+
+
+def until(holds):
+    begun = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begun < 30
+        time.sleep(0.1)
+
+
 def test_a_missing_extra_is_told_with_its_command(monkeypatch, tmp_path):
     import importlib.util
 

@@ -12,20 +12,23 @@ from maskcon._utils.errors import MaskconError
 from maskcon._utils.files import write_atomically
 from maskcon.data.kinds_file import kinds_bytes
 from maskcon.discovery.columns import Snapshot
-from maskcon.discovery.kinds_folder import BACKUP
 
 QUIET_SECONDS = 1.0  # without an edit, before the file is written
+BY_HAND = (
+    "kinds.csv was changed by hand: it stays as it is, and the next `maskcon explore` or `maskcon kinds` takes its "
+    "changes over. The edits of the page are safe."
+)
 
 
 class CsvWriter:
-    """Writes the file in a thread of its own.
+    """Writes the file in a thread of its own; one that was changed by hand meanwhile is left to the next start.
 
     Args:
         newest: returns the revision and the state.
         record: writes to the journal; it holds the checksum of the file before the file is there.
 
     Attributes:
-        problem: why the file could not be written; tried again at the next edit.
+        problem: why the file was not written, for people; tried again at the next edit.
     """
 
     def __init__(
@@ -43,14 +46,15 @@ class CsvWriter:
         self._changed.set()
 
     def save(self) -> None:
-        """Write the file, if it is not there already."""
+        """Write the file, if it is not there already and was not changed by hand."""
         with self._writing:
             revision, snapshot = self._newest()
             content = kinds_bytes(snapshot.rows())
             there = self._path.read_bytes() if self._path.is_file() else b""
             if there != content:
-                if there not in (b"", self._known):  # edited by hand while the explorer was open
-                    write_atomically(self._path.with_name(BACKUP), there)
+                if there not in (b"", self._known):  # `journal.replay` takes it over, by the one written last
+                    self.problem = BY_HAND
+                    return
                 self._record({"csv": hashlib.sha256(content).hexdigest(), "revision": revision})
                 write_atomically(self._path, content)
             self._known, self.problem = content, None
@@ -72,4 +76,4 @@ class CsvWriter:
                 try:
                     self.save()
                 except (MaskconError, OSError) as error:
-                    self.problem = str(error)
+                    self.problem = f"kinds.csv cannot be written: {error}. The edits themselves are safe."

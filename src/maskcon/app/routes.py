@@ -158,11 +158,12 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
 
 
 async def _changes(workspace: Workspace, request: Request) -> AsyncIterator[str]:
-    """Tell each change of the revision, and of the map."""
+    """Tell each change of the revision, of the map, and of what is wrong with kinds.csv."""
     told, spoken = "", 0.0
     while not workspace.closing and not await request.is_disconnected():
         done, total = workspace.map_progress()
-        event = json.dumps({"revision": workspace.revision, "map": "tsne" if done >= total else "pca"})
+        found = {"revision": workspace.revision, "map": "tsne" if done >= total else "pca"}
+        event = json.dumps(found | {"problem": workspace.problem})
         if event != told:
             told, spoken = event, time.monotonic()
             yield f"data: {event}\n\n"

@@ -94,6 +94,11 @@ class Workspace:
         return self.opened.replay.revision
 
     @property
+    def problem(self) -> str | None:
+        """Why kinds.csv does not hold the newest state, for people."""
+        return self._csv.problem
+
+    @property
     def closing(self) -> bool:
         """Whether the server is ending."""
         return self._closing.is_set()
@@ -110,7 +115,7 @@ class Workspace:
                 "can_undo": self.editor.last_edit is not None,
                 "can_redo": self.editor.can_redo,
                 "last_edit": self.editor.last_edit,
-                "problem": self._csv.problem,
+                "problem": self.problem,
                 "classes": self.page.classes(),
                 "command": self.opened.command,
                 "has_map": len(self.vectors) > 0,

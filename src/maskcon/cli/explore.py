@@ -82,4 +82,6 @@ def explore(
             webbrowser.open(address)
 
     serve(workspace, host=host, port=port, ready=ready)
+    if workspace.problem:
+        echo(workspace.problem, err=True)
     echo(f"kinds: {workspace.csv}")

@@ -46,7 +46,7 @@ function bar() {
     const { kind, text } = status();
     byId("status").className = `status ${kind}`;
     byId("status").textContent = text;
-    const problem = store.problem || (store.state?.problem ? `kinds.csv cannot be written: ${store.state.problem}. The edits themselves are safe.` : "");
+    const problem = store.problem || store.state?.problem || "";
     byId("problem").hidden = !problem;
     byId("problem").textContent = printable(problem);
     undo.disabled = !store.state?.can_undo;

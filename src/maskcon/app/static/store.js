@@ -176,7 +176,8 @@ function listen() {
   events?.close();
   events = new EventSource("/api/events");
   events.onmessage = (message) => {
-    if (JSON.parse(message.data).revision !== store.state?.revision && !flushing) refresh();
+    const { revision, problem } = JSON.parse(message.data);
+    if ((revision !== store.state?.revision || problem !== store.state.problem) && !flushing) refresh();
   };
   events.onerror = () => {
     events.close();
