@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +91,23 @@ def test_lock_can_be_left_twice(tmp_path: Path) -> None:
     with lock:
         pass
     lock.__exit__(None, None, None)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork there")
+def test_folder_of_a_living_process_is_refused_and_of_a_killed_one_free(tmp_path: Path) -> None:
+    for _ in range(20):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with FolderLock(tmp_path):
+                os.write(writing, b"1")
+                signal.pause()
+        os.read(reading, 1)
+        with pytest.raises(UsageError, match="another run or explorer is writing to"), FolderLock(tmp_path):
+            pass
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with FolderLock(tmp_path):
+            pass
+        os.close(reading)
+        os.close(writing)

@@ -74,8 +74,7 @@ def test_a_stop_request_saves_and_exits_as_shells_expect(tmp_path, number, code)
     assert "resuming from step" in ended.stderr
 
 
-@pytest.mark.parametrize("lost", ["a closed pipe", "a full device"])
-@pytest.mark.slow
+@pytest.mark.parametrize("lost", [pytest.param("a closed pipe", marks=pytest.mark.slow), "a full device"])
 def test_a_run_whose_terminal_is_lost_trains_to_its_end(tmp_path, lost):
     """As with `| head`, and where standard error cannot take another byte."""
     assert maskcon(*train("whole"), cwd=tmp_path).returncode == 0
@@ -178,18 +177,40 @@ def test_fifty_kills_at_random_moments_lose_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_one_of_two_processes_killed_stops_both_and_resumes(tmp_path):
+def test_twenty_stop_requests_at_random_moments_lose_nothing(tmp_path):
+    """In training, evaluation and saving: a run evaluates every 5 epochs and saves after every step."""
+    chance = random.Random(1)
+    assert maskcon(*train("whole"), cwd=tmp_path).returncode == 0
+    expected = (tmp_path / "whole" / "encoder.safetensors").read_bytes()
+    stops = runs = 0
+    while stops < 20:
+        folder, runs = f"stopped-{runs}", runs + 1
+        while not (tmp_path / folder / "result.json").exists():
+            process = start(*train(folder), cwd=tmp_path)
+            if stops < 20:
+                wait_for_step(process, tmp_path / folder, more_than=steps_done(tmp_path / folder))
+                time.sleep(chance.random() * 0.3)
+                number, code = ((signal.SIGTERM, 143), (signal.SIGINT, 130))[stops % 2]
+                process.send_signal(number)
+            _, error = process.communicate(timeout=60)
+            assert process.returncode == 0 or (process.returncode == code and "everything saved" in error)
+            stops += process.returncode != 0
+        assert (tmp_path / folder / "encoder.safetensors").read_bytes() == expected
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_killed_ten_times_stops_both_and_the_run_resumes(tmp_path):
     arguments = [*train("run"), "--devices", "2"]
     arguments[arguments.index("--threads") + 1] = "1"
-    process = start(*arguments, cwd=tmp_path)
-    wait_for_step(process, tmp_path / "run", more_than=2)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert children
-    os.kill(int(children[0]), signal.SIGKILL)
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "another process of this run ended" in error
-    assert "defect" not in error
+    for _ in range(10):
+        process = start(*arguments, cwd=tmp_path)
+        wait_for_step(process, tmp_path / "run", more_than=steps_done(tmp_path / "run"))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "another process of this run ended" in error
+        assert "defect" not in error
     ended = maskcon(*arguments, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     whole = maskcon(*train("whole"), "--devices", "2", cwd=tmp_path)

@@ -82,6 +82,19 @@ def test_a_lost_line_or_file_is_noticed(tmp_path):
         maskcon.Run.open(folder)
 
 
+def test_lost_checksums_are_no_earlier_version(tmp_path):
+    folder = fit(tmp_path / "run", epochs=1).folder
+    before = weights(folder)
+    (folder / SUMS).unlink()
+    (folder / ENCODER).write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    with pytest.raises(CorruptFileError, match=rf"{SUMS} has been lost"):
+        maskcon.Run.open(folder)
+    assert isinstance(invoke("verify", folder).exception, CorruptFileError)
+    (folder / RESULT).unlink()
+    fit(tmp_path / "run", epochs=1)
+    assert weights(folder) == before
+
+
 def test_a_run_of_an_earlier_version_opens_unchecked_and_verify_says_so(tmp_path):
     folder = finished_run(tmp_path / "run").folder
     found = invoke("verify", folder)

@@ -19,6 +19,7 @@ from maskcon.data.decoding import UndecodableError, decode, read_shape
 from maskcon.data.kinds_file import read_kinds
 from maskcon.data.manifest import read_manifest
 from maskcon.data.safe_pickle import load_pickle
+from maskcon.discovery.journal import read_records
 from maskcon.discovery.kinds_folder import read_folder
 from maskcon.models.encoder_file import read_encoder
 from maskcon.models.weights import read_state
@@ -42,6 +43,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "embeddings.parquet": read_embeddings,
     "config.yaml": read_values,
     "kinds.npz": lambda path: read_folder(path.parent),
+    "edits.jsonl": read_records,
     "SHA256SUMS": lambda path: file_states(path.parent),
     "step-00000001/state.json": lambda path: load_checkpoint(path.parent),
 }

@@ -85,12 +85,14 @@ class Scenario:
     Attributes:
         left: names that may differ in the end: what is set aside for people, and journals.
         shows_gaps: it leaves a grey place where an image can no longer be read.
+        prints: what it prints is its result.
     """
 
     work: Callable[[], None]
     after: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     shows_gaps: bool = False
+    prints: bool = False
 
 
 FROZEN = ["--freeze", "--set", "backbone=resnet6", "--set", "weights=weights.safetensors"]
@@ -110,8 +112,10 @@ SCENARIOS: Mapping[str, Scenario] = {
     "ask": Scenario(command("ask", RUN, "--device", "cpu", "-n", "4"), ("train", "kinds")),
     "explorer": Scenario(as_command(edit), ("train", "kinds"), ("edits.jsonl",)),
     "tune": Scenario(as_command(tune)),
-    "evaluate": Scenario(command("evaluate", RUN, "--json"), ("train",)),
-    "search": Scenario(command("search", RUN, "photos/a/00.png", "--device", "cpu"), ("train", "index")),
+    "evaluate": Scenario(command("evaluate", RUN, "--json"), ("train",), prints=True),
+    "search": Scenario(
+        command("search", RUN, "photos/a/00.png", "--device", "cpu"), ("train", "index"), prints=True
+    ),
 }
 
 

@@ -67,6 +67,8 @@ class Sweep:
         if done.code == 99:
             return KILLED, ""
         if done.code == 0:
+            if SCENARIOS[self.name].prints and done.output != self.undisturbed.output:
+                return TOLD, f"silent, another result: {done.output[-600:]}"
             if _without_hidden(comparable(self.name, tree)) == _without_hidden(self.expected):
                 return UNHARMED, ""  # the next command removes what could not be removed
             told = any(words in done.output for words in ("left out", "leaves out", "have changed"))

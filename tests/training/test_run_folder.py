@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,19 @@ def test_the_advice_after_a_nan_stop_works_in_the_same_folder(tmp_path, monkeypa
     assert run.result["changes"] == [{"step": 3, "learning_rate": [0.1, 0.05]}]
     assert run.config.learning_rate == 0.05
     assert [e["kind"] for e in read_journal(run.folder / "journal.jsonl")].count("changed") == 1
+
+
+def test_the_advice_where_the_last_checkpoint_has_diverged_works_in_the_same_folder(tmp_path):
+    changes = {"method": "supce", "epochs": 6, "warmup_epochs": 0.0}
+    for rate in (1000.0, 0.01):
+        with pytest.raises(
+            TrainingError, match=r"If it stops again, .*delete the folder checkpoints of the run"
+        ):
+            fit(tmp_path / "run", learning_rate=rate, **changes)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    fit(tmp_path / "run", learning_rate=0.01, **changes)
+    fit(tmp_path / "whole", learning_rate=0.01, **changes)
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
 def test_a_run_that_is_fine_keeps_its_rate(tmp_path, monkeypatch):

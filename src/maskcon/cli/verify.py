@@ -29,12 +29,14 @@ def verify(
     Example: `maskcon verify runs/embedded-teachcon-seed0`
     """
     from maskcon._utils.files import INTACT, SUMS
-    from maskcon.training.run_folder import CONFIG
+    from maskcon.training.run_folder import CONFIG, RESULT, read_result
 
     if not path.exists():
         raise UsageError(f"there is no {path}")
     states = dict(_states(path))
     if (path / CONFIG).is_file() and not (path / SUMS).exists():
+        if (path / RESULT).exists():
+            read_result(path)  # fails where the checksums have been lost
         echo("no checksums: the run is not finished, or of an earlier version", err=True)
     elif not states:
         raise UsageError(

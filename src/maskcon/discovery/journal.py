@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon._utils.files import failpoint, sync_file, sync_folder, write_all
+from maskcon._utils.paths import check_regular
 from maskcon.data.kinds_file import KindRow, kinds_bytes, read_kinds
 from maskcon.discovery.edit_kinds import Edit, Take, read_kept
 from maskcon.discovery.editor import Editor
@@ -206,9 +207,14 @@ def _records(folder: Path) -> list[dict[str, Any]]:
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], int, str]:
     """Return the records, the bytes of complete lines, and the last sum."""
+    try:
+        check_regular(path)
+        content = path.read_bytes()
+    except OSError as error:
+        raise MaskconError(f"cannot read {path}: {error.strerror or error}") from error
     records: list[dict[str, Any]] = []
     size, last_sum = 0, ""
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+    for number, line in enumerate(content.splitlines(keepends=True), start=1):
         is_cut = not line.endswith(b"\n")
         try:
             record = json.loads(line[:-1])

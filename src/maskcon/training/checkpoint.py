@@ -39,6 +39,10 @@ from maskcon._utils.paths import check_regular
 
 CHECKPOINT_FORMAT = 3
 TENSORS, VALUES = "state.safetensors", "state.json"
+AFTER_NAN = (
+    "it continues from the last checkpoint. If it stops again, the weights there are too large already: delete the "
+    "folder checkpoints of the run, and the same command starts over"
+)
 _NAME = re.compile(r"step-(\d{8,})(\.old)?")
 
 

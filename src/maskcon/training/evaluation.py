@@ -16,7 +16,7 @@ from maskcon.models.encoder_file import EncoderFacts, encoder_bytes
 from maskcon.retrieval.encode import Feed, embed, raw_pixels
 from maskcon.retrieval.nearest import effective_rank
 from maskcon.retrieval.recall import recall_at_k
-from maskcon.training.checkpoint import Progress
+from maskcon.training.checkpoint import AFTER_NAN, Progress
 from maskcon.training.frozen.features import FrozenFeatures
 from maskcon.training.state import Learner
 
@@ -56,8 +56,8 @@ class Evaluator:
         features = processes.gather(features, len(rows))
         if not bool(features.isfinite().all()):  # the last update broke the weights; all processes see it
             raise TrainingError(
-                "the encoder's features became NaN or Inf. Rerun the same command with a lower --set learning_rate: it "
-                "continues from the last checkpoint"
+                "the encoder's features became NaN or Inf. Rerun the same command with a lower --set learning_rate: "
+                f"{AFTER_NAN}"
             )
         if not processes.is_first:
             return {}

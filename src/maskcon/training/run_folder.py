@@ -34,6 +34,7 @@ CHECKED = (CONFIG, ENCODER, RESULT)  # must be listed in SHA256SUMS
 
 # Settings that may change when a run is resumed that stopped at NaN or Inf.
 STEERING = ("learning_rate", "warmup_epochs", "weight_decay", "precision")
+SUMS_IN = "checksums"  # in a result: the file that lists them; results of earlier versions have none
 RESULT_KEYS = {"recall": dict, "raw_pixels": dict, "method": str, "data": str, "seconds": float | int}
 
 
@@ -180,7 +181,8 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
     if not _has_result(folder):
         raise UsageError(f"the run in {folder} is not finished; rerun the same command to resume")
-    for name, state in file_states(folder, CHECKED, "the run").items():
+    states = file_states(folder, CHECKED, "the run")
+    for name, state in states.items():
         if state != INTACT and (name, state) != (CHOICES, LOST):  # no command needs the reasons of a setting
             again = ", or delete it and rerun the same command: it is written again from the last checkpoint"
             raise CorruptFileError(
@@ -192,6 +194,11 @@ def read_result(folder: Path) -> dict[str, Any]:
     missing = [key for key, kind in RESULT_KEYS.items() if not isinstance(result.get(key), kind)]
     if missing:
         raise CorruptFileError(f"{folder / RESULT} is not complete: {missing[0]} is missing; {remedy}")
+    if SUMS_IN in result and not states:
+        raise CorruptFileError(
+            f"{folder / result[SUMS_IN]} has been lost, so nothing here can be checked; restore it, or delete "
+            f"{RESULT} and rerun the same command: the encoder is written again from the last checkpoint"
+        )
     return result
 
 

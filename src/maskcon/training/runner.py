@@ -36,6 +36,7 @@ from maskcon.training.run_folder import (
     ENVIRONMENT,
     JOURNAL,
     RESULT,
+    SUMS_IN,
     is_finished,
     json_bytes,
     make_writable,
@@ -198,7 +199,7 @@ def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames |
         result["train_images"] = len(training.data)  # without junk
     training.journal.write("end", step=training.progress.step, recall=result["recall"])
     training.journal.position()  # on the disk, before its checksum is
-    contents[RESULT] = json_bytes(result)
+    contents[RESULT] = json_bytes({**result, SUMS_IN: SUMS})
     beside = (CONFIG, CHOICES, ENVIRONMENT, JOURNAL)
     contents |= {name: (folder / name).read_bytes() for name in beside if (folder / name).exists()}
     write_atomically(folder / SUMS, checksums(contents))

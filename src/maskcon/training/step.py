@@ -21,6 +21,7 @@ from maskcon.methods.neighbour_lists import Neighbourhood
 from maskcon.methods.registry import RelationInputs
 from maskcon.models.hog import HogNeighbours
 from maskcon.retrieval.encode import Feed
+from maskcon.training.checkpoint import AFTER_NAN
 from maskcon.training.distributed import Processes
 from maskcon.training.schedule import epoch_batches, generator, uniforms
 from maskcon.training.state import Learner
@@ -325,6 +326,6 @@ def remedy(config: RunConfig) -> str:
     """Return what to do about NaN or Inf."""
     precision = "" if config.precision == "32-true" else ", or --set precision=32-true"
     return (
-        f"Rerun the same command with a lower --set learning_rate (now {config.learning_rate:g}){precision}: it "
-        "continues from the last checkpoint"
+        f"Rerun the same command with a lower --set learning_rate (now {config.learning_rate:g}){precision}: "
+        f"{AFTER_NAN}"
     )
