@@ -143,6 +143,12 @@ def test_what_cannot_be_used_is_refused_in_one_line(run, fruit, tmp_path):
     assert "kinds of other images" in refused("kinds", str(run), str(other), *out)
 
 
+def test_fewer_kinds_than_asked_for_are_told(run, fruit, tmp_path):
+    text = kinds(run, fruit, "-o", tmp_path / "out", "--kinds", 500)
+    assert "pear: 3 kinds, not 500: it has 3 images" in text
+    assert [line.split()[4] for line in text.splitlines()[1:3]] == ["-", "-"]  # of kinds of one image
+
+
 def test_kinds_of_another_model_need_a_refresh(run, fruit, tmp_path):
     from tests.finished_run import finished_run
 

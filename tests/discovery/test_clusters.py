@@ -153,6 +153,12 @@ def test_stability_is_one_for_clear_kinds_and_low_for_none():
     assert unclear.stability(unclear.split(3)[1]) < 0.6
 
 
+@pytest.mark.parametrize(("kinds", "known"), [(60, False), (16, False), (15, True)])
+def test_stability_is_unknown_where_halves_hold_fewer_than_two_images_per_kind(kinds, known):
+    tree = tree_of(cloud(60))
+    assert (tree.stability(tree.split(kinds)[1]) is not None) == known
+
+
 def test_distances_match_the_loop_oracle():
     random = np.random.default_rng(0)
     points, centres = random.standard_normal((7, 4)), random.standard_normal((3, 4))

@@ -76,6 +76,12 @@ def test_unsure_kinds_are_told():
     found = diagnose(measure(cloud, COARSE, kinds=find_kinds(images, Wanted(every=4))), SETTINGS, "r")
     assert next(f.state for f in found.findings if f.question == "kinds sure?") == "doubtful"
     assert any("maskcon ask r" in line for line in found.advice)
+    alone = diagnose(measure(cloud, COARSE, kinds=find_kinds(images, Wanted(every=60))), SETTINGS, "r")
+    finding = next(f for f in alone.findings if f.question == "kinds sure?")
+    assert (finding.state, finding.answer) == (
+        "unknown",
+        "not known: too few images per kind; 240 kinds, 0 classes left whole",
+    )
 
 
 def test_fine_labels_give_recall_purity_and_confusions_of_an_oracle():

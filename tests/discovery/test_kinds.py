@@ -191,6 +191,10 @@ def test_refinding_the_same_images_keeps_names():
     assert [row for row in more.rows if row.coarse != "apple"] == [
         row for row in after.rows if row.coarse != "apple"
     ]
+    every = refind_kinds(after, embedded, Wanted(every=4, by_class={"apple": 5}))
+    assert {name: len(group.kinds) for name, group in every.classes.items()} == {
+        name: 5 if name == "apple" else 4 for name in after.classes
+    }
 
 
 def test_refinding_leaves_junk_out():

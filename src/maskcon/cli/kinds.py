@@ -147,7 +147,7 @@ def kinds(
         record |= {"folder": str(folder), "changes": [change.as_json() for change in changes]}
         echo(json.dumps(record))
         return
-    _print_classes(found)
+    _print_classes(found, anew)
     if old is not None:
         _print_changes(changes_by_class(old.rows, found.rows) if anew is not None else changes)
         if backup:
@@ -185,7 +185,8 @@ def _wanted(number: list[str] | None, scale: float, classes: list[str]) -> Wante
     return Wanted(every, by_class, scale)
 
 
-def _print_classes(found: Kinds) -> None:
+def _print_classes(found: Kinds, anew: Wanted | None) -> None:
+    from maskcon._utils.text import counted
     from maskcon.discovery.summary import summarise
 
     summaries = summarise(found)
@@ -200,6 +201,12 @@ def _print_classes(found: Kinds) -> None:
             f"{summary.coarse:{longest}}  {summary.images:6,}  {len(summary.kinds):5}  {numbers:>23}  {stability:>9}  "
             f"{sizes}{reason}"
         )
+    for summary in summaries:
+        asked, came = anew.number_of(summary.coarse) if anew else None, len(summary.kinds)
+        if asked is not None and came < asked:
+            few = summary.images == came
+            reason = f"it has {counted(came, 'image')}" if few else "no more were told apart"
+            echo(f"{summary.coarse}: {counted(came, 'kind')}, not {asked}: {reason}")
 
 
 def _print_changes(changes: Sequence[object]) -> None:

@@ -148,10 +148,15 @@ class Tree:
         """Return the share of the sum of squares that lies between this many kinds."""
         return float(self.increases[len(self.increases) + 1 - kinds :].sum() / self.increases.sum())
 
-    def stability(self, labels: NDArray[np.int64]) -> float:
-        """Return the mean adjusted Rand index of clusterings of half-samples against kinds [S]."""
+    def stability(self, labels: NDArray[np.int64]) -> float | None:
+        """Return the mean adjusted Rand index of clusterings of half-samples against kinds [S].
+
+        None where the halves hold fewer than two images per kind: kinds of one image agree whatever they are.
+        """
         from sklearn.metrics import adjusted_rand_score
 
+        if (len(self.points) + 1) // 2 < 2 * (int(labels.max()) + 1):
+            return None
         scores = []
         for number in range(HALVES):
             order = np.random.default_rng(number).permutation(len(self.points))

@@ -294,7 +294,8 @@ def _kinds(found: Measures) -> Finding:
         return Finding("kinds sure?", "not known: `maskcon kinds` has not been run", "unknown")
     of = f"{counted(found.kinds, 'kind')}, {counted(found.whole or 0, 'class', 'classes')} left whole"
     if found.stability is None:
-        return Finding("kinds sure?", of, "unknown")
+        unknown = "not known: too few images per kind; " if found.kinds > (found.whole or 0) else ""
+        return Finding("kinds sure?", unknown + of, "unknown")
     sure = found.stability >= STABLE and (found.borderline or 0) <= BORDERLINE
     answer = (
         f"{'yes' if sure else 'not very'}: stability {found.stability:.2f}, {found.borderline or 0:.0%} of the images "

@@ -66,7 +66,7 @@ class CoarseClass:
     centres: Floats
     kinds: tuple[str, ...]
     suggestion: Suggestion
-    stability: float | None  # None for one kind
+    stability: float | None  # None for one kind, and for too few images per kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +93,10 @@ class Wanted:
     every: int | None = None
     by_class: Mapping[str, int] | None = None
     scale: float = 1.0
+
+    def number_of(self, name: str) -> int | None:
+        """Return the number asked for in a class; None: as many as suggested."""
+        return (self.by_class or {}).get(name, self.every)
 
 
 def find_kinds(
@@ -201,7 +205,7 @@ def by_hash(paths: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _number(name: str, tree: Tree, suggestion: Suggestion, wanted: Wanted) -> int:
-    given = (wanted.by_class or {}).get(name, wanted.every)
+    given = wanted.number_of(name)
     if given is None:
         return suggestion.kinds
     if given < 1:

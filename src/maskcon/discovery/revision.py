@@ -125,15 +125,14 @@ def refind_kinds(
 ) -> Kinds:
     """Find kinds anew; each keeps the name of the kind that it overlaps most with.
 
-    Where `wanted` names classes, the others keep their kinds. Junk stays junk; images that a person was asked about
+    Where `wanted` only names classes, the others keep their kinds. Junk stays junk; images that a person was asked about
     keep their kind.
     """
     known = before.known()
     junk = {row.path for row in before.rows if row.role == "junk"}
     found = find_kinds(embedded, wanted, junk=junk, progress=progress)
-    only = set((wanted.by_class if wanted else None) or found.classes) | set(found.classes) - set(
-        before.classes
-    )
+    named = wanted.by_class if wanted is not None and wanted.every is None else None
+    only = set(named or found.classes) | set(found.classes) - set(before.classes)
     kept = add_images(before, embedded) if only != set(found.classes) else found
     classes: dict[str, CoarseClass] = {}
     kind_of: dict[str, str] = {}
