@@ -56,6 +56,8 @@ def test_every_command_takes_the_shared_options() -> None:
     for name, command in commands.items():
         declared = {option for parameter in command.params for option in parameter.opts}
         assert "--quiet" in declared, name
+        quiet = next(parameter for parameter in command.params if "--quiet" in parameter.opts)
+        assert ("--json" in quiet.help) == ("--json" in declared), name  # type: ignore[attr-defined]
         assert "--json" in declared or name in ("report", "explore"), name  # these print no figures
         if "--out" in declared:
             assert "-o" in declared, name

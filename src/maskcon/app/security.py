@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-import socket
 from collections.abc import Iterable
 from urllib.parse import parse_qs
 
@@ -16,6 +15,7 @@ MOST_JSON_BYTES = 8 << 20
 MOST_UPLOAD_BYTES = 32 << 20
 UPLOAD = "/api/upload"
 METHODS = ("GET", "HEAD", "POST")
+EVERYWHERE = ("0.0.0.0", "::")  # hosts that mean every address of this machine
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -39,31 +39,29 @@ def new_token() -> str:
 
 
 def served_hosts(host: str, port: int) -> frozenset[str]:
-    """Return the values of the header Host that the server answers to."""
-    names = {"127.0.0.1", "localhost", host}
-    if host in ("0.0.0.0", "::"):
-        names |= {socket.gethostname(), *_own_addresses()}
-    shown = {f"[{name}]" if ":" in name else name for name in names}
-    return frozenset(f"{name.lower()}:{port}" for name in shown) | (
-        {name.lower() for name in shown} if port == 80 else frozenset()
-    )
+    """Return the values of the headers Host and Origin that the server answers to, the latter after `http://`."""
+    shown = {shown_host(name.lower()) for name in ("127.0.0.1", "localhost", host)}
+    return frozenset(f"{name}:{port}" for name in shown) | (shown if port == 80 else frozenset())
 
 
-def _own_addresses() -> Iterable[str]:
-    try:
-        return [str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None)]
-    except OSError:
-        return []
+def shown_host(host: str) -> str:
+    """Write a host as addresses of pages do."""
+    return f"[{host}]" if ":" in host else host
 
 
 class Guard:
     """ASGI middleware: 403 for a foreign host, origin or token, 405 for other methods, 413 for large bodies.
 
     `/?token=...` sets the cookie and redirects to `/`. Nothing else is answered without the cookie or the header.
+
+    Args:
+        host: what the server listens on. At every address of this machine, a request may also name the one that it
+            arrived at; a name never counts, because its owner may point it here (DNS rebinding).
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str], port: int) -> None:
-        self.app, self.hosts = app, hosts
+    def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
+        self.app, self._hosts = app, served_hosts(host, port)
+        self._everywhere, self._port = host in EVERYWHERE, port
         self._token, self._cookie = token.encode(), f"maskcon_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +74,11 @@ class Guard:
         headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
-        refusal = self._refusal(headers)
+        hosts = self._hosts
+        if self._everywhere and scope["server"]:
+            arrived = scope["server"][0].removeprefix("::ffff:").partition("%")[0]
+            hosts |= served_hosts(arrived, self._port)
+        refusal = _refusal(headers, hosts)
         if refusal:
             return await _answer(secured, 403, refusal)
         if scope["method"] not in METHODS:
@@ -98,23 +100,6 @@ class Guard:
             return await _answer(secured, 413, too_large)
         return await self.app(scope, _capped(receive, cap, too_large), secured)
 
-    def _refusal(self, headers: dict[bytes, list[bytes]]) -> str:
-        hosts = [value.decode("latin-1").lower() for value in headers.get(b"host", [])]
-        if len(hosts) != 1 or hosts[0] not in self.hosts:
-            return "this host is not served; open the address that `maskcon explore` printed"
-        for origin in headers.get(b"origin", []):
-            if origin.decode("latin-1").lower() not in {f"http://{host}" for host in self.hosts}:
-                return "requests of other pages are not answered"
-        if any(
-            value not in (b"same-origin", b"none", b"same-site")
-            for value in headers.get(b"sec-fetch-site", [])
-        ):
-            # the address opened from a mail or chat is a navigation of another site
-            navigates = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate"
-            if not navigates:
-                return "requests of other pages are not answered"
-        return ""
-
     def _knows_token(self, headers: dict[bytes, list[bytes]]) -> bool:
         if any(self._is_token(value) for value in headers.get(TOKEN_HEADER, [])):
             return True
@@ -127,6 +112,23 @@ class Guard:
 
     def _is_token(self, given: bytes) -> bool:
         return hmac.compare_digest(given, self._token)
+
+
+def _refusal(headers: dict[bytes, list[bytes]], hosts: frozenset[str]) -> str:
+    asked = [value.decode("latin-1").lower() for value in headers.get(b"host", [])]
+    if len(asked) != 1 or asked[0] not in hosts:
+        return "this host is not served; open the address that `maskcon explore` printed"
+    for origin in headers.get(b"origin", []):
+        if origin.decode("latin-1").lower() not in {f"http://{host}" for host in hosts}:
+            return "requests of other pages are not answered"
+    if any(
+        value not in (b"same-origin", b"none", b"same-site") for value in headers.get(b"sec-fetch-site", [])
+    ):
+        # the address opened from a mail or chat is a navigation of another site
+        navigates = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate"
+        if not navigates:
+            return "requests of other pages are not answered"
+    return ""
 
 
 def _with_headers(send: Send) -> Send:

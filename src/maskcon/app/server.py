@@ -14,7 +14,7 @@ import uvicorn
 
 from maskcon._utils.errors import UsageError
 from maskcon.app.routes import build_app
-from maskcon.app.security import Guard, new_token, served_hosts
+from maskcon.app.security import EVERYWHERE, Guard, new_token, shown_host
 from maskcon.app.workspace import Workspace
 from maskcon.data.decoding import decompression_bombs_refused
 
@@ -49,13 +49,14 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
-    ready: Callable[[str], None],
+    ready: Callable[..., None],
 ) -> None:
     """Serve until SIGINT or SIGTERM, then write what is open and release the folder.
 
     Args:
         port: 0 takes a free one.
-        ready: called with the address, token included, once the port is open.
+        ready: called with the address, token included, once the port is open; where other machines are served, with
+            the one for them too.
 
     Raises:
         UsageError: the host or port cannot be used.
@@ -64,8 +65,8 @@ def serve(
         stack.callback(workspace.close)
         opened = stack.enter_context(open_port(host, port))
         number = int(opened.getsockname()[1])
-        token, hosts = new_token(), served_hosts(host, number)
-        app = Guard(build_app(workspace), token=token, hosts=hosts, port=number)
+        token = new_token()
+        app = Guard(build_app(workspace), token=token, host=host, port=number)
         stack.enter_context(decompression_bombs_refused())
         config = uvicorn.Config(
             app,
@@ -78,9 +79,8 @@ def serve(
             callback_notify=None,
         )
         server = _Server(config)
-        shown = f"[{host}]" if ":" in host else host
-        address = "127.0.0.1" if host in ("0.0.0.0", "::") else shown
-        ready(f"http://{address}:{number}/?token={token}")
+        names = ("127.0.0.1", *_address_for_others()) if host in EVERYWHERE else (host,)
+        ready(*(f"http://{shown_host(name)}:{number}/?token={token}" for name in names))
 
         threading.Thread(target=_warm_up, name="maskcon-warm-up", daemon=True).start()
 
@@ -89,6 +89,16 @@ def serve(
             await server.serve(sockets=[opened])
 
         anyio.run(run)
+
+
+def _address_for_others() -> list[str]:
+    """Return the address of this machine on the network that leads outside, if there is one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))  # chooses a way; nothing is sent
+        except OSError:
+            return []
+        return [str(asking.getsockname()[0])]
 
 
 def _warm_up() -> None:

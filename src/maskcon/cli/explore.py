@@ -42,6 +42,7 @@ def explore(
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address and errors.")] = False,
 ) -> None:
     """See the finer kinds in a browser, name and correct them, search by image; every edit is saved at once.
 
@@ -74,14 +75,17 @@ def explore(
             clustering=clustering.show,
         )
 
-    def ready(address: str) -> None:
+    def ready(address: str, *others: str) -> None:
         import webbrowser
 
-        echo(f"explorer: {address}\nCtrl-C ends it; every edit is saved at once.")
+        echo("\n".join([f"explorer: {address}", *(f"for other machines: {other}" for other in others)]))
+        if not quiet:
+            echo("Ctrl-C ends it; every edit is saved at once.")
         if not no_browser:
             webbrowser.open(address)
 
     serve(workspace, host=host, port=port, ready=ready)
     if workspace.problem:
         echo(workspace.problem, err=True)
-    echo(f"kinds: {workspace.csv}")
+    if not quiet:
+        echo(f"kinds: {workspace.csv}")

@@ -62,9 +62,6 @@ Strict = Annotated[
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of text.")]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only errors, and with --json the JSON object.")
-]
 Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at once; by default one per core on a CPU, else 1.")
 ]
@@ -74,7 +71,12 @@ Epochs = Annotated[
 
 
 def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option --quiet: no output but errors, and the JSON object if asked for."""
+    """Give a command the option --quiet: no output but errors, and the JSON object if asked for.
+
+    A command that takes `quiet` itself decides what goes to stdout.
+    """
+    own = inspect.signature(command, eval_str=True)
+    decides = "quiet" in own.parameters
 
     @functools.wraps(command)
     def run(*, quiet: bool = False, **values: Any) -> None:
@@ -82,13 +84,16 @@ def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
             if quiet:
                 nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
                 stack.enter_context(contextlib.redirect_stderr(nowhere))
-                if not values.get("as_json"):
+                if not (decides or values.get("as_json")):
                     stack.enter_context(contextlib.redirect_stdout(nowhere))
-            command(**values)
+            command(**values, **({"quiet": quiet} if decides else {}))
 
-    own = inspect.signature(command, eval_str=True)
-    option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
-    parameters = {**own.parameters, "quiet": option}
+    text = "Print only errors" + (
+        ", and with --json the JSON object." if "as_json" in own.parameters else "."
+    )
+    kind = Annotated[bool, typer.Option("--quiet", "-q", help=text)]
+    option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+    parameters = {**own.parameters, "quiet": own.parameters.get("quiet", option)}
     run.__signature__ = own.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return run
