@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import signal
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -175,7 +178,7 @@ def test_the_end_writes_kinds_csv_which_the_next_start_continues(tmp_path):
     running = Served(file)
     second = maskcon("explore", str(file), "--no-browser", cwd=tmp_path)
     assert second.returncode == 2
-    assert "is writing to" in second.stderr
+    assert "`maskcon explore` or another command has" in second.stderr
     running.json("/api/edits", {"action": "move", "ids": [0, 1], "to": "Gala"})
     assert running.end(signal.SIGTERM) == 0
     folder = tmp_path / "photos-kinds"
@@ -229,6 +232,78 @@ def test_an_end_without_an_edit_leaves_a_file_changed_by_hand(tmp_path):
     assert "kinds.csv was changed by hand" in running.errors.read_text()
 
 
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"method": "teachcon", "w": 0.8, "tau": 0.05}, "--method teachcon --w 0.8 --tau 0.05"),
+        (
+            {"method": "maskcon", "tau": float("inf"), "freeze": True},
+            "--freeze --method maskcon --w 1 --tau inf",
+        ),
+        ({"method": "grafit", "freeze": True, "thaw": 2}, "--thaw 2 --method grafit --w 1"),
+        ({"method": "supcon"}, "--method supcon"),
+        ({"method": "selfcon"}, ""),  # it has no relation that names could refine
+    ],
+)
+def test_the_command_shown_trains_as_the_run_was(settings, options, tmp_path):
+    from types import SimpleNamespace
+
+    from maskcon.app.startup import _train_command
+    from maskcon.config.settings import RunConfig
+
+    config = RunConfig(source=str(tmp_path), **settings)
+    kinds = SimpleNamespace(classes={"apple": None})
+    words = ["maskcon", "train", str(tmp_path), "--fine", str(tmp_path / "kinds.csv"), *options.split()]
+    assert _train_command(str(tmp_path), tmp_path / "kinds.csv", kinds, None, config) == " ".join(words)
+
+
+def test_the_methods_that_take_names_are_those_of_the_registry():
+    from maskcon.app.startup import NAMED_METHODS
+    from maskcon.methods.registry import all_methods
+
+    found = {
+        method.name: tuple(name for name in ("w", "tau") if getattr(method, f"uses_{name}"))
+        for method in all_methods()
+        if method.uses_names
+    }
+    assert found == NAMED_METHODS
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="127.0.0.2 is of Linux")
+def test_a_server_for_other_machines_answers_to_the_address_of_a_request_and_to_no_name(tmp_path):
+    pytest.importorskip("fastapi")
+    running = Served(embeddings(tmp_path), "--host", "0.0.0.0")
+    port = running.port
+
+    def status(host: str, origin: str | None = None) -> int:
+        connection = http.client.HTTPConnection("127.0.0.2", port, timeout=20)
+        headers = {"Host": host, "X-Maskcon-Token": running.token, "Content-Type": "application/json"}
+        try:
+            connection.request("POST", "/api/undo", "{}", headers | ({"Origin": origin} if origin else {}))
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    try:
+        here = f"127.0.0.2:{port}"
+        assert status(here) == status(here, f"http://{here}") == 409  # let in; there is nothing to undo
+        for host in (f"127.0.0.2:{port + 1}", "127.0.0.2", f"127.0.0.3:{port}", f"evil.example:{port}"):
+            assert status(host) == status(here, f"http://{host}") == 403, host
+        assert status(f"{socket.gethostname()}:{port}") == 403
+    finally:
+        running.end()
+
+
+def test_the_address_is_printed_even_if_all_else_is_to_be_quiet(tmp_path):
+    pytest.importorskip("fastapi")
+    running = Served(embeddings(tmp_path), "--quiet")  # reads the address
+    running.json("/api/state")
+    running.process.send_signal(signal.SIGINT)
+    out, _ = running.process.communicate(timeout=60)
+    assert out == b""
+    assert running.errors.read_text() == ""
+
+
 def until(holds):
     begun = time.monotonic()
     while not holds():
@@ -270,8 +345,6 @@ def test_questions_bring_their_answers_as_edits(served):
 
 
 def test_events_tell_other_tabs_of_a_change(served):
-    import http.client
-
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
     connection.request("GET", "/api/events", headers={"X-Maskcon-Token": served.token})
     response = connection.getresponse()
@@ -304,6 +377,7 @@ def test_the_images_of_a_run_itself_are_shown_from_its_folder(tmp_path):
         assert Image.open(io.BytesIO(content)).size == (30, 20)
         state = running.json("/api/state")
         assert state["command"].startswith(f"maskcon train {tmp_path / 'photos'} --fine ")
+        assert state["command"].endswith("kinds.csv --method maskcon --w 1 --tau 0.1")
         assert state["can_upload"]
         headers = {"X-Maskcon-Token": running.token, "Content-Type": "application/octet-stream"}
         picture = (tmp_path / "photos" / running.json("/api/images?ids=5")["images"][0]["path"]).read_bytes()

@@ -221,10 +221,15 @@ def one_at_a_time(folder: Path, waiting: Callable[[], None] | None = None) -> It
 
 
 class FolderLock:
-    """Lock of a run folder; a second run there is refused."""
+    """Lock of a run folder; a second run there is refused.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        busy: why, and what to do, where the folder is locked already; by default that another run is writing to it.
+    """
+
+    def __init__(self, folder: Path, busy: str | None = None) -> None:
         self.folder = folder
+        self._busy = busy or f"another run or explorer is writing to {folder}; wait for it"
         self._handle: int | None = None
 
     def __enter__(self) -> Self:
@@ -241,7 +246,7 @@ class FolderLock:
             except OSError as error:
                 os.close(handle)
                 if isinstance(error, BlockingIOError):
-                    reason = f"another run or explorer is writing to {self.folder}; wait for it, or"
+                    reason = f"{self._busy}, or"
                 else:
                     reason = f"{self.folder} cannot be locked ({error.strerror});"
                 raise UsageError(f"{reason} choose another --out") from None

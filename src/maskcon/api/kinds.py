@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from maskcon._utils.errors import UsageError
-from maskcon.api.embedding import gather_images, header_of, lock_folder, open_encoder, update_embeddings
+from maskcon.api.embedding import gather_images, header_of, open_encoder, update_embeddings
 from maskcon.api.run import Run, data_of
 from maskcon.config.settings import Machine
 from maskcon.data.collection import gather
@@ -16,10 +16,11 @@ from maskcon.data.huggingface import PREFIX
 from maskcon.data.image_readers import Images
 from maskcon.data.loading import takes_image_size
 from maskcon.data.packing import Progress
-from maskcon.discovery.kinds_folder import Origin, read_folder
+from maskcon.discovery.kinds_folder import Origin, lock_kinds, read_folder
 from maskcon.discovery.session import Session, embedded_of
 from maskcon.retrieval.embeddings_file import read_embeddings
 from maskcon.retrieval.store import Refreshed
+from maskcon.training.run_folder import make_writable
 
 FOLDER, EMBEDDINGS = "kinds", "embeddings.parquet"  # in the run's folder; in that one
 
@@ -51,7 +52,8 @@ def open_kinds(
     folder = folder or run.folder / FOLDER
     machine = machine or Machine()
     with ExitStack() as stack:
-        lock_folder(folder, stack)
+        make_writable(folder)
+        stack.enter_context(lock_kinds(folder))
         before = read_folder(folder)
         digest = run.encoder_digest()
         if before is None and needs_kinds:

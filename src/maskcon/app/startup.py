@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from maskcon._utils.errors import UsageError
-from maskcon._utils.files import FolderLock
 from maskcon.app.images import SessionImages
 from maskcon.app.thumbnails import Thumbnails
 from maskcon.app.workspace import Opened, Workspace
@@ -23,7 +22,7 @@ from maskcon.data.loading import is_path, is_there
 from maskcon.data.packing import Progress
 from maskcon.discovery.journal import open_journal, replay
 from maskcon.discovery.kinds import Kinds, find_kinds
-from maskcon.discovery.kinds_folder import CSV, STATE, Origin, read_folder, write_folder
+from maskcon.discovery.kinds_folder import CSV, STATE, Origin, lock_kinds, read_folder, write_folder
 from maskcon.discovery.session import UNLABELLED, embedded_of
 from maskcon.retrieval.embeddings_file import Embeddings, read_embeddings
 from maskcon.retrieval.nearest import make_unit_rows
@@ -32,6 +31,8 @@ from maskcon.training.run_folder import CONFIG, ENCODER, RESULT, make_writable, 
 
 FOLDER, EMBEDDINGS = "kinds", "embeddings.parquet"  # in the run's folder; in that one
 THUMBNAILS = "thumbnails.sqlite"
+# methods that `maskcon train --fine` takes, and what they use; the registry would load torch
+NAMED_METHODS = {"teachcon": ("w", "tau"), "maskcon": ("w", "tau"), "grafit": ("w",), "supcon": ()}
 
 
 def open_workspace(
@@ -91,12 +92,13 @@ def _opened(
 ) -> Workspace:
     with ExitStack() as stack:
         make_writable(folder)
-        stack.enter_context(FolderLock(folder))
+        stack.enter_context(lock_kinds(folder))
         embeddings = read_embeddings(file)
         header = embeddings.header
         data_root = None if machine.data_root is None else Path(machine.data_root)
-        if source is None and run is not None and not header.root:  # the run's own images
-            source = source_of(run, RunConfig.from_yaml(run / CONFIG).source, read_result(run))
+        config = None if run is None else RunConfig.from_yaml(run / CONFIG)
+        if source is None and run is not None and config is not None and not header.root:
+            source = source_of(run, config.source, read_result(run))  # the run's own images
         if source is not None:
             given = gather(source, canvas=_canvas(header), channels=3, root=data_root)
             header = replace(header, source=given.source, root=given.root)
@@ -125,7 +127,7 @@ def _opened(
                 folder=folder,
                 name=file.stem if run is None else run.resolve().name,
                 source=header.source,
-                command=_train_command(header.source, folder / CSV, kinds, data_root),
+                command=_train_command(header.source, folder / CSV, kinds, data_root, config),
                 vectors=embeddings.vectors if in_order else embeddings.vectors[np.array(rows)],
                 digest=embeddings.digest,
                 images=images,
@@ -137,11 +139,19 @@ def _opened(
         )
 
 
-def _train_command(source: str, csv: Path, kinds: Kinds, data_root: Path | None) -> str | None:
-    """Return the command that trains with the names; None without coarse labels, or a source to find again."""
+def _train_command(
+    source: str, csv: Path, kinds: Kinds, data_root: Path | None, config: RunConfig | None
+) -> str | None:
+    """Return the command that trains as the run was, with the names; None without coarse labels or a source."""
     if not is_there(source) or set(kinds.classes) == {UNLABELLED}:
         return None
     words = ["maskcon", "train", source, "--fine", str(csv.resolve())]
+    if config is not None and config.freeze:
+        words += ["--thaw", str(config.thaw)] if config.thaw else ["--freeze"]
+    if config is not None and config.method in NAMED_METHODS:
+        words += ["--method", config.method]
+        for name in NAMED_METHODS[config.method]:
+            words += [f"--{name}", f"{getattr(config, name):g}"]
     if data_root is not None and not is_path(source):
         words += ["--data-root", str(data_root.resolve())]
     return shlex.join(words)

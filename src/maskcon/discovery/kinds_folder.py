@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from maskcon._utils.errors import CorruptFileError
-from maskcon._utils.files import failpoint, write_atomically
+from maskcon._utils.files import FolderLock, failpoint, write_atomically
 from maskcon._utils.paths import check_regular
 from maskcon.data.kinds_file import KindRow, write_kinds
 from maskcon.discovery.clusters import Space, Suggestion
@@ -46,6 +46,13 @@ class Origin:
     encoder: str
     source: str | None
     sheets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def lock_kinds(folder: Path) -> FolderLock:
+    """Return the lock of a folder of kinds."""
+    return FolderLock(
+        folder, f"`maskcon explore` or another command has {folder} open; end it (Ctrl-C in its terminal)"
+    )
 
 
 def write_folder(folder: Path, kinds: Kinds, origin: Origin, *, keep_backup: bool = False) -> None:
