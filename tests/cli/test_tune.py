@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +28,8 @@ def tuned(monkeypatch):
     settings = [Setting(0.0, 0.1), Setting(1.0, 0.05), Setting(1.0, float("inf"))]
     scores = np.array([[0.1, 0.2], [0.5, 0.6], [0.4, 0.61]])
     result = api_tune.Tuned(rank_settings(settings, scores), {"rankme": np.ones(3)})
-    monkeypatch.setattr(trials, "open_trials", lambda *given: (None, None))
+    data = SimpleNamespace(train=SimpleNamespace(coarse=np.arange(3)))
+    monkeypatch.setattr(trials, "open_trials", lambda *given: (given[-1](data), None))
     monkeypatch.setattr(api_tune, "tune", lambda *given: result)
 
 
@@ -53,3 +56,15 @@ def test_what_cannot_be_tuned_is_refused():
     pictures("photos", ["apple", "pear"])
     assert "SupCon does not have both w and tau" in refused("tune", "photos", "--method", "supcon")
     assert "--download" in refused("tune", "photos")  # no weights on this machine
+    assert not Path("runs").exists()
+
+
+def test_two_coarse_classes_are_refused_before_anything_is_embedded_or_written(monkeypatch):
+    def embedding(*_given):
+        pytest.fail("the images were embedded")
+
+    monkeypatch.setattr(trials, "require_weights", lambda *_given, **_settings: None)
+    monkeypatch.setattr(trials, "FrozenTrials", embedding)
+    pictures("photos", ["apple", "pear"])
+    assert "photos has 2 coarse classes; 3 are needed" in refused("tune", "photos")
+    assert not Path("runs").exists()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.text import counted
 from maskcon.config.settings import RunConfig
+from maskcon.data import Dataset
 from maskcon.discovery.spread_scores import spread_scores
 from maskcon.discovery.tuning import (
     FEWEST_CLASSES,
@@ -87,6 +88,16 @@ class Tuned:
         }
 
 
+def require_classes(data: Dataset) -> None:
+    """Refuse data with fewer than three coarse classes."""
+    present = len(np.unique(data.train.coarse))
+    if present < FEWEST_CLASSES:
+        raise DataError(
+            f"{data.name} has {counted(present, 'coarse class', 'coarse classes')}; {FEWEST_CLASSES} are needed to "
+            "merge some and find them again. Train with the default w and tau, or set them"
+        )
+
+
 def tune(
     config: RunConfig,
     trials: FrozenTrials,
@@ -105,13 +116,9 @@ def tune(
         DataError: there are fewer than three coarse classes.
         UsageError: the folder holds trials of other data or settings.
     """
+    require_classes(trials.data)
     coarse = trials.data.train.coarse
     present, merged = np.unique(coarse, return_inverse=True)
-    if len(present) < FEWEST_CLASSES:
-        raise DataError(
-            f"{trials.data.name} has {counted(len(present), 'coarse class', 'coarse classes')}; {FEWEST_CLASSES} are "
-            "needed to merge some and find them again. Train with the default w and tau, or set them"
-        )
     order = np.random.Generator(np.random.PCG64(0)).permutation(len(coarse))
     held = min(SCORED, round(SCORED_SHARE * len(coarse)))
     scored, rows = np.sort(order[:held]), np.sort(order[held : held + TRAINED])

@@ -6,13 +6,16 @@ import json
 import shlex
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from maskcon._utils.errors import UsageError
 from maskcon.cli import options
 from maskcon.cli.printing import echo
+
+if TYPE_CHECKING:
+    from maskcon.data import Dataset
 
 
 def tune(
@@ -45,6 +48,7 @@ def tune(
     Example: `maskcon tune ./photos --rounds 6`
     """
     from maskcon._utils.files import FolderLock
+    from maskcon.api.tune import require_classes
     from maskcon.api.tune import tune as run_trials
     from maskcon.cli.progress import Meter
     from maskcon.cli.terminal import Terminal
@@ -62,12 +66,16 @@ def tune(
         data_root=data_root, device=device, download=download, strict=strict, threads=threads
     )
     terminal = Terminal()
+
+    def check(data: Dataset) -> None:
+        require_classes(data)
+        make_writable(folder)
+
     with ExitStack() as stack:
         stack.callback(terminal.on_end)
         machine = with_threads(machine, folder, terminal.on_message)
         stack.enter_context(threads_of_torch(machine.threads))
-        make_writable(folder)
-        config, trials = open_trials(source, recipe.name, overrides, folder, machine, terminal)
+        config, trials = open_trials(source, recipe.name, overrides, folder, machine, terminal, check)
         stack.enter_context(FolderLock(folder))
         meter = stack.enter_context(Meter("tuning", "trials"))
         tuned = run_trials(config, trials, folder, rounds, meter.show)

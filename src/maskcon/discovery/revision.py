@@ -125,8 +125,8 @@ def refind_kinds(
 ) -> Kinds:
     """Find kinds anew; each keeps the name of the kind that it overlaps most with.
 
-    Where `wanted` only names classes, the others keep their kinds. Junk stays junk; images that a person was asked about
-    keep their kind.
+    Where `wanted` only names classes, the others keep their kinds. Junk stays junk; images that a person was asked
+    about keep their kind.
     """
     known = before.known()
     junk = {row.path for row in before.rows if row.role == "junk"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -127,12 +127,19 @@ class FrozenTrials:
 
 
 def open_trials(
-    source: str, method: str, overrides: Mapping[str, Any], folder: Path, machine: Machine, callback: Callback
+    source: str,
+    method: str,
+    overrides: Mapping[str, Any],
+    folder: Path,
+    machine: Machine,
+    callback: Callback,
+    check: Callable[[Dataset], None] = lambda data: None,  # noqa: ARG005
 ) -> tuple[RunConfig, FrozenTrials]:
     """Complete the settings of a frozen run as `maskcon train SOURCE --freeze` does, and embed its images.
 
     Args:
         folder: of the trials, where no run is.
+        check: called with the data, to refuse them before the images are embedded.
 
     Raises:
         UsageError: the pretrained weights are missing, or the settings do not fit.
@@ -157,6 +164,7 @@ def open_trials(
     if config.image_size is None and plan is not None:
         config = config.changed(image_size=view_size(config.backbone, usual_side(plan) or 0.0))
     data = load_dataset(source, config, machine, callback, plan)
+    check(data)
     config = settle(config, data)
     return config, FrozenTrials(config, data, machine, callback)
 
