@@ -69,8 +69,22 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
 
 def test_other_settings_in_the_same_folder_are_refused_with_the_difference(tmp_path):
     fit(tmp_path / "run")
-    for change in ({"tau": 0.3}, {"epochs": 3}, {"width": 4}, {"seed": 9}, {"learning_rate": 0.01}):
-        key = next(iter(change))
+    numbers = {
+        "tau": 0.3,
+        "w": 0.4,
+        "epochs": 3,
+        "width": 4,
+        "seed": 9,
+        "learning_rate": 0.01,
+        "bank_size": 32,
+    }
+    for key, value in {
+        **numbers,
+        "backbone": "resnet10",
+        "method": "coins",
+        "query_view": "embedded-weak",
+    }.items():
+        change = {key: value}
         with pytest.raises(UsageError, match=f"other settings.*{key}"):
             fit(tmp_path / "run", **change)
 
