@@ -81,6 +81,8 @@ def test_kinds_are_found_named_extended_and_found_anew(run, fruit, tmp_path):
     assert "apple: added 1 image to Gala" in text
     assert "apple: removed 1 image" in text
     assert kind_of(out)["apple/new.png"] == "Gala"
+    other = found["apple/03.png"].removeprefix("kind ")  # as --split takes it
+    assert text.splitlines()[1].endswith(f"  Gala (21), {other} (19)")
     assert "apple/01.png" not in kind_of(out)
 
     # found anew: names stay

@@ -128,6 +128,13 @@ def test_kinds_found_anew_are_told_in_one_line_per_class():
     assert changes_by_class(FOUND.rows, FOUND.rows) == []
 
 
+def test_names_that_are_lost_when_kinds_are_found_anew_are_told():
+    before = taken_over(named({"kind 1": "Granny", "kind 2": "Gala", "kind 3": "Boskoop"}))
+    after = taken_over(named({"kind 1": "Granny"}))
+    lost = "apple: names no longer used: Boskoop, Gala"
+    assert changes_by_class(before.rows, after.rows)[1:] == [lost]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -191,11 +191,11 @@ def _print_classes(found: Kinds, anew: Wanted | None) -> None:
 
     summaries = summarise(found)
     longest = max(len("class"), *(len(summary.coarse) for summary in summaries))
-    echo(f"{'class':{longest}}  images  kinds  coarser/suggested/finer  stability  sizes")
+    echo(f"{'class':{longest}}  images  kinds  coarser/suggested/finer  stability  kinds (images)")
     for summary in summaries:
         stability = "-" if summary.stability is None else f"{summary.stability:.2f}"
         numbers = f"{summary.coarser}/{summary.suggested}/{summary.finer}"
-        sizes = ", ".join(f"{kind.size:,}" for kind in summary.kinds)
+        sizes = ", ".join(f"{kind.name.removeprefix('kind ')} ({kind.size:,})" for kind in summary.kinds)
         reason = f" ({summary.reason})" if summary.reason and len(summary.kinds) == 1 else ""
         echo(
             f"{summary.coarse:{longest}}  {summary.images:6,}  {len(summary.kinds):5}  {numbers:>23}  {stability:>9}  "

@@ -68,7 +68,7 @@ def list_changes(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[Change]
 
 
 def changes_by_class(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[str]:
-    """Sum up what differs between two states in one line per class, for kinds that were found anew."""
+    """Sum up what differs between two states, for kinds that were found anew: a line per class, one of lost names."""
     before = {(row.coarse, row.path): row.kind for row in old}
     lines = []
     for coarse in sorted({row.coarse for row in (*old, *new)}):
@@ -81,6 +81,9 @@ def changes_by_class(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[str
         if moved or numbers[0] != numbers[1]:
             of = f"{moved:,} of {counted(len(own), 'image')} changed kind"
             lines.append(f"{coarse}: {counted(numbers[0], 'kind')} before, {numbers[1]} now; {of}")
+        lost = {row.name for row in old if row.coarse == coarse and row.name} - {row.kind for row in own}
+        if lost:
+            lines.append(f"{coarse}: names no longer used: {', '.join(sorted(lost))}")
     return lines
 
 
