@@ -203,7 +203,7 @@ def test_the_option_freezes_names_the_folder_and_repeats_the_run(tmp_path, weigh
         .output.splitlines()
     )
     lines = {line.split()[0]: line.split()[1:3] for line in shown if line.strip()}
-    assert lines["freeze"] == ["True", "given"]
+    assert lines["freeze"] == ["yes", "given"]
     assert lines["thaw"] == ["2", "given"]
     folder = default_folder("photos", "maskcon", {"freeze": True, "thaw": 2})
     assert folder.name == "photos-maskcon-thaw2-seed0"
