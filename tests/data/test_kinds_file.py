@@ -59,6 +59,22 @@ def test_windows_line_ends_marks_and_notes_are_read(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_semicolons_and_tabs_of_spreadsheets_are_read(tmp_path: Path, separator: str) -> None:
+    lines = [
+        "path,coarse,kind,confidence,role",
+        '"a;b\t.jpg","cat, big",Siam,"0,5",typical',
+        "b.jpg,cat,,,junk",
+    ]
+    cells = [next(csv.reader([line])) for line in lines]
+    path = tmp_path / "kinds.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=separator).writerows(cells)
+    first, second = read_kinds(path)
+    assert (first.path, first.coarse, first.kind) == ("a;b\t.jpg", "cat, big", "Siam")
+    assert (first.confidence, first.role, second.role, second.line) == (0.5, "typical", "junk", 3)
+
+
 @pytest.mark.parametrize(
     ("kind", "role", "name"),
     [("kind 3", "", None), ("kind 03", "", "kind 03"), ("Gala", "junk", None), ("Gala", "outlier", "Gala")],

@@ -2,7 +2,7 @@
 
 Columns: path, coarse, kind, confidence (0 to 1), role (typical, borderline, outlier or junk). Kinds that were found but
 not named yet are called "kind 1", "kind 2", ... within their coarse class; any other text is a name. Further columns
-are ignored, so that a spreadsheet may hold notes.
+are ignored, so that a spreadsheet may hold notes. Semicolons and tabs may separate the cells of a file that is read.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from maskcon._utils.errors import DataError, UsageError
 from maskcon._utils.files import write_atomically
 from maskcon._utils.paths import check_regular
 from maskcon._utils.text import FORMULA_STARTS, printable
+from maskcon.data.manifest import delimiter_of
 
 Role = Literal["typical", "borderline", "outlier", "junk", ""]
 COLUMNS = ("path", "coarse", "kind", "confidence", "role")
@@ -60,7 +61,8 @@ def read_kinds(path: Path) -> list[KindRow]:
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         raise DataError(f"{path}, line {line}: not UTF-8; save it as CSV UTF-8") from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    delimiter = delimiter_of(text.partition("\n")[0])
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[KindRow] = []
     seen: dict[str, int] = {}
     try:

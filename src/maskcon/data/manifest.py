@@ -216,7 +216,7 @@ def _csv_rows(place: Place, needed: Sequence[str]) -> Iterator[tuple[int, list[s
     with place.path.open("rb") as file:
         lines = _lines(file, place)
         begin = next(lines, "")
-        reader = csv.reader(itertools.chain([begin], lines), delimiter=_delimiter(begin), strict=True)
+        reader = csv.reader(itertools.chain([begin], lines), delimiter=delimiter_of(begin), strict=True)
         header: list[str] = []
         columns: list[int | None] = []
         while True:
@@ -258,7 +258,7 @@ def _lines(file: BinaryIO, place: Place) -> Iterator[str]:
             raise place.wrong(number, "not valid UTF-8; save the file as CSV UTF-8") from None
 
 
-def _delimiter(header: str) -> str:
+def delimiter_of(header: str) -> str:
     """Return the separator with which the header names a path."""
     for delimiter in DELIMITERS:
         if "path" in (name.strip().strip('"').lower() for name in header.split(delimiter)):
