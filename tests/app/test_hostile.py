@@ -33,7 +33,7 @@ GETS = (
     *("/api/map", "/api/map/progress", "/thumb/0", "/image/0", "/api/check?queue=outliers", "/api/events"),
     *("/api/suggestions?coarse=apple", "/api/sheet", "/api/kinds.csv", "/nothing", "/?token=", "/?token=x"),
 )
-POSTS = ("/api/edits", "/api/undo", "/api/redo", "/api/search", "/api/upload", "/api/export")
+POSTS = ("/api/edits", "/api/undo", "/api/redo", "/api/follow", "/api/search", "/api/upload", "/api/export")
 JSON = {"Content-Type": "application/json"}
 OUTSIDE = (5, 6, 7, 8, 9, 10)  # rows whose file is none of the source's
 

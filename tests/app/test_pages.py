@@ -399,6 +399,9 @@ def test_questions_are_answered_by_number_and_by_name(served, visit):
     page.locator("#toasts .toast", has_text="Kept 1 image").first.wait_for()
     page.locator("#ask .progress-text", has_text="3 of ").wait_for()
     assert served.json("/api/state")["revision"] == revision + 2
+    page.get_by_role("button", name="Let others follow").press("Enter")
+    page.locator("#toasts .toast", has_text="Took over answers").first.wait_for()
+    page.locator("#ask .progress-text", has_text="1 of ").wait_for()
 
 
 def test_a_rejected_suggestion_is_gone_from_every_tab_until_undone(place, visit):

@@ -344,6 +344,41 @@ def test_questions_bring_their_answers_as_edits(served):
         assert [first] in [item["ids"] for item in served.json("/api/ask?n=200")["items"]]
 
 
+def test_other_images_follow_the_answers_as_after_maskcon_ask(tmp_path):
+    pytest.importorskip("fastapi")
+    from dataclasses import replace
+
+    from maskcon.discovery.kinds_folder import read_folder
+    from maskcon.discovery.questions import apply_answers
+    from maskcon.discovery.session import embedded_of
+    from maskcon.retrieval.embeddings_file import read_embeddings
+
+    file = embeddings(tmp_path)
+    running = Served(file)
+    try:
+        assert running.ask("/api/follow", {})[0] == 409
+        names = {0: "Gala", 2: "Fuji", 42: "Conference", 43: "Abate"}
+        for row, name in names.items():
+            running.json("/api/edits", {"action": "move", "ids": [row], "to": name})
+        running.json("/api/edits", {"action": "keep", "ids": [1], "queue": "ask"})
+        kinds, _ = read_folder(tmp_path / "photos-kinds")
+        answers = [replace(kinds.rows[row], kind=name) for row, name in names.items()] + [kinds.rows[1]]
+        expected = apply_answers(kinds, answers, embedded_of(read_embeddings(file))).rows
+        assert sum(was.kind != now.kind for was, now in zip(kinds.rows, expected, strict=True)) > 30
+        assert running.json("/api/follow", {})["change"].startswith("took over answers: ")
+        ids = ",".join(map(str, range(COUNT)))
+        now = [image["kind"] for image in running.json(f"/api/images?ids={ids}")["images"]]
+        assert now == [row.kind for row in expected]
+        running.process.kill()  # it is known after it
+        running.process.communicate()
+        running = Served(file)
+        assert running.json("/api/undo", {})["change"].startswith("undone: took over answers")
+        images = running.json("/api/images?ids=0,4")["images"]
+        assert [image["kind"] for image in images] == ["Gala", kinds.rows[4].kind]
+    finally:
+        running.end()
+
+
 def test_events_tell_other_tabs_of_a_change(served):
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
     connection.request("GET", "/api/events", headers={"X-Maskcon-Token": served.token})

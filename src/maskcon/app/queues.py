@@ -14,6 +14,7 @@ Letters in shapes: N images, D embedding, R references, P pairs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,11 @@ from maskcon.app.images import MissingImageError
 from maskcon.app.page_data import OUTLIER
 from maskcon.data.kinds_file import UNNAMED
 from maskcon.discovery.columns import GoneError
+from maskcon.discovery.edit_kinds import Take
 from maskcon.discovery.editor import Editor
+from maskcon.discovery.journal import take_of
 from maskcon.discovery.kinds import Embedded, Kinds
-from maskcon.discovery.questions import choose_questions
+from maskcon.discovery.questions import apply_answers, choose_questions
 from maskcon.report.inspection.near_duplicates import (
     HASH_BITS,
     RADIUS,
@@ -162,6 +165,18 @@ def questions(kinds: Kinds, embedded: Embedded, count: int) -> list[Item]:
             }
         )
     return items
+
+
+def following(editor: Editor, embedded: Embedded) -> Take:
+    """Return what the answers tell of the other images, as `maskcon ask` takes them over, as one edit."""
+    kinds = editor.kinds()
+    before = {editor.paths[row]: kind for row, kind in editor.kinds_before().items()}
+    asked = tuple(replace(row, kind=before.get(row.path, row.kind)) for row in kinds.rows)
+    answers = [row for row in kinds.rows if row.path in before]
+    after = apply_answers(
+        replace(kinds, rows=asked, answered=kinds.answered - before.keys()), answers, embedded
+    )
+    return take_of(editor, after.rows).model_copy(update={"of": "answers"})
 
 
 def suggestions(editor: Editor, vectors: Vectors, coarse: str) -> list[Item]:

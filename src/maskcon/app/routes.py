@@ -215,5 +215,9 @@ def _add_editing(app: FastAPI, workspace: Workspace) -> None:
     def redo(body: Body) -> Response:
         return answer(workspace.redo(edit_id(body)))
 
+    @app.post("/api/follow")
+    def follow(body: Body) -> Response:
+        return answer(workspace.follow(edit_id(body)))
+
 
 logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

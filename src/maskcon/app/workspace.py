@@ -247,6 +247,16 @@ class Workspace:
                 raise GoneError("there is nothing to redo")
             return self._commit({"redo": True}, name)
 
+    def follow(self, name: str | None = None) -> dict[str, Any]:
+        """Let the other images follow those whose kind a person said."""
+        with self.lock:
+            if (known := self._answered(name)) is not None:
+                return known
+            take = queues.following(self.editor, self._embedded)
+            if not take.moved:
+                raise GoneError("the answers change no other image")
+            return self._commit(record_of(take), name)
+
     def close(self) -> None:
         """End: stop work in the background, write kinds.csv, release the folder."""
         self._closing.set()

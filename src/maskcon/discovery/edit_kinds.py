@@ -108,9 +108,10 @@ class Parts(_Edit):
 
 
 class Take(_Edit):
-    """Changes that a person made in kinds.csv: images by class and by the kind that they have now, and junk."""
+    """Changes made in kinds.csv by hand, or that follow from answers: images by class and by new kind, and junk."""
 
     action: Literal["take"] = "take"
+    of: Literal["kinds.csv", "answers"] = "kinds.csv"
     moved: dict[str, dict[str, Rows]] = {}
     junk: list[Row] = []
     restored: list[Row] = []

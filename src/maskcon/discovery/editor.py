@@ -71,6 +71,15 @@ class Editor(Columns):
         said = {row for done in self._done if isinstance(done.edit, Move) for row in done.edit.ids}
         return said | self.kept("ask") | self.kept("outliers")
 
+    def kinds_before(self) -> dict[int, str]:
+        """Return the kind that each known image had before a person said it."""
+        found = {row: self.name_of(int(self.kind[row])) for row in self.known() if not self.junk[row]}
+        for done in reversed(self._done):
+            for step in done.steps if isinstance(done.edit, Move) else ():
+                before = zip(step.ids.tolist(), step.kinds[0].tolist(), strict=True)
+                found |= {row: self.name_of(code) for row, code in before if row in found}
+        return found
+
     def kept(self, queue: str) -> set[int]:
         """Return the rows of images that a person kept when this queue asked about them."""
         edits = (done.edit for done in self._done)
@@ -304,5 +313,6 @@ class Editor(Columns):
             parts = " and ".join(f"{name} ({sizes.get(name, 0):,})" for name in (edit.kind, *edit.new))
             return f"{edit.coarse}: split {edit.kind} into {parts}"
         if isinstance(edit, Take):
-            return f"took over kinds.csv: {counted(sum(len(step.ids) for step in steps), 'image')} changed"
+            images = counted(sum(len(step.ids) for step in steps), "image")
+            return f"took over {edit.of}: {images} changed"
         return "; ".join(str(change) for change in changes)

@@ -1,7 +1,7 @@
 // Edits as people make them: what is asked first, what is sent, what is told after.
 
 import { el, count, grouped } from "./dom.js";
-import { edit, undo, redo, facts, classNamed, store, on } from "./store.js";
+import { edit, undo, redo, follow, facts, classNamed, store, on } from "./store.js";
 import { chooseKind, openDialog } from "./dialogs.js";
 import { selection } from "./selection.js";
 import { say, toast } from "./notices.js";
@@ -52,6 +52,7 @@ export async function toggleJunk(ids) {
 const quietly = (step) => () => step().catch(() => {});
 export const undoLast = quietly(undo);
 export const redoLast = quietly(redo);
+export const followAnswers = quietly(follow);
 
 /** Tell every saved and every refused edit. */
 export function tellEdits() {

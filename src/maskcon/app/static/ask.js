@@ -2,7 +2,7 @@
 
 import { el, button, full, thumbnail } from "./dom.js";
 import { get } from "./api.js";
-import { apply } from "./actions.js";
+import { apply, followAnswers } from "./actions.js";
 import { facts, kindNamed, on, store } from "./store.js";
 import { Queue } from "./queue.js";
 import { showImage } from "./lightbox.js";
@@ -13,9 +13,10 @@ const QUESTIONS = 50;
 export function makeAsk(root) {
   let loaded = false;
   const drafts = new Map(); // item -> text typed for it
-  const queue = new Queue({ draw, done: "All questions are answered. Thank you.", none: "There is nothing to ask: the kinds are clear, or there is only one per class." });
+  const queue = new Queue({ draw, done: "All questions are seen. “Let others follow” moves the images that your answers tell of.", none: "There is nothing to ask: the kinds are clear, or there is only one per class." });
+  const others = button("Let others follow", { name: "move" }, () => followAnswers().then(load));
   const more = button("New questions", { name: "restore" }, () => load());
-  root.append(el("div", { class: "view-head" }, el("p", { class: "soft", text: "Each answer names images that the kinds are least sure of." }), el("div", { class: "row push" }, more)), queue.node);
+  root.append(el("div", { class: "view-head" }, el("p", { class: "soft", text: "Each answer names images that the kinds are least sure of." }), el("div", { class: "row push" }, others, more)), queue.node);
 
   function draw(item) {
     const field = el("input", { type: "text", class: "field", placeholder: "Another name", autocomplete: "off", dir: "auto", spellcheck: false, "aria-label": "Another name for it", value: drafts.get(item) ?? "" });

@@ -121,6 +121,7 @@ async function retry() {
 export const edit = (body) => enqueue("edits", body);
 export const undo = () => enqueue("undo", {});
 export const redo = () => enqueue("redo", {});
+export const follow = () => enqueue("follow", {});
 
 function enqueue(path, body) {
   const id = [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
