@@ -108,7 +108,7 @@ def test_a_page_lists_every_method_and_the_labels_it_sees(page, head):
     assert listed == known
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/methods.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/teachcon.md"])
 def test_the_pages_state_what_the_default_preset_does(page):
     """The numbers of `fast` are those of performance.md, and no page calls its recipe the paper's."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -120,7 +120,7 @@ def test_the_pages_state_what_the_default_preset_does(page):
 
 def test_what_the_page_says_of_teachcon_is_true():
     config = resolve("embedded", method="teachcon", preset=DEFAULT_PRESET, overrides={}).config.model_dump()
-    for settings, values, _ in cells_of(table_rows(ROOT / "docs" / "methods.md", "setting")):
+    for settings, values, _ in cells_of(table_rows(ROOT / "docs" / "teachcon.md", "setting")):
         for key, value in zip(re.split("[`, ]+", settings), re.split("[`, ]+", values), strict=True):
             actual = config[key]
             assert str(actual) == value or float(value) == actual, key
