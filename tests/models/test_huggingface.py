@@ -70,7 +70,7 @@ def test_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -
         return genuine(name, *arguments, **keywords)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UsageError, match=r"pip install maskcon\[hf\]"):
+    with pytest.raises(UsageError, match=r"pip install 'maskcon\[hf\]'"):
         build_backbone("hf:facebook/dinov2-small", image_size=32)
 
 
