@@ -15,7 +15,7 @@ from maskcon.discovery.columns import Snapshot
 
 QUIET_SECONDS = 1.0  # without an edit, before the file is written
 BY_HAND = (
-    "kinds.csv was changed by hand: it stays as it is, and the next `maskcon explore` or `maskcon kinds` takes its "
+    "kinds.csv was changed by hand and is left alone; the next `maskcon explore` or `maskcon kinds` takes its "
     "changes over. The edits of the page are safe."
 )
 

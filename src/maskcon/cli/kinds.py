@@ -205,7 +205,7 @@ def _print_classes(found: Kinds, anew: Wanted | None) -> None:
         asked, came = anew.number_of(summary.coarse) if anew else None, len(summary.kinds)
         if asked is not None and came < asked:
             few = summary.images == came
-            reason = f"it has {counted(came, 'image')}" if few else "no more were told apart"
+            reason = f"it has {counted(came, 'image')}" if few else "no more were found"
             echo(f"{summary.coarse}: {counted(came, 'kind')}, not {asked}: {reason}")
 
 
