@@ -18,11 +18,11 @@ from maskcon._utils.files import FolderLock
 from maskcon.training.journal import read_journal
 from tests.cli.commands import LIMITED, SMALL, environment, maskcon, start
 
-LONGER = [*SMALL, "--set", "epochs=30", "--set", "eval_every_epochs=5", "--checkpoint-every-seconds", "0"]
+LONGER = [*SMALL, "--set", "eval_every_epochs=5", "--checkpoint-every-seconds", "0"]
 
 
-def train(folder: str) -> list[str]:
-    return ["train", "embedded", *LONGER, "--out", folder]
+def train(folder: str, epochs: int = 30) -> list[str]:
+    return ["train", "embedded", *LONGER, "--set", f"epochs={epochs}", "--out", folder]
 
 
 def steps_done(folder: Path) -> int:
@@ -180,13 +180,13 @@ def test_fifty_kills_at_random_moments_lose_nothing(tmp_path):
 def test_twenty_stop_requests_at_random_moments_lose_nothing(tmp_path):
     """In training, evaluation and saving: a run evaluates every 5 epochs and saves after every step."""
     chance = random.Random(1)
-    assert maskcon(*train("whole"), cwd=tmp_path).returncode == 0
+    assert maskcon(*train("whole", epochs=200), cwd=tmp_path).returncode == 0
     expected = (tmp_path / "whole" / "encoder.safetensors").read_bytes()
     stops = runs = 0
     while stops < 20:
         folder, runs = f"stopped-{runs}", runs + 1
         while not (tmp_path / folder / "result.json").exists():
-            process = start(*train(folder), cwd=tmp_path)
+            process = start(*train(folder, epochs=200), cwd=tmp_path)
             if stops < 20:
                 wait_for_step(process, tmp_path / folder, more_than=steps_done(tmp_path / folder))
                 time.sleep(chance.random() * 0.3)
@@ -201,7 +201,7 @@ def test_twenty_stop_requests_at_random_moments_lose_nothing(tmp_path):
 @pytest.mark.slow
 def test_one_of_two_processes_killed_ten_times_stops_both_and_the_run_resumes(tmp_path):
     def arguments(folder: str) -> list[str]:
-        return ["epochs=100" if word == "epochs=30" else word for word in [*train(folder), "--devices", "2"]]
+        return [*train(folder, epochs=100), "--devices", "2"]
 
     for _ in range(10):
         process = start(*arguments("run"), cwd=tmp_path)
