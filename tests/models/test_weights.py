@@ -17,7 +17,7 @@ from maskcon._utils import download
 from maskcon._utils.errors import CorruptFileError, UsageError
 from maskcon.models import weights
 from maskcon.models.momentum import MomentumPair, build_model
-from maskcon.models.published import PUBLISHED, Published, weights_folder
+from maskcon.models.published import PUBLISHED, Published, published_file, weights_folder
 from maskcon.models.resnet import ResNet
 from maskcon.models.weights import load_weights
 
@@ -300,6 +300,13 @@ def test_architecture_without_published_weights_is_told_so() -> None:
         UsageError, match="no 'imagenet' weights for resnet8; use resnet18, resnet34, resnet50"
     ):
         load_weights(net(1), "imagenet")
+
+
+def test_bare_hugging_face_name_is_told_its_prefix() -> None:
+    with pytest.raises(
+        UsageError, match="use hf:facebook/dinov2-small for that model of Hugging Face, resnet18"
+    ):
+        published_file("facebook/dinov2-small", "imagenet", download=False)
 
 
 def test_published_names_carry_their_checksum() -> None:

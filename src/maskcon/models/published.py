@@ -85,8 +85,9 @@ def published_file(backbone: str, name: str, *, download: bool) -> Path:
     """Return the checked file of named weights for a backbone, fetched first where `download` allows it."""
     known = PUBLISHED[name]
     if backbone not in known:
+        hub = f"hf:{backbone} for that model of Hugging Face, " if "/" in backbone else ""
         raise UsageError(
-            f"there are no {name!r} weights for {backbone}; use {', '.join(known)}, or give a file"
+            f"there are no {name!r} weights for {backbone}; use {hub}{', '.join(known)}, or give a file"
         )
     published = known[backbone]
     path = weights_folder() / published.file_name
