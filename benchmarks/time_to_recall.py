@@ -2,6 +2,8 @@
 
     python benchmarks/time_to_recall.py embedded all                     # rerun the same command to resume
     python benchmarks/time_to_recall.py cifartoy-good all --images PATH  # PATH/{train,test}/<class>/*.jpg: CIFAR-10
+    python benchmarks/time_to_recall.py cifar100 ablate                  # 20,000 images of it, below MASKCON_DATA
+    python benchmarks/time_to_recall.py photographs ablate --images PATH # a folder of yours with fine labels
 
     train    `fast` and all others, three seeds, scored on the test images after every epoch; the other coarse-label
              methods with the optimiser of the paper, and ("... by muon") with that of `fast`
@@ -38,6 +40,7 @@ NET: Settings = {"backbone": "resnet10", "width": 16, "stem": "fast", "weights":
 MUON: Settings = {"optimizer": "muon"}
 RELATION_WARMUP = 0.5  # of the epochs of Grafit and of MaskCon by projections, with Muon
 BY_MUON = " by muon"
+PHOTOGRAPHS = "photographs"
 ENCODED = 0.74  # share of the epochs where a key encoder runs, for the same CPU time
 VALIDATION: Settings = {"eval_every_epochs": 0, "evaluate_on": "validation"}  # scored once, at the end
 
@@ -64,19 +67,23 @@ class Recipe:
 class Study:
     """One data set: its source, the epochs of each recipe and the other methods' settings."""
 
-    source: str  # a dataset by name, or a CIFARtoy split
+    source: str  # a dataset by name, a CIFARtoy split, or PHOTOGRAPHS
     epochs: Mapping[str, int]  # as many as take the CPU seconds of `fast`, or a few more
-    methods: Mapping[str, Settings]  # each coarse-label method's best settings by validation
-    muon_rates: Mapping[str, float]  # the better of two rates by Muon, by validation
+    methods: Mapping[str, Settings] = field(default_factory=dict)  # best settings by validation
+    muon_rates: Mapping[str, float] = field(default_factory=dict)  # the better of two by Muon, by validation
     everywhere: Settings = field(default_factory=dict)  # set in every recipe
 
     def prepare(self, images: Path | None, out: Path) -> str:
         """Return the source to train on; CIFARtoy is linked from `images` below `out` first."""
-        if self.source != "good":
+        if self.source not in ("good", PHOTOGRAPHS):
             return self.source
         if images is None:
-            raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/ with a folder per class")
-        return str(lay_out(images, self.source, out / "images"))
+            raise UsageError(
+                "this study needs --images: a folder, for CIFARtoy CIFAR-10 as train/ and test/ with a folder per class"
+            )
+        return (
+            str(images) if self.source == PHOTOGRAPHS else str(lay_out(images, self.source, out / "images"))
+        )
 
     @property
     def fast(self) -> Recipe:
@@ -171,7 +178,9 @@ CIFARTOY_GOOD = Study(
     },
     muon_rates={"supce": 0.1, "supcon": 0.1, "grafit": 0.1, "coins": 0.2, "maskcon": 0.1},
 )
-STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD}
+CIFAR100 = Study("cifar100", epochs={"fast": 8}, everywhere={"train_limit": 20_000})
+GROCERY = Study(PHOTOGRAPHS, epochs={"fast": 50}, everywhere={**NET, "image_size": 64})
+STUDIES = {"embedded": EMBEDDED, "cifartoy-good": CIFARTOY_GOOD, "cifar100": CIFAR100, PHOTOGRAPHS: GROCERY}
 
 # `fast` with one part removed or changed.
 ABLATIONS: Mapping[str, Settings] = {
@@ -357,7 +366,7 @@ def carry_out(options: argparse.Namespace) -> None:
     """Run the stages asked for."""
     name: str = options.study
     study = STUDIES[name]
-    chosen = study.chosen(options.recipes)
+    chosen = study.chosen(options.recipes) if options.stage != "ablate" else {}
     out: Path = options.out or Path("runs") / f"time-to-recall-{name}"
     make_writable(out)
     bench = Bench(study.prepare(options.images, out), out, options.jobs)
