@@ -1,4 +1,4 @@
-"""Pretrained backbones compared: frozen recall@1 alone and under the default head, and images embedded per second.
+"""Pretrained backbones compared: frozen recall@1, and images embedded per second.
 
     python benchmarks/backbones.py --images PATH --photographs FOLDER --data-root FOLDER --download
 
@@ -25,10 +25,9 @@ from unittest import mock
 import onnxruntime
 import torch
 
-import maskcon
 from maskcon.api.run import features_of
 from maskcon.config.resolution import resolve
-from maskcon.config.settings import Machine, RunConfig
+from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, load
 from maskcon.export.embedder import Embedder, Preprocessing
 from maskcon.export.onnx_file import INPUT, NAME, OUTPUT, write_onnx
@@ -36,7 +35,7 @@ from maskcon.models import for_inference, inference
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.frozen.extract import batch_views
 from maskcon.training.frozen.features import frozen_backbone
-from maskcon.training.run_folder import make_writable, read_result
+from maskcon.training.run_folder import make_writable
 from maskcon.training.setup import encoder_facts, settle
 from method_table import answer, lay_out, write_json
 
@@ -57,13 +56,6 @@ def alone(config: RunConfig, data: Dataset, download: bool) -> float:
     facts = encoder_facts(config, data.train)
     features = features_of(for_inference(backbone), facts, data.test.images, data.test.sizes, "cpu")
     return recall_at_k(features, torch.from_numpy(data.test.finest), (1,))[1]
-
-
-def under_a_head(config: RunConfig, data: Dataset, folder: Path) -> float:
-    """Return recall@1 of a run with the settings that `--freeze` has by default."""
-    given = {"freeze": True, "backbone": config.backbone, "image_size": config.image_size}
-    maskcon.fit(data, settings=given, out=folder, machine=Machine(threads=1))
-    return float(read_result(folder)["recall"]["1"])
 
 
 def speeds(config: RunConfig, folder: Path, download: bool) -> dict[str, float]:
@@ -100,7 +92,7 @@ def speeds(config: RunConfig, folder: Path, download: bool) -> dict[str, float]:
 
 def table(cells: Mapping[str, float], options: argparse.Namespace, sets: list[str]) -> str:
     columns = ["backbone", "px"]
-    columns += [f"{name}, {kind}" for name in sets for kind in ("alone", "head")]
+    columns += sets
     columns += ["images/s", *ENGINES[1:]]
     lines = [f"| {' | '.join(columns)} |", "|---|" + "---:|" * (len(columns) - 1)]
 
@@ -111,7 +103,7 @@ def table(cells: Mapping[str, float], options: argparse.Namespace, sets: list[st
         for size in options.sizes:
             row = [backbone, str(size)]
             for name in sets:
-                row += [shown(f"{kind} {name} {backbone} {size}") for kind in ("alone", "head")]
+                row.append(shown(f"{name} {backbone} {size}"))
             row += [shown(f"{engine} {backbone} {size}", 1, 0) for engine in ENGINES]
             lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
@@ -125,11 +117,11 @@ def carry_out(options: argparse.Namespace) -> None:
     @cache
     def data(name: str) -> Dataset:
         if name == "CIFAR-100":
-            return load("cifar100", root=options.data_root).limited(options.train, options.test)
+            return load("cifar100", root=options.data_root).limited(None, options.test)
         source = options.photographs
         if name == "CIFARtoy-good":
             source = lay_out(options.images, "good", out / "images", {"train": 500, "test": 250})
-        return load(str(source)).limited(options.train, options.test)
+        return load(str(source)).limited(None, options.test)
 
     given = {"CIFAR-100": options.data_root, "CIFARtoy-good": options.images}
     given["photographs"] = options.photographs
@@ -146,11 +138,7 @@ def carry_out(options: argparse.Namespace) -> None:
     for size, backbone in product(options.sizes, options.backbones):
         config = config_of(backbone, size)
         for name in sets:
-            where = f"{name} {backbone} {size}"
-            measure(f"alone {where}", partial(alone, config, data(name), options.download))
-            if size in options.heads:
-                folder = out / where.replace(" ", "-")
-                measure(f"head {where}", partial(under_a_head, config, data(name), folder))
+            measure(f"{name} {backbone} {size}", partial(alone, config, data(name), options.download))
         if f"maskcon {backbone} {size}" not in cells:
             found = speeds(config, out / f"onnx-{backbone}-{size}", options.download)
             for engine, speed in found.items():
@@ -170,8 +158,6 @@ def main() -> None:
         "--backbones", nargs="+", default=["mobilenet_v2", "efficientnet_lite0", "efficientnet_lite2"]
     )
     parser.add_argument("--sizes", nargs="+", type=int, default=[96, 128, 160, 224])
-    parser.add_argument("--heads", nargs="*", type=int, default=[128, 224], help="sizes to train a head at")
-    parser.add_argument("--train", type=int, default=10_000, help="training images of a set, at most")
     parser.add_argument("--test", type=int, default=10_000, help="test images of a set, at most")
     parser.add_argument("--download", action="store_true", help="fetch weights that are not here")
     answer(parser, carry_out)

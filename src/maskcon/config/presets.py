@@ -167,6 +167,9 @@ def method_table() -> dict[tuple[str, str, str], Settings]:
 
 METHOD_SETTINGS = method_table()
 
+# Methods whose warm-up is a share of the epochs.
+RELATION_WARMUP_SHARES = {"bucsfr": (0.1, "authors' code: a tenth of the epochs")}
+
 
 # What freeze=yes changes, on top of preset, dataset and method: the encoder, and how its head is trained.
 FREEZE: Settings = {

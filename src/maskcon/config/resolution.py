@@ -21,7 +21,14 @@ from maskcon.config.choices import (
     size_choice,
     warms_up_long,
 )
-from maskcon.config.presets import FREEZE, METHOD_SETTINGS, PRESETS, SOURCE_SETTINGS, Settings
+from maskcon.config.presets import (
+    FREEZE,
+    METHOD_SETTINGS,
+    PRESETS,
+    RELATION_WARMUP_SHARES,
+    SOURCE_SETTINGS,
+    Settings,
+)
 from maskcon.config.settings import VALIDATION_FRACTION, RunConfig
 
 
@@ -153,13 +160,14 @@ def _layered(
     others_than_imagenet = mean_and_std(backbone)[0] != IMAGENET_MEAN
     if "normalise" not in overrides and settled["normalise"][0] == "imagenet" and others_than_imagenet:
         settled["normalise"] = ("backbone", f"{backbone} was trained on images normalised otherwise")
+    epochs = settled["epochs"][0]
+    if not isinstance(epochs, int):  # refused later
+        return settled
     if "warmup_epochs" not in overrides and warms_up_long(preset, settled["optimizer"][0]):
-        epochs = settled["epochs"][0]
-        if isinstance(epochs, int):  # anything else is refused later
-            settled["warmup_epochs"] = (
-                long_warmup(epochs),
-                f"ours: {WARMUP_SHARE:g} of the epochs suit Muon",
-            )
+        settled["warmup_epochs"] = (long_warmup(epochs), f"ours: {WARMUP_SHARE:g} of the epochs suit Muon")
+    if "relation_warmup_epochs" not in overrides and method in RELATION_WARMUP_SHARES:
+        share, reason = RELATION_WARMUP_SHARES[method]
+        settled["relation_warmup_epochs"] = (round(share * epochs, 3), f"for {method}: {reason}")
     return settled
 
 
