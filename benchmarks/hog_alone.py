@@ -67,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("study", choices=["embedded", "cifartoy-good"])
     parser.add_argument("--images", type=Path, help="CIFAR-10 as a folder a class, for CIFARtoy")
     parser.add_argument("--out", type=Path, default=Path("runs") / "hog-alone")
     answer(parser, carry_out)

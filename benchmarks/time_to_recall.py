@@ -366,7 +366,9 @@ def carry_out(options: argparse.Namespace) -> None:
     """Run the stages asked for."""
     name: str = options.study
     study = STUDIES[name]
-    chosen = study.chosen(options.recipes) if options.stage != "ablate" else {}
+    if options.stage != "ablate" and not study.methods:
+        raise UsageError(f"{name} has no recipes to train, only the stage ablate")
+    chosen = study.chosen(options.recipes) if study.methods else {}
     out: Path = options.out or Path("runs") / f"time-to-recall-{name}"
     make_writable(out)
     bench = Bench(study.prepare(options.images, out), out, options.jobs)

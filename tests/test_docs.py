@@ -146,8 +146,8 @@ def test_every_shared_option_of_the_page_exists():
     assert named <= known
 
 
-def test_the_architecture_page_has_every_room_in_the_order_of_the_layers():
-    rows = cells_of(table_rows(ROOT / "docs" / "architecture.md", "room"))
+def test_the_architecture_page_has_every_package_in_the_order_of_the_layers():
+    rows = cells_of(table_rows(ROOT / "docs" / "architecture.md", "package"))
     told = [name for row in rows for name in re.split("[`, ]+", row[0])]
     rooms = {path.stem for path in (ROOT / "src" / "maskcon").iterdir() if not path.name.startswith("__")}
     assert rooms - set(told) - {"py"} == set()

@@ -9,6 +9,7 @@ from maskcon._utils.errors import UsageError
 from maskcon.config.resolution import resolve
 from maskcon.config.settings import RunConfig
 from maskcon.methods.registry import all_methods
+from tests.benchmarks.test_method_table import refused
 
 SMALL = {
     "train_limit": 40,
@@ -55,8 +56,22 @@ def test_all_recipes_train_the_same_net_for_a_stated_number_of_epochs(script, st
 
 def test_every_method_of_the_paper_that_sees_coarse_labels_is_compared(script):
     seeing = {method.name for method in all_methods() if method.labels == "coarse"}
-    for study in script.STUDIES.values():
-        assert set(study.methods) == seeing - {"teachcon", "bucsfr"}
+    for name in ("embedded", "cifartoy-good"):
+        assert set(script.STUDIES[name].methods) == seeing - {"teachcon", "bucsfr"}
+
+
+def test_a_study_without_recipes_only_ablates(tmp_path):
+    line = refused("cifar100", "all", cwd=tmp_path, script="time_to_recall.py")
+    assert "only the stage ablate" in line
+
+
+@pytest.mark.parametrize("study", ["cifar100", "photographs"])
+def test_other_studies_change_the_same_parts_of_the_same_net(script, study):
+    found = script.STUDIES[study]
+    for change in script.ABLATIONS.values():
+        config = resolved(found.changed(change))
+        assert (config.backbone, config.width, config.weights) == ("resnet10", 16, None)
+        assert config.epochs <= found.epochs["fast"]
 
 
 def test_each_change_of_fast_is_one_that_can_be_trained(script):

@@ -93,6 +93,17 @@ def test_an_encoder_from_scratch_says_why_the_weights_could_not_be_fetched(accel
     assert choice.reason.endswith("the pretrained weights could not be fetched: no network")
 
 
+@pytest.mark.parametrize("accelerator", ["cpu", "cuda"])
+@pytest.mark.parametrize("given", [{"freeze": True}, {"freeze": True, "thaw": 2}])
+def test_freezing_takes_the_best_backbone_that_is_here(accelerator, given):
+    choice = encoder_choice(facts(accelerator=accelerator, weights=frozenset({"efficientnet_lite0"})), given)
+    assert choice is not None
+    assert choice.settings["backbone"] == "efficientnet_lite0"
+    assert "mobilenet_v2 is the first choice, but no weights" in choice.reason
+    assert encoder_choice(facts(accelerator=accelerator), given) is None  # refused later
+    assert encoder_choice(facts(weights=BOTH), given | {"backbone": "resnet18"}) is None
+
+
 @pytest.mark.parametrize(
     "named", [{"backbone": "resnet6"}, {"weights": None}, {"freeze": False}, {"width": 8}, {"stem": "auto"}]
 )

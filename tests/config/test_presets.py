@@ -255,3 +255,13 @@ def test_only_tau_may_be_infinite(key):
 )
 def test_overrides_are_read_as_people_write_them(text, expected):
     assert parse_override(text) == expected
+
+
+@pytest.mark.parametrize("given", [{"epochs": 3}, {"epochs": 80, "freeze": True}])
+def test_bucsfr_warms_up_for_a_tenth_of_the_epochs(given):
+    config = resolve("embedded", method="bucsfr", preset="fast", overrides=given).config
+    assert config.relation_warmup_epochs == pytest.approx(config.epochs / 10)
+    held = resolve(
+        "embedded", method="bucsfr", preset="fast", overrides=given | {"relation_warmup_epochs": 2.0}
+    )
+    assert held.config.relation_warmup_epochs == 2.0

@@ -104,6 +104,15 @@ def test_draws_have_the_probabilities_of_the_formula():
     assert omitted[1] == 0  # always a negative: 1 - p is largest
 
 
+def test_what_is_drawn_neither_as_positive_nor_as_negative_is_left_out():
+    shares = torch.tensor([[0.8, 0.2], [0.5, 0.5], [0.2, 0.8]])
+    uniforms = torch.rand(20_000, 6, generator=torch.Generator().manual_seed(0))
+    draws = ClusterDraws(torch.zeros(20_000, dtype=torch.long), shares, uniforms)
+    omitted = bucsfr.left_out(draws, torch.ones(20_000, 3, dtype=torch.bool)).float().mean(dim=0)
+    neither = (1 - 0.5 / 0.8) * (1 - 0.5 / 0.8)  # no positive at p / max p, no negative at (1-p) / max (1-p)
+    assert omitted.tolist() == pytest.approx([0, neither, 0], abs=0.01)
+
+
 def test_before_there_are_clusters_and_for_an_image_without_one_the_relation_is_that_of_selfcon():
     given = inputs()
     assert given.clusters is not None

@@ -142,15 +142,16 @@ def test_a_named_model_gives_its_own_pooling_of_views_of_its_own_size(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny_of(name)
-    asked: list[tuple[str, bool]] = []
+    asked: list[tuple[str, str, bool]] = []
 
-    def from_pretrained(repository: str, *, local_files_only: bool, **_: Any) -> Any:
-        asked.append((repository, local_files_only))
+    def from_pretrained(repository: str, *, revision: str, local_files_only: bool, **_: Any) -> Any:
+        asked.append((repository, revision, local_files_only))
         return model
 
     monkeypatch.setattr("transformers.AutoModel.from_pretrained", from_pretrained)
+    build_backbone(f"hf:{PRETRAINED[name].repository}", image_size=224)
     backbone = build_backbone(name, image_size=view_size(name, 500)).eval()
-    assert asked == [(PRETRAINED[name].repository, True)]
+    assert asked == [(PRETRAINED[name].repository, PRETRAINED[name].revision, True)] * 2
     images = torch.randn(2, 3, 224, 224)
     with torch.no_grad():
         features = backbone(images)
@@ -190,6 +191,19 @@ def test_settings_of_a_named_model_are_those_that_it_was_trained_with() -> None:
     mean, std = mean_and_std("efficientnet_lite0")
     for value in (0, 127, 255):  # as the published model reads bytes
         assert (value / 255 - mean[0]) / std[0] == pytest.approx((value - 127) / 128)
+
+
+@pytest.mark.parametrize("name", ["siglip_base", "hf:google/siglip-base-patch16-224"])
+@pytest.mark.parametrize("given", [{}, {"freeze": True}])
+def test_a_model_of_the_hub_is_pretrained_by_either_name_frozen_or_not(
+    name: str, given: dict[str, Any]
+) -> None:
+    overrides = given | {"backbone": name}
+    for preset in ("fast", "reference"):
+        config = resolve("photos", method="teachcon", preset=preset, overrides=overrides).config
+        assert (config.weights, config.normalise, config.relation_space) == (None, "backbone", "features")
+    assert view_size(name, 500) == 224
+    assert mean_and_std(name) == ((0.5,) * 3, (0.5,) * 3)
 
 
 def test_image_half_of_a_text_and_image_model_is_taken(tmp_path: Path) -> None:
@@ -247,6 +261,10 @@ def test_any_failure_to_load_a_model_is_one_line_that_names_it(monkeypatch: pyte
     stand_in_library(monkeypatch, fail)
     with pytest.raises(UsageError, match=r"cannot load 'hf:damaged': header too large; pass --download"):
         build_backbone("hf:damaged", image_size=32)
+    with pytest.raises(
+        UsageError, match=r"header too large; check the name, .*huggingface.co/damaged .*licence"
+    ):
+        build_backbone("hf:damaged", image_size=32, download=True)
 
 
 def test_a_model_that_takes_no_images_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,9 @@ def test_teachcon_without_its_settings_trains_to_the_same_bytes_as_maskcon(tmp_p
     assert weights(tmp_path / "teachcon") == weights(tmp_path / "maskcon")
 
 
-def test_teachcon_at_infinite_temperature_trains_to_the_same_bytes_as_grafit(tmp_path):
-    plain = {"relation_space": "features", "coarse_weight": 0.0, "relation_warmup_epochs": 0.5}
+@pytest.mark.parametrize("teacher", ["projection", "features", "hog"])
+def test_teachcon_at_infinite_temperature_trains_to_the_same_bytes_as_grafit(tmp_path, teacher):
+    plain = {"relation_space": teacher, "coarse_weight": 0.0, "relation_warmup_epochs": 0.5}
     fit(tmp_path / "teachcon", method="teachcon", w=0.6, tau=math.inf, **plain)
     fit(tmp_path / "grafit", method="grafit", w=0.6, **plain)
     assert weights(tmp_path / "teachcon") == weights(tmp_path / "grafit")
@@ -95,6 +96,12 @@ def test_teachcon_with_weight_zero_is_selfcon_with_cross_entropy(tmp_path):
     ours, theirs = (load_file(tmp_path / name / "encoder.safetensors") for name in ("teachcon", "coins"))
     for name, value in ours.items():
         torch.testing.assert_close(value, theirs[name], atol=1e-4, rtol=1e-3)
+
+
+def test_bucsfr_before_its_clusters_trains_to_the_same_bytes_as_coins(tmp_path):
+    fit(tmp_path / "bucsfr", method="bucsfr", w=0.5, relation_warmup_epochs=99.0)
+    fit(tmp_path / "coins", method="coins", w=0.5)
+    assert weights(tmp_path / "bucsfr") == weights(tmp_path / "coins")
 
 
 def digits() -> Dataset:

@@ -30,7 +30,10 @@ def compare(
     source: options.Source,
     methods: Annotated[
         str,
-        typer.Option(help="Methods to compare, comma-separated; all that the data allow.", metavar="A,B,..."),
+        typer.Option(
+            help="Methods to compare, comma-separated; by default all whose labels the data have.",
+            metavar="A,B,...",
+        ),
     ] = "all",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method, with seeds 0, 1, ...")] = 1,
     preset: options.Preset = None,

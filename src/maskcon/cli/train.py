@@ -31,7 +31,7 @@ def train(
     method: Annotated[
         str | None,
         typer.Option(
-            help="Training method, see `maskcon methods`; by default teachcon (ours), with another --preset maskcon.",
+            help="Training method, see `maskcon methods`; by default teachcon (ours), maskcon with any other --preset.",
             show_default=False,
         ),
     ] = None,
@@ -52,7 +52,8 @@ def train(
         Path | None,
         typer.Option(
             metavar="CSV",
-            help="kinds.csv of `maskcon kinds`, edited: images of one name are positives, of different names never.",
+            help="kinds.csv of `maskcon kinds`, edited: images with the same name are positives of each other, "
+            "images with different names never are.",
         ),
     ] = None,
     freeze: Annotated[
@@ -93,11 +94,11 @@ def train(
 ) -> None:
     """Train an encoder on coarse labels.
 
-    For your own images, the image size, encoder, batch, bank and epochs are chosen to fit, and a line says why. What
-    you set is kept. Rerun the same command to resume a stopped run; it keeps its settings.
+    For your own images, the image size, encoder, batch, bank and epochs are chosen automatically, each with its
+    reason. Values you set are kept. Rerun the same command to resume a stopped run; it keeps its settings.
 
-    The default method is TeachCon, which is ours: MaskCon's relation with neighbours from a fixed teacher (HOG
-    features, or a pretrained backbone) and cross-entropy on the coarse labels. `--method maskcon` is the paper's.
+    The default method is TeachCon, which is ours: MaskCon's relation with neighbours by HOG features, or by
+    features of a pretrained backbone, and cross-entropy on the coarse labels. `--method maskcon` is the paper's.
 
     Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """

@@ -12,10 +12,8 @@ HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugg
 FROZEN_BACKBONES = ("mobilenet_v2", "efficientnet_lite0", "efficientnet_lite2")
 FROZEN_BACKBONE = FROZEN_BACKBONES[0]  # of freeze=yes, where no other is named
 
-
-ENLARGED = (
-    4 / 3
-)  # pixels beyond those of the image still help (docs/results.md, photographs of 176 px at 224)
+# pixels beyond those of the image still help (docs/results.md, photographs of 176 px at 224)
+ENLARGED = 4 / 3
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,7 @@ class Pretrained:
         mean, std: of the images that it was trained on, per channel, for values in 0..1.
         sizes: sides of a view that suit it, in pixels, smallest first.
         patch: the sides of its input are multiples of it; 0: as its library says.
+        revision: of the repository, where its weights are in safetensors.
     """
 
     megabytes: int
@@ -36,6 +35,7 @@ class Pretrained:
     std: tuple[float, ...] = IMAGENET_STD
     sizes: tuple[int, ...] = (128, 160, 224)  # larger views cost in proportion to their pixels
     patch: int = 0
+    revision: str = "main"
 
 
 _LITE_MEAN, _LITE_STD = (127 / 255,) * 3, (128 / 255,) * 3  # (x - 127) / 128 for values in 0..255
@@ -51,8 +51,19 @@ PRETRAINED: Mapping[str, Pretrained] = {
     "dinov2_small": Pretrained(88, "facebook/dinov2-small", sizes=(224,), patch=14),
     "dinov3_small": Pretrained(86, "facebook/dinov3-vits16-pretrain-lvd1689m", sizes=(224,), patch=16),
     "siglip_base": Pretrained(813, "google/siglip-base-patch16-224", _HALF, _HALF, (224,)),
-    "convnext_tiny": Pretrained(114, "facebook/convnext-tiny-224", sizes=(224,)),
+    "convnext_tiny": Pretrained(114, "facebook/convnext-tiny-224", sizes=(224,), revision="refs/pr/4"),
 }
+
+
+def published(backbone: str) -> Pretrained | None:
+    """Return what is known of a backbone by its name, also as `hf:REPOSITORY`; None of any other.
+
+    >>> published("hf:facebook/dinov2-small") == published("dinov2_small")
+    True
+    """
+    repository = backbone.removeprefix(HUGGING_FACE_PREFIX)
+    by_repository = (known for known in PRETRAINED.values() if repository and known.repository == repository)
+    return PRETRAINED.get(backbone) or next(by_repository, None)
 
 
 def on_hugging_face(backbone: str) -> bool:
@@ -73,11 +84,11 @@ def view_size(backbone: str, side: float) -> int:
     >>> view_size("mobilenet_v2", 32), view_size("mobilenet_v2", 160), view_size("mobilenet_v2", 176)
     (128, 160, 224)
     """
-    sizes = PRETRAINED[backbone if backbone in PRETRAINED else FROZEN_BACKBONE].sizes
+    sizes = (published(backbone) or PRETRAINED[FROZEN_BACKBONE]).sizes
     return max((size for size in sizes if size <= ENLARGED * side), default=sizes[0])
 
 
 def mean_and_std(backbone: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and deviation per channel of what a backbone was trained on; ImageNet's where unknown."""
-    known = PRETRAINED.get(backbone, Pretrained(0))
+    known = published(backbone) or Pretrained(0)
     return known.mean, known.std

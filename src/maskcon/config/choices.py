@@ -74,28 +74,38 @@ class Choice:
         return f"{self.name}: {self.shown} ({self.reason})"
 
 
-def pretrained_backbones(accelerator: Accelerator) -> tuple[str, ...]:
-    """Return pretrained backbones, first choice first: `--download` fetches the first that can be had."""
-    return (TUNED_BACKBONE,) if accelerator == "cuda" else FROZEN_BACKBONES
+def names_encoder(given: Mapping[str, Any]) -> bool:
+    """Return whether given settings name the encoder; freeze=yes, also with thaw, leaves open which backbone."""
+    left_open = {"freeze", "thaw"} if given.get("freeze") is True else set()
+    return bool((ENCODER_SETTINGS - left_open) & given.keys())
+
+
+def pretrained_backbones(accelerator: Accelerator, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return pretrained backbones in order of preference; `--download` fetches the first available."""
+    return (TUNED_BACKBONE,) if accelerator == "cuda" and "freeze" not in given else FROZEN_BACKBONES
 
 
 def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
     """Choose a pretrained encoder if its weights are here (frozen without a CUDA GPU), else one from scratch.
 
-    Returns None if the user has set any part of it.
+    Returns None if the user has named it, or asked to freeze one and no weights are here: that is refused later.
     """
-    if ENCODER_SETTINGS & given.keys():
+    if names_encoder(given):
         return None
-    if facts.accelerator != "cuda":
+    frozen = "freeze" in given
+    if frozen or facts.accelerator != "cuda":
         missing = _no_weights(facts, FROZEN_BACKBONE)
         backbone = next((name for name in FROZEN_BACKBONES if name in facts.weights), None)
         if backbone is None:
+            if frozen:
+                return None
             return Choice("encoder", "a small net from scratch", f"no CUDA GPU, and {missing}", {})
         best = backbone == FROZEN_BACKBONE
         return Choice(
             "encoder",
             f"{backbone} with ImageNet weights, frozen, and a head that learns",
-            "its weights are at hand and there is no CUDA GPU: images are embedded once, training takes minutes"
+            f"its weights are at hand{'' if frozen else ' and there is no CUDA GPU'}: images are embedded once, "
+            "training takes minutes"
             + ("" if best else f"; {FROZEN_BACKBONE} is the first choice, but {missing}"),
             {"freeze": True} if best else {"freeze": True, "backbone": backbone},
         )
@@ -139,7 +149,7 @@ def size_choice(facts: Facts, *, frozen: bool, pretrained: bool, backbone: str =
         return _size(max(SMALLEST_VIEW, int(facts.side)), side)
     if facts.accelerator != "cuda" and not pretrained:
         return _size(
-            SMALL_VIEW, f"{side}; more pixels would cost their number on a machine without a CUDA GPU"
+            SMALL_VIEW, f"{side}; the cost grows with the number of pixels, and there is no CUDA GPU"
         )
     largest = GPU_VIEWS[-1] if pretrained else GPU_VIEWS[1]
     fitting = [size for size in GPU_VIEWS if size <= min(facts.side, largest)]
@@ -187,7 +197,7 @@ def bank_choice(facts: Facts, *, batch_size: int, usual: int) -> Choice:
     elif half < usual:
         reason = f"at most half of the {images}, so that its keys stay fresh"
     else:
-        reason = f"the default: {images} would fill more"
+        reason = f"the default: {images} could fill a larger one"
     return Choice("bank", f"{size} keys", reason, {"bank_size": size})
 
 
@@ -213,7 +223,7 @@ def budget_choice(
     """Choose as many epochs as fit into the remaining time, by the measured pace.
 
     budget: seconds asked for; left: seconds of it that are not spent yet; seconds_of(epochs): how long that many
-    would take, which need not grow with every one of them, as scorings become rarer. The plan takes `BUDGET_SHARE` of
+    would take, not monotonic: longer runs evaluate less often. The plan takes `BUDGET_SHARE` of
     what is left: the budget is kept as long as the machine does not become more than 1 / BUDGET_SHARE (1.18) times
     slower than it was when measured. Too small a budget is refused.
     base: the settings so far; where only a head learns, `FROZEN_LIMIT` is the most: epochs are so short that any budget
@@ -231,7 +241,7 @@ def budget_choice(
         )
     reason = f"measured here: about {duration(seconds_of(epochs))} of the {duration(left)} that are left"
     if epochs == most:
-        reason += "; more are never planned"
+        reason += "; the maximum"
     if base.freeze:
         reason += f"; the settings of a frozen backbone were tuned with {base.epochs}"
     return Choice("epochs", str(epochs), reason, epoch_settings(epochs, given, base))
@@ -285,7 +295,7 @@ def parse_budget(text: str) -> float:
     hours, minutes, seconds = (float(part or 0) for part in whole.groups())
     total = hours * 3600 + minutes * 60 + seconds
     if not 0 < total <= LONGEST_BUDGET:
-        raise UsageError(f"--budget {text!r} must be more than nothing and at most 30 days (720h)")
+        raise UsageError(f"--budget {text!r} must be positive and at most 30 days (720h)")
     return total
 
 

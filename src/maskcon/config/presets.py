@@ -150,7 +150,7 @@ def method_table() -> dict[tuple[str, str, str], Settings]:
     cpu: the best of six settings per method by recall@1 on validation (benchmarks/method_table.py).
     fast: w and tau of `cpu`, and the better of two rates on validation for supce, supcon, grafit, coins and maskcon.
     frozen: with freeze=yes, the best of twenty or ten settings on validation (benchmarks/frozen_table.py, good split).
-    TeachCon is, everywhere, MaskCon's relation with neighbours from a fixed teacher, and cross-entropy.
+    TeachCon is, everywhere, MaskCon's relation with neighbours by HOG or pretrained features, and cross-entropy.
     """
     file = importlib.resources.files("maskcon.config") / "method_settings.csv"
     table: dict[tuple[str, str, str], Settings] = {}
@@ -175,7 +175,7 @@ RELATION_WARMUP_SHARES = {"bucsfr": (0.1, "authors' code: a tenth of the epochs"
 FREEZE: Settings = {
     "backbone": (
         FROZEN_BACKBONE,
-        "ours, for a frozen backbone: the fastest whose weights can be had anywhere",
+        "ours, for a frozen backbone: the fastest whose weights are available everywhere",
     ),
     "weights": ("imagenet", FROZEN),
     "normalise": ("imagenet", "ours, for a frozen backbone: as its weights were made"),

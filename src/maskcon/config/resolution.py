@@ -140,7 +140,7 @@ def _layered(
         raise unknown("preset", preset, PRESETS)
     for key in ("source", "method", "preset"):
         if key in overrides:
-            raise UsageError(f"{key} is not a setting to change: it has an argument of its own")
+            raise UsageError(f"{key} cannot be set with --set: it has its own argument")
     freeze = overrides["freeze"] if "freeze" in overrides else chosen.get("freeze", (False,))[0]
     settled: Settings = {
         **PRESETS[preset],
@@ -151,14 +151,13 @@ def _layered(
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
-    pretrained = settled["weights"][0] is not None
+    backbone = str(settled["backbone"][0])
+    if "weights" not in overrides and on_hugging_face(backbone):
+        settled["weights"] = (None, "the backbone brings its own")
+    pretrained = settled["weights"][0] is not None or on_hugging_face(backbone)
     if "relation_space" not in overrides and settled["relation_space"][0] == "hog" and pretrained:
         settled["relation_space"] = ("features", "pretrained features find better neighbours than HOG")
-    backbone = str(settled["backbone"][0])
-    if "weights" not in overrides and freeze is True and on_hugging_face(backbone):
-        settled["weights"] = (None, "the backbone brings its own")
-    others_than_imagenet = mean_and_std(backbone)[0] != IMAGENET_MEAN
-    if "normalise" not in overrides and settled["normalise"][0] == "imagenet" and others_than_imagenet:
+    if "normalise" not in overrides and pretrained and mean_and_std(backbone)[0] != IMAGENET_MEAN:
         settled["normalise"] = ("backbone", f"{backbone} was trained on images normalised otherwise")
     epochs = settled["epochs"][0]
     if not isinstance(epochs, int):  # refused later

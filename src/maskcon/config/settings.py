@@ -69,14 +69,15 @@ class RunConfig(BaseModel):
 
     # Views
     query_view: str | None = Field(
-        None, description="policy of the query view; weak or strong: that of the data's kind"
+        None, description="policy of the query view; weak or strong: that of the dataset's family"
     )
     key_view: str | None = Field(
-        None, description="policy of the key view; weak or strong: that of the data's kind"
+        None, description="policy of the key view; weak or strong: that of the dataset's family"
     )
     normalise: Literal["dataset", "imagenet", "backbone"] = Field(
         "dataset",
-        description="channel mean and deviation to normalise views with; backbone: of what its weights were made from",
+        description="mean and deviation per channel for normalising views: the dataset's, ImageNet's, or "
+        "those of the backbone's own training",
     )
 
     # Encoder
@@ -103,7 +104,8 @@ class RunConfig(BaseModel):
     thaw: int = Field(
         0,
         ge=0,
-        description="so many of the last stages of the frozen backbone learn too, on cached maps of those before them",
+        description="number of last stages of the frozen backbone that train with the head, on cached maps of "
+        "those before them",
     )
     fine_weight: float = Field(
         1.0,
@@ -117,7 +119,7 @@ class RunConfig(BaseModel):
         0.0,
         ge=0,
         le=1e4,
-        description="cross-entropy on the coarse labels beside the method's own loss, by this weight",
+        description="weight of the cross-entropy on the coarse labels beside the method's own loss",
     )
     contrast_temperature: float = Field(0.1, gt=0, description="temperature of the logits")  # tau0
     bank_size: int = Field(8192, ge=1, description="keys kept in the memory bank")  # K
@@ -127,7 +129,9 @@ class RunConfig(BaseModel):
         "features (then keys are running means of queries, and half of the queries are weak views)",
     )
     key_momentum: float = Field(0.99, ge=0, le=1, description="share of the old key encoder kept per step")
-    relation_warmup_epochs: float = Field(0.0, ge=0, le=1e6, description="w rises from 0 over so many epochs")
+    relation_warmup_epochs: float = Field(
+        0.0, ge=0, le=1e6, description="epochs over which w rises from 0; bucsfr: epochs before clustering"
+    )
 
     # Optimisation
     epochs: int = Field(200, ge=1, le=1_000_000, description="passes over the training images")
@@ -139,7 +143,7 @@ class RunConfig(BaseModel):
     )
     learning_rate: float = Field(0.02, gt=0, le=1e4, description="peak rate of the optimiser")
     weight_decay: float = Field(5e-4, ge=0, le=1e4, description="weight decay")
-    warmup_epochs: float = Field(0.0, ge=0, le=1e6, description="the rate rises from 0 over so many epochs")
+    warmup_epochs: float = Field(0.0, ge=0, le=1e6, description="epochs over which the rate rises from 0")
 
     # Evaluation
     eval_every_epochs: int = Field(10, ge=0, description="epochs between evaluations; 0: only at the end")

@@ -232,7 +232,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], int, str]:
             )
         if not records and (record.get("maskcon"), record.get("format")) != ("edits", FORMAT):
             raise CorruptFileError(
-                f"{path} was written by another version of maskcon; move it away to go on without"
+                f"{path} was written by another version of maskcon; move it away to continue without these edits"
             )
         records.append(record)
         size, last_sum = size + len(line), total

@@ -33,7 +33,7 @@ ROUNDS, TRIES = 20, 5  # of k-means; the best of several starts is kept
 MOST_LOST = 2.0  # cost below which clusters merge
 SHARPNESS = 0.01  # temperature of p
 NO_CLUSTER = -1  # of an image without a key yet; it has neither positives nor entries left out
-DISTORTION = 16.0
+DISTORTION = 16.0  # the 16 of L(X)
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,10 @@ class Clusters(nn.Module):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
+        self.recount()
+
+    def recount(self) -> None:
+        """Count the clusters again after the buffers were replaced."""
         self._used = int(self._centres.any(dim=1).sum())
 
 

@@ -13,7 +13,7 @@
     MaskCon   w * masked(tau) + (1-w) * self                 0               coarse
     SupFINE   (no contrast)                                  1               fine (upper bound)
     BuCSFR    (1-w) * positives drawn by clusters            w               coarse (ICCV 2025)
-    TeachCon  masked(tau), neighbours by a fixed teacher     1               coarse (ours, not the paper's)
+    TeachCon  masked(tau), neighbours by a teacher           1               coarse (ours, not the paper's)
 
 To add a method, write a function from `RelationInputs` to a relation and `register` a `Method`
 (docs/extending.md).
@@ -140,14 +140,6 @@ class RelationInputs:
         return mixed
 
 
-def _one(w: float) -> float:  # noqa: ARG001
-    return 1
-
-
-def _zero(w: float) -> float:  # noqa: ARG001
-    return 0
-
-
 @dataclass(frozen=True)
 class Method:
     """A training method; `contrast_weight` and `cross_entropy_weight` map w to the weight of each term.
@@ -161,17 +153,16 @@ class Method:
     summary: str
     relation: Callable[[RelationInputs], Tensor] | None  # None: no contrast, no keys, no bank
     labels: Literal["none", "coarse", "fine"]
-    contrast_weight: Callable[[float], float] = _one
-    cross_entropy_weight: Callable[[float], float] = _zero
+    contrast_weight: Callable[[float], float] = lambda _w: 1
+    cross_entropy_weight: Callable[[float], float] = lambda _w: 0
     uses_w: bool = False
     uses_tau: bool = False
     ramps_w: bool = False  # w weights a learnt relation, which is unreliable at the start
     row_by_row: bool = False
     uses_names: bool = False  # known names of finer kinds change the relation
     uses_clusters: bool = False  # keys are clustered within coarse classes before every epoch
-    left_out: Callable[[RelationInputs], Tensor | None] | None = (
-        None  # bank entries [B, K] that the softmax omits
-    )
+    # bank entries [B, K] that the softmax omits
+    left_out: Callable[[RelationInputs], Tensor | None] | None = None
 
     @property
     def contrasts(self) -> bool:
@@ -285,7 +276,7 @@ for _method in (
         title="SupCE",
         summary="cross-entropy on the coarse labels",
         relation=None,
-        cross_entropy_weight=_one,
+        cross_entropy_weight=lambda _w: 1,
         labels="coarse",
     ),
     Method(
@@ -325,7 +316,7 @@ for _method in (
         title="SupFINE",
         summary="cross-entropy on the fine labels: the upper bound of the others",
         relation=None,
-        cross_entropy_weight=_one,
+        cross_entropy_weight=lambda _w: 1,
         labels="fine",
     ),
     Method(
@@ -347,7 +338,7 @@ for _method in (
         _MASKCON,
         name="teachcon",
         title="TeachCon",
-        summary="ours: MaskCon with neighbours from a fixed teacher (HOG, pretrained features) and cross-entropy",
+        summary="ours: MaskCon with neighbours by HOG or pretrained features, and cross-entropy",
     ),
 ):
     register(_method)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskcon._utils.errors import UsageError, first_line
-from maskcon.config.backbones import HUGGING_FACE_PREFIX, PRETRAINED
+from maskcon.config.backbones import HUGGING_FACE_PREFIX, Pretrained, published
 from maskcon.models.base import Backbone
 
 
@@ -84,29 +84,36 @@ def load_hugging_face(
         raise UsageError(
             f"backbone {name!r} needs the package transformers: pip install 'maskcon[hf]'"
         ) from error
-    known = PRETRAINED.get(name)
-    model_name = name.removeprefix(HUGGING_FACE_PREFIX) if known is None else known.repository
-    patch = 0 if known is None else known.patch
-    if not model_name:
-        raise UsageError("backbone 'hf:' lacks a model name, as in hf:facebook/dinov2-small")
+    known = published(name) or Pretrained(0, name.removeprefix(HUGGING_FACE_PREFIX))
+    if not known.repository:
+        raise UsageError(f"backbone {name!r} lacks a model name, as in hf:facebook/dinov2-base")
     try:
         # use_safetensors: no pickle from a hub; trust_remote_code: no code from a hub.
         model: Any = transformers.AutoModel.from_pretrained(
-            model_name, local_files_only=not download, use_safetensors=True, trust_remote_code=False
+            known.repository,
+            revision=known.revision,
+            local_files_only=not download,
+            use_safetensors=True,
+            trust_remote_code=False,
         )
     except Exception as error:  # missing, damaged or unknown: the libraries raise many types
-        hint = "" if download else "; pass --download to fetch it from the hub"
-        raise UsageError(f"cannot load {name!r}: {first_line(error)}{hint}") from error
+        way_out = (
+            f"check the name, and that https://huggingface.co/{known.repository} has safetensors; accept its licence "
+            "there and log in (hf auth login) if it asks for that"
+            if download
+            else "pass --download to fetch it from the hub, or again if it is damaged"
+        )
+        raise UsageError(f"cannot load {name!r}: {first_line(error).rstrip('.')}; {way_out}") from error
     vision = getattr(model, "vision_model", model)  # the image half of a text-and-image model
     try:
         return HuggingFaceBackbone(
-            name, vision.float(), image_size=image_size, in_channels=in_channels, patch=patch
+            name, vision.float(), image_size=image_size, in_channels=in_channels, patch=known.patch
         )
     except UsageError:
         raise
     except Exception as error:  # models of text or sound raise anything on an image
         raise UsageError(
-            f"{name!r} does not take images as a vision model does: {first_line(error)}"
+            f"{name!r} does not take images as a vision model does: {first_line(error)}; name another model"
         ) from error
 
 

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from maskcon._utils.errors import CorruptFileError, MaskconError, UsageError
 from maskcon._utils.paths import has_file
 from maskcon._utils.text import duration
-from maskcon.config.choices import ENCODER_SETTINGS, Accelerator, Choice, Facts, pretrained_backbones
+from maskcon.config.choices import Accelerator, Choice, Facts, names_encoder, pretrained_backbones
 from maskcon.config.resolution import Choosing, Resolved, resolve
 from maskcon.config.settings import Machine, RunConfig
 from maskcon.data import Dataset
@@ -118,7 +118,7 @@ def find_out(
 ) -> Facts:
     """Collect the facts, and download the weights that would be chosen, if allowed.
 
-    Where the first choice cannot be had, the next one is: here already, or fetched. Why it failed is kept as a fact.
+    Backbones are tried in order of preference; `unfetched` keeps the reason of the first failure.
 
     Args:
         given: settings of the user; where they name the encoder, nothing is downloaded.
@@ -126,9 +126,9 @@ def find_out(
         message: called before something is downloaded.
     """
     facts = look(source, machine, looking)
-    if not machine.download or ENCODER_SETTINGS & given.keys():
+    if not machine.download or names_encoder(given):
         return facts
-    for backbone in pretrained_backbones(facts.accelerator):
+    for backbone in pretrained_backbones(facts.accelerator, given):
         if backbone in facts.weights:
             break
         if message is not None:

@@ -48,7 +48,7 @@ from maskcon.training.setup import Assembly, assemble
 LOST_PEER = ("gloo", "NCCL", "Connection closed", "Connection reset")  # in errors of torch.distributed
 # What must be the same when a run is resumed or opened again, and what to say if it is not.
 SAME = {
-    "data": "was trained on other data than given now; choose another --out",
+    "data": "holds a run on other data; choose another --out",
     "names": "was started with other names of finer kinds: the file of --fine has changed since; put it back, or "
     "choose another --out",
     "features": "was started on other features of the same images: the weights of the frozen backbone, its views or "
@@ -303,8 +303,8 @@ def _note_changes(training: Training, before: Mapping[str, Any]) -> None:
     if changes:
         batchnorm = ", and in the BatchNorm statistics of each process" if "processes" in changes else ""
         training.callback.on_message(
-            f"started with {_listed(changes, 0)}, resumed with {_listed(changes, 1)}: from here on the run differs "
-            f"from an undisturbed one by rounding{batchnorm}"
+            f"started with {_listed(changes, 0)}, resumed with {_listed(changes, 1)}: from here on, results may "
+            f"differ by rounding from those of an uninterrupted run{batchnorm}"
         )
     if "settings" in before:
         then = {**training.config.model_dump(), **yaml.safe_load(before["settings"])}

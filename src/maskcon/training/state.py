@@ -86,6 +86,7 @@ class Learner:
             self.clusters.update(generator(config.seed, "clusters", epoch))
             for buffer in self.clusters.buffers():
                 self.processes.copy_first(buffer)
+            self.clusters.recount()
 
     def share_statistics(self) -> None:
         """Give every process the first one's BatchNorm statistics; each gathers those of its own rows."""
