@@ -74,6 +74,7 @@ class ReadyViews:
 
     views: Tensor
     draws: int = 0
+    name: str = "ready"
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:  # noqa: ARG002
         return self.views

@@ -12,6 +12,7 @@ from maskcon.discovery.spread_scores import (
     intrinsic_dimension,
     learnability,
     lidar,
+    rankme,
     spread_scores,
 )
 
@@ -66,3 +67,10 @@ def test_collapsed_and_tiny_embeddings_have_finite_scores_but_for_the_slope():
     ):
         scores = spread_scores(views)
         assert all(np.isfinite(value) for name, value in scores.items() if name != "alpha_req")
+
+
+def test_rankme_counts_directions():
+    assert rankme(np.ones((50, 8))) == pytest.approx(1)
+    assert rankme(np.zeros((5, 3))) == 1
+    assert rankme(np.eye(8)) == pytest.approx(8)
+    assert rankme(np.repeat([[1.0, 0, 0], [0, 2.0, 0]], 20, axis=0)) == pytest.approx(2)  # rows are made unit

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskcon.retrieval import recall
-from maskcon.retrieval.nearest import effective_rank
 from maskcon.retrieval.recall import recall_at_k
 from tests import oracles
 
@@ -165,11 +164,3 @@ class NoDoubles(TorchDispatchMode):
 def test_recall_needs_no_double_precision():
     with NoDoubles():
         assert recall_at_k(torch.eye(3), torch.tensor([0, 0, 1]), ks=(2,)) == {2: 2 / 3}
-
-
-def test_effective_rank_counts_directions():
-    assert effective_rank(torch.ones(50, 8).numpy()) == 1.0
-    assert effective_rank(torch.eye(8).numpy()) == pytest.approx(8)
-    assert effective_rank(torch.zeros(5, 3).numpy()) == 1.0
-    two = torch.tensor([[1.0, 0, 0], [0, 1.0, 0]] * 20)
-    assert effective_rank(two.numpy()) == pytest.approx(2)

@@ -10,7 +10,6 @@ import torch
 
 from maskcon.config.settings import Machine
 from maskcon.training import distributed as run_threads
-from maskcon.training import runner
 from maskcon.training.distributed import with_threads
 from maskcon.training.run_folder import ENVIRONMENT, RESULT
 from tests.training.runs import Stopping, Told, fit
@@ -101,12 +100,3 @@ def test_a_run_goes_on_with_the_threads_that_it_was_begun_with_unless_told(tmp_p
     )
     result = json.loads((tmp_path / RESULT).read_text())
     assert [change["threads"] for change in result["changes"]] == [[2, 3]]
-
-
-def test_a_run_stopped_with_the_compiled_views_of_an_earlier_version_says_so(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(runner, "machine_facts", lambda processes: {"view_engine": "compiled"})
-        fit(tmp_path, callback=StoppingTold())
-    told = Told()
-    fit(tmp_path, callback=told)
-    assert any("view_engine=compiled" in message and "rounding" in message for message in told.messages)

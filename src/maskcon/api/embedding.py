@@ -49,7 +49,7 @@ def gather_images(
         canvas=facts.canvas,
         channels=facts.in_channels,
         root=None if data_root is None else Path(data_root),
-        variant=run.config.source_variant,
+        variant=run.config.protocol,
         download=download,
         strict=strict,
         progress=progress,

@@ -96,4 +96,4 @@ def images_to_export(run: Run, session: Session, machine: Machine) -> Images:
     if session.origin.source is not None or run.source.startswith(PREFIX) or not takes_image_size(run.source):
         return session.images
     root = None if machine.data_root is None else Path(machine.data_root)
-    return gather(run.source, canvas=DEFAULT_SIDE, channels=3, root=root, variant=run.config.source_variant)
+    return gather(run.source, canvas=DEFAULT_SIDE, channels=3, root=root, variant=run.config.protocol)

@@ -186,7 +186,7 @@ def fit(
             check_names(config)
             if config.freeze and not (folder / RESULT).is_file():  # a finished run needs no weights
                 require_weights(config, download=machine.download)
-            plan = plan or plan_images(source, machine, callback.on_load, config.source_variant)
+            plan = plan or plan_images(source, machine, callback.on_load, config.protocol)
             if config.freeze and config.image_size is None and plan is not None:
                 config = config.changed(image_size=view_size(config.backbone, usual_side(plan) or 0.0))
             data = load_dataset(source, config, machine, callback, plan)

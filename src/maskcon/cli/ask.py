@@ -22,7 +22,7 @@ def ask(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]", help="Images of the kinds; by default those that they were found in."
+            metavar="SOURCE", help="Images of the kinds; by default those that they were found in."
         ),
     ] = None,
     count: Annotated[int, typer.Option("-n", min=1, help="Images to ask about.")] = 50,

@@ -23,7 +23,7 @@ def explore(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]",
+            metavar="SOURCE",
             help="Images, as for `maskcon kinds`; by default those of the kinds, at first the run's own.",
         ),
     ] = None,

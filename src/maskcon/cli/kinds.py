@@ -28,7 +28,7 @@ def kinds(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]",
+            metavar="SOURCE",
             help="Images to find kinds in, as for `maskcon embed`; by default the images the run was trained and "
             "scored on, later those given last.",
         ),

@@ -167,11 +167,6 @@ class RunConfig(BaseModel):
         return self
 
     @property
-    def source_variant(self) -> Literal["paper", "reference"]:
-        """Coarse grouping of the paper's text or of its published code."""
-        return self.protocol
-
-    @property
     def test_resize(self) -> Literal["shorter", "both"]:
         """shorter: keep the aspect, centre square; both: stretch."""
         return "both" if self.protocol == "reference" else "shorter"

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from maskcon._utils.text import counted
 from maskcon.discovery.clusters import Floats, unit_rows
 from maskcon.discovery.kinds import Kinds
+from maskcon.discovery.spread_scores import entropy_rank
 
 NEIGHBOURS = 10
 COLLAPSED_RANK, COLLAPSED_SPREAD = 2.5, 0.02
@@ -141,10 +142,7 @@ def measure(
 def effective_rank(rows: Floats) -> float:
     """Return exp(entropy) of the shares of variance of centred rows [N, D]; 1 if there is none."""
     shares = np.linalg.svd(rows, compute_uv=False) ** 2
-    if shares.sum() <= 1e-9 * max(1, len(rows)):
-        return 1.0
-    shares = shares[shares > 0] / shares.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
+    return 1.0 if shares.sum() <= 1e-9 * max(1, len(rows)) else entropy_rank(shares)
 
 
 def neighbours(rows: Floats, coarse: Labels, queries: Floats | None = None) -> NDArray[np.int64]:
@@ -161,7 +159,8 @@ def neighbours(rows: Floats, coarse: Labels, queries: Floats | None = None) -> N
 
 def agreement(one: NDArray[np.int64], other: NDArray[np.int64], coarse: Labels) -> float | None:
     """Return how much neighbours [N, 10] agree, corrected for chance; None if all classes are too small."""
-    sizes = np.bincount(np.unique(coarse, return_inverse=True)[1])[np.unique(coarse, return_inverse=True)[1]]
+    _, label, counts = np.unique(coarse, return_inverse=True, return_counts=True)
+    sizes = counts[label]
     used = np.flatnonzero(sizes > 2 * NEIGHBOURS)
     if not len(used):
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from maskcon.retrieval.nearest import effective_rank, nearest_others, unit_rows
+from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 Floats = NDArray[np.floating]
 
@@ -34,12 +34,29 @@ def spread_scores(views: Floats) -> dict[str, float]:
     some = np.asarray(views[:IMAGES], dtype=np.float64)
     plain = some[:, -1]
     return {
-        "rankme": effective_rank(plain),
+        "rankme": rankme(plain),
         "alpha_req": alpha_req(plain),
         "lidar": lidar(some),
         "clid_learnability": learnability(plain),
         "clid_dimension": intrinsic_dimension(plain),
     }
+
+
+def rankme(vectors: Floats) -> float:
+    """Return exp(entropy) of the shares of the singular values of the unit rows of [N, D]: 1 to min(N, D).
+
+    >>> round(rankme(np.ones((10, 4))), 3), round(rankme(np.eye(4)), 3)
+    (1.0, 4.0)
+    """
+    return entropy_rank(np.linalg.svd(unit_rows(vectors), compute_uv=False))
+
+
+def entropy_rank(sizes: Floats) -> float:
+    """Return exp(entropy) of the shares of these sizes: the number of equal ones that are as spread; 1 if all are 0."""
+    if not sizes.sum() > 0:
+        return 1.0
+    shares = sizes[sizes > 0] / sizes.sum()
+    return max(1.0, float(np.exp(-(shares * np.log(shares)).sum())))
 
 
 def alpha_req(vectors: Floats) -> float:
@@ -63,11 +80,7 @@ def lidar(views: Floats) -> float:
     between = centred.T @ centred / max(1, count - 1)
     values, axes = np.linalg.eigh(within)
     whitened = axes / np.sqrt(values)  # [D, D]
-    found = np.linalg.eigvalsh(whitened.T @ between @ whitened).clip(min=0)
-    if not found.sum() > 0:
-        return 1.0
-    share = found[found > 0] / found.sum()
-    return float(np.exp(-(share * np.log(share)).sum()))
+    return entropy_rank(np.linalg.eigvalsh(whitened.T @ between @ whitened).clip(min=0))
 
 
 def learnability(vectors: Floats) -> float:

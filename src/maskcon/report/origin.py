@@ -134,7 +134,7 @@ def _method(config: RunConfig) -> str:
     seen = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
     is_told = config.coarse_weight == 0 or "cross-entropy" in method.summary
     beside = "" if is_told else "; plus cross-entropy on the coarse labels"
-    if method.uses_tau and config.relation_space == "hog":
+    if method.uses_tau and config.uses_hog:
         beside += "; similarities are those of HOG features, not of learnt keys"
     if method.contrasts and config.uses_hog:
         beside += "; from the second epoch on, keys are running means of an image's own queries"

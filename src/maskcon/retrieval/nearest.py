@@ -119,21 +119,6 @@ def best_of(
     return candidates[order], scores[order]
 
 
-def effective_rank(embeddings: NDArray[np.floating]) -> float:
-    """Compute exp(entropy of the normalised singular values) of the unit rows of [N, D]: 1 to min(N, D).
-
-    It falls towards 1 when training collapses.
-
-    >>> round(effective_rank(np.ones((10, 4))), 3), round(effective_rank(np.eye(4)), 3)
-    (1.0, 4.0)
-    """
-    rows = np.asarray(embeddings, dtype=np.float64)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    values = np.linalg.svd(rows / np.where(lengths > 0, lengths, 1.0), compute_uv=False)
-    share = values[values > 0] / values.sum() if values.any() else np.ones(1)
-    return max(1.0, round(float(np.exp(-(share * np.log(share)).sum())), 9))
-
-
 def rough_nearest(
     vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -76,7 +76,7 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     method = method_named(config.method)
     values = f"w={config.w:g} " if method.uses_w else ""
     values += f"tau={config.tau:g} " if method.uses_tau else ""
-    values += "with neighbours by HOG features " if method.uses_tau and config.relation_space == "hog" else ""
+    values += "with neighbours by HOG features " if method.uses_tau and config.uses_hog else ""
     title = full_title(method.title, config.coarse_weight)
     width = "" if has_own_shape(config.backbone) else f" of width {config.width}"
     encoder = (

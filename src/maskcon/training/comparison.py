@@ -126,7 +126,7 @@ def _ended(job: Job, may_fail: Callable[[Job], bool]) -> bool:
     job.close()
     if code == UsageError.exit_code:  # rerunning the command would be refused again
         raise UsageError(f"{job.label} failed: {job.reason()}")
-    if code not in (0, UsageError.exit_code) and may_fail(job):
+    if code != 0 and may_fail(job):
         job.share = 1.0
         return True
     if code != 0 or not job.finished:

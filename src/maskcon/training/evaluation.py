@@ -14,7 +14,6 @@ from maskcon.config.settings import RunConfig
 from maskcon.data import Dataset, ImageSet, absolute
 from maskcon.models.encoder_file import EncoderFacts, encoder_bytes
 from maskcon.retrieval.encode import Feed, embed, raw_pixels
-from maskcon.retrieval.nearest import effective_rank
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.checkpoint import AFTER_NAN, Progress
 from maskcon.training.frozen.features import FrozenFeatures
@@ -61,11 +60,7 @@ class Evaluator:
             )
         if not processes.is_first:
             return {}
-        recall = recall_at_k(features, self.labels, KS)
-        return {
-            "recall": by_name(recall),
-            "effective_rank": round(effective_rank(features.cpu().numpy()), 3),
-        }
+        return {"recall": by_name(recall_at_k(features, self.labels, KS))}
 
     def _embed(self, rows: Tensor, should_stop: Callable[[], bool]) -> Tensor | None:
         """Embed these test images; returns None when stopped half-way."""
@@ -96,9 +91,8 @@ class Evaluator:
             size=min(FLOOR_SIZE, self.facts.image_size),
             resize=self.facts.test_resize,
         )
-        last = progress.evaluations[-1]
         result = {
-            "recall": last["recall"],
+            "recall": progress.evaluations[-1]["recall"],
             "raw_pixels": by_name(recall_at_k(floor, self.labels, KS)),
             "seconds": round(progress.seconds, 3),
             "cpu_seconds": round(progress.cpu_seconds, 3),
@@ -117,7 +111,6 @@ class Evaluator:
             "evaluated_on": config.evaluate_on,
             "train_images": len(data.train),
             "test_images": len(data.test),
-            "effective_rank": last["effective_rank"],
             "processes": self.learner.processes.count,
             "data": data.fingerprint(),
         }

@@ -30,7 +30,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
     """Append-only writer of a run's events. Opening an existing file repairs a torn last line.
 
     Kinds in use: `start` (the settings), `step` (step, epoch, loss, learning_rate, ...), `evaluation` (step,
-    epoch, recall, effective_rank), `warning` (message), `changed` (what differs since a resume), `failed` and `end`.
+    epoch, recall), `warning` (message), `changed` (what differs since a resume), `failed` and `end`.
 
     Args:
         path: None in processes that write nothing.

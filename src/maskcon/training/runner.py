@@ -295,8 +295,6 @@ def _note_changes(training: Training, before: Mapping[str, Any]) -> None:
     """Report and record what differs from the run that wrote the checkpoint: settings, machine."""
     changes: dict[str, list[Any]] = {}
     machine = before.get("machine", training.machine_facts)
-    if machine.get("view_engine") == "compiled":  # an earlier version had other code for views
-        changes["view_engine"] = ["compiled", "tensor"]
     for key, now in training.machine_facts.items():
         if machine.get(key) != now:
             changes[key] = [machine.get(key), now]

@@ -76,7 +76,7 @@ def load_dataset(
     Args:
         plan: the images of the source, if already found.
     """
-    plan = plan or plan_images(source, machine, callback.on_load, config.source_variant)
+    plan = plan or plan_images(source, machine, callback.on_load, config.protocol)
     if isinstance(source, Dataset):
         data = source
     elif plan is not None:
@@ -87,7 +87,7 @@ def load_dataset(
         data = load(
             str(source),
             root=None if machine.data_root is None else Path(machine.data_root),
-            variant=config.source_variant,
+            variant=config.protocol,
             download=machine.download,
             progress=callback.on_load,
         )
@@ -121,7 +121,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
             f"coarse_weight={config.coarse_weight:g} adds the coarse labels to a method that may see them, and "
             f"{method.title} sees {method.labels if method.labels == 'fine' else 'no'} labels; leave it out"
         )
-    if config.freeze and config.relation_space == "hog":
+    if config.freeze and config.uses_hog:
         raise UsageError(
             "relation_space=hog compares images, and a frozen backbone's run has none, only their features; "
             "leave it out, or use --set relation_space=features"
@@ -240,7 +240,7 @@ class Assembly:
             return self._with_spread_names(data) if self.config.learns_names else data
         feed = Feed(train.images, train.sizes, device)
         seen: HogNeighbours | None = None
-        if self.config.relation_space == "hog" and self.learner.bank is not None:
+        if self.config.uses_hog and self.learner.bank is not None:
             sees_classes = self.learner.method.labels != "none"
             seen = hog_neighbours(
                 feed.take,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from maskcon.training.checkpoint import AFTER_NAN
 from maskcon.training.distributed import Processes
 from maskcon.training.schedule import epoch_batches, generator, uniforms
 from maskcon.training.state import Learner
+from maskcon.transforms import Policy
 
 # Devices whose results can be read without waiting. On others a NaN is noticed some steps later (`loop.FiniteWatch`),
 # before anything of it is saved.
@@ -35,17 +36,6 @@ LONGEST_GRADIENT = 5.0
 WEAK_QUERY = "weak query"  # purpose of the draws of a query in the key's view: other numbers than its key's
 
 
-class ViewPolicy(Protocol):
-    """An augmentation that draws nothing itself: it reads one row of uniforms per sample (maskcon.transforms)."""
-
-    @property
-    def draws(self) -> int: ...
-
-    def __call__(
-        self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None
-    ) -> Tensor: ...
-
-
 @dataclass(frozen=True)
 class TrainingData:
     """Training images and labels, on the device except for large sets in `feed`."""
@@ -53,8 +43,8 @@ class TrainingData:
     feed: Feed
     labels: Tensor  # [N] coarse labels; the fine ones for a method that sees those
     index: Tensor  # [N] sample numbers
-    query_view: ViewPolicy
-    key_view: ViewPolicy
+    query_view: Policy
+    key_view: Policy
     normalise: Callable[[Tensor], Tensor]
     image_size: int
     hog: HogNeighbours | None = None  # where relations compare HOG features
@@ -145,7 +135,7 @@ def train_step(
     losses = torch.zeros(len(output.features), device=device)  # [B]
     contrast = cross_entropy = None
 
-    if bank is not None and method.relation is not None:
+    if bank is not None:
         # Keys are of G rows, the same on every process.
         if means is None or encoded:
             keys = encode_keys(learner, data, config, place, rows)
@@ -231,7 +221,7 @@ def make_views(
     """Make normalised views of `rows[part]`, drawn as for the whole global batch."""
     images, sizes = data.feed.take(rows[part])  # [b, ...], read at once for views of either kind
 
-    def seen(policy: ViewPolicy, drawn_for: str, some: Tensor | None = None) -> Tensor:
+    def seen(policy: Policy, drawn_for: str, some: Tensor | None = None) -> Tensor:
         """Make views of the part, or of some ``[n]`` of its rows."""
         table = uniforms(len(rows), policy.draws, config.seed, drawn_for, place.epoch, place.step)[part]
         chosen, of_these = images, sizes

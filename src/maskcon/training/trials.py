@@ -160,7 +160,7 @@ def open_trials(
     )
     config, plan = completed.resolved.config, completed.plan
     require_weights(config, download=machine.download)
-    plan = plan or plan_images(source, machine, callback.on_load, config.source_variant)
+    plan = plan or plan_images(source, machine, callback.on_load, config.protocol)
     if config.image_size is None and plan is not None:
         config = config.changed(image_size=view_size(config.backbone, usual_side(plan) or 0.0))
     data = load_dataset(source, config, machine, callback, plan)

@@ -15,10 +15,10 @@ from maskcon._utils.errors import UsageError
 from maskcon.api import score
 from maskcon.cli import app
 from maskcon.config.resolution import resolve
+from maskcon.discovery.spread_scores import rankme
 from maskcon.models import FeatureHead, FrozenEncoder, Tail, build_backbone, build_model
 from maskcon.models.encoder_file import read_encoder
 from maskcon.report.origin import reasons_of, train_command
-from maskcon.retrieval.nearest import effective_rank
 from maskcon.training import state, step
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import start
@@ -66,7 +66,7 @@ def test_a_run_begins_at_the_features_of_the_frozen_one(weights, thaw):
         made.close()
     torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found[3], found[1], rtol=1e-2, atol=1e-2)  # cached in half precision
-    assert effective_rank(found[2].numpy()) > 2
+    assert rankme(found[2].numpy()) > 2
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "muon"])
