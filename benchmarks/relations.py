@@ -7,7 +7,8 @@
 Every method has its default settings for a frozen backbone; "teachcon tau=0.1" is a row with another one. `truth` is
 SupCon on the fine labels: its relation is always right. The share of right neighbours is that of the weight on bank
 entries which lies on the query's fine class, over all steps. Images are embedded once, at the default size; runs share
-the features. A rerun makes only the runs that --out lacks or that had other limits.
+the features. A rerun makes only the runs that --out lacks or that had other limits. --validation scores on a fifth of
+the training images, held out; --whitening changes how far the axes of the features are whitened.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from maskcon.report.figures import save
 from maskcon.report.style import class_look, figure_style, new_figure
 from maskcon.retrieval.recall import recall_at_k
 from maskcon.training.callbacks import Lines
+from maskcon.training.frozen import features
 from maskcon.training.run_folder import make_writable
 from maskcon.training.trials import FrozenTrials, open_trials
 from method_table import answer, write_json
@@ -59,7 +61,8 @@ OWN = (
     "relation_space",
     "relation_warmup_epochs",
 )
-ALONE = "backbone alone"
+ALONE = "backbone alone"  # as reports show it
+BEFORE = "input of the head"
 Rows = dict[str, dict[str, Any]]  # "source | row | seed" -> recall, share
 
 
@@ -118,9 +121,9 @@ def run(trials: FrozenTrials, config: RunConfig) -> dict[str, Any]:
     return {"recall": recall, "share": watch.share}
 
 
-def backbone_alone(trials: FrozenTrials) -> float:
-    """Return recall@1 of the backbone's own features, as reports show it."""
-    return recall_at_k(trials.features.whole_test, torch.from_numpy(trials.data.test.finest), (1,))[1]
+def alone(trials: FrozenTrials, embeddings: Tensor) -> float:
+    """Return recall@1 of the test images by features that no head has changed."""
+    return recall_at_k(embeddings, torch.from_numpy(trials.data.test.finest), (1,))[1]
 
 
 def table(rows: Rows) -> str:
@@ -174,13 +177,19 @@ def carry_out(options: argparse.Namespace) -> None:
         registry.register(replace(method_named("supcon"), name="truth", title="Truth", labels="fine"))
         given = {"train_limit": options.train, "test_limit": options.test, "epochs": options.epochs}
         given = {key: value for key, value in given.items() if value is not None}
-        given |= {"backbone": options.backbone}
+        given |= {
+            "backbone": options.backbone,
+            "evaluate_on": "validation" if options.validation else "test",
+        }
+        features.WHITENING = options.whitening
         machine = Machine(threads=1, device="cpu", data_root=options.data_root, download=options.download)
         place = out / "settings"  # where no run is
         config, trials = open_trials(options.source, "teachcon", given, place, machine, Lines())
         name = options.name or config.source
-        made_with = [config.backbone, config.epochs, len(trials.data.train), len(trials.data.test)]
-        rows[f"{name} | {ALONE} | "] = {"recall": backbone_alone(trials), "share": None}
+        sizes = len(trials.data.train), len(trials.data.test)
+        made_with = [config.backbone, config.epochs, *sizes, config.evaluate_on, options.whitening]
+        rows[f"{name} | {ALONE} | "] = {"recall": alone(trials, trials.features.whole_test), "share": None}
+        rows[f"{name} | {BEFORE} | "] = {"recall": alone(trials, trials.features.test), "share": None}
         for row in options.methods:
             for seed in range(options.seeds):
                 key = f"{name} | {row} | {seed}"
@@ -205,6 +214,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--train", type=int, help="training images, at most")
     parser.add_argument("--test", type=int, help="test images, at most")
+    parser.add_argument("--validation", action="store_true", help="score on held-out training images")
+    parser.add_argument("--whitening", type=float, default=features.WHITENING, help="0: none, 1: whole")
     parser.add_argument("--data-root")
     parser.add_argument("--download", action="store_true", help="fetch weights that are not here")
     parser.add_argument("--out", type=Path, default=Path("runs/relations"))

@@ -1,8 +1,8 @@
 """A dataset as cached features: what a head is trained on, what is scored, and the finished encoder.
 
 Features of a pretrained backbone fill few of their dimensions. Their right singular vectors with the largest values are
-the axes that a run keeps; angles along all of them are the angles of the features, and along the leading ones nearly
-so. They are not centred, and not whitened either: both change the angles, and with them the neighbours.
+the axes that a run keeps. The largest holds the mean of all images and says little about any of them, so each axis is
+divided by a power of its size: 0 would keep the angles between features, 1 would whiten them (docs/results.md).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ CACHED_VIEWS = 3  # per image, for query and key each
 IMAGES_PER_AXIS = 4
 LOOKED_AT = 16384  # views, spread over all: many more than there are features
 ROWS = 1024  # images read at once
+WHITENING = 0.25  # exponent of the size of an axis, by which it is divided
+SMALLEST_AXIS = 0.01  # of the largest: what few images leave empty is not blown up
 VIEWS_SEED = 0  # of the cached views: runs of any seed share them
 
 
@@ -253,9 +255,9 @@ def _read(
         finally:
             feed.close()
     train, test = (features[:, :, :length] for features in kept)
-    matrix = leading_axes(train, facts.head_features)
+    matrix = partly_whitened(*leading_axes(train, facts.head_features))
     turned = along(train, matrix)
-    size = root_mean_square(turned)  # a size that suits a learning rate; the angles stay as they are
+    size = root_mean_square(turned)  # a size that suits a learning rate
     matrix /= size
     turned /= size
     return FrozenFeatures(
@@ -280,10 +282,12 @@ def axes_kept(wanted: int, features: int, images: int) -> int:
     return wanted if wanted < features and images >= IMAGES_PER_AXIS * wanted else features
 
 
-def leading_axes(features: NDArray[np.floating[Any]], kept: int) -> NDArray[np.float32]:
-    """Return orthonormal columns [F, kept] of features [N, V, F], the largest first.
+def leading_axes(
+    features: NDArray[np.floating[Any]], kept: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return orthonormal columns [F, kept] of features [N, V, F], and the root mean square along each [kept].
 
-    Each points to the side of its largest entry, so the same features give the same axes.
+    The largest comes first. Each points to the side of its largest entry, so the same features give the same axes.
     """
     count, views, size = features.shape
     chosen = np.linspace(0, count - 1, min(count, max(LOOKED_AT // views, 1))).astype(np.int64)
@@ -291,10 +295,21 @@ def leading_axes(features: NDArray[np.floating[Any]], kept: int) -> NDArray[np.f
     for start in range(0, len(chosen), ROWS):
         rows = np.asarray(features[chosen[start : start + ROWS]], dtype=np.float64).reshape(-1, size)
         moments += rows.T @ rows
-    axes = np.linalg.eigh(moments)[1][:, ::-1][:, :kept]  # eigh: smallest first
+    squares, axes = np.linalg.eigh(moments / max(len(chosen) * views, 1))
+    squares, axes = squares[::-1][:kept], axes[:, ::-1][:, :kept]  # eigh: smallest first
     largest = np.abs(axes).argmax(axis=0)
     signs = np.where(axes[largest, np.arange(kept)] < 0, -1.0, 1.0)
-    return (axes * signs).astype(np.float32)
+    return (axes * signs).astype(np.float32), np.sqrt(squares.clip(0)).astype(np.float32)
+
+
+def partly_whitened(axes: NDArray[np.float32], sizes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Divide axes [F, D] by their sizes [D] to the power `WHITENING`.
+
+    >>> partly_whitened(np.eye(2, dtype=np.float32), np.array([16.0, 1.0], dtype=np.float32)).diagonal()
+    array([0.5, 1. ], dtype=float32)
+    """
+    largest = float(sizes.max())
+    return axes / np.maximum(sizes, SMALLEST_AXIS * largest) ** WHITENING if largest > 0 else axes
 
 
 def along(features: NDArray[np.floating[Any]], matrix: NDArray[np.float32]) -> NDArray[np.float32]:
