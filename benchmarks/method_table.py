@@ -9,6 +9,8 @@
 
     python benchmarks/method_table.py embedded-fast all                       # preset fast: Muon for every method
     python benchmarks/method_table.py cifartoy-good-fast all --images PATH
+    python benchmarks/method_table.py cifartoy-good-complete all --images PATH  # all 40,000 images; bad too; hours
+    python benchmarks/method_table.py cifar100-fast all                       # below MASKCON_DATA; hours
 
 Validation is a fifth of the training images, held out of training; test labels are read only by the final scores.
 Results are written below --out: a folder per run, `search.json`, `chosen.json`, `report.html`, `tables/`, `figures/`.
@@ -89,9 +91,11 @@ REGROUPED: Trials = {
 }
 # Preset `fast`: the same three rates of Muon for every method; w and tau are the preset's.
 MUON_TRIALS: Trials = {
-    method: grid(learning_rate=[0.05, 0.1, 0.2]) for method in (*EMBEDDED_TRIALS, "teachcon")
+    method: grid(learning_rate=[0.05, 0.1, 0.2]) for method in (*EMBEDDED_TRIALS, "bucsfr", "teachcon")
 }
 TAUS = (0.0, 0.05, 0.1, 0.5)
+PER_CLASS = {"train": 1500, "test": 250}  # images per class of CIFARtoy, 8 classes
+COMPLETE = {"train": 5000, "test": 1000}
 
 
 @dataclass(frozen=True)
@@ -109,15 +113,38 @@ class Study:
     search_on: str = "validation"  # or "test", where the source of the search has none of the test images
     finalists: float = 0.0  # this share of a method's settings, at least one, the best at seed 0 ...
     search_seeds: int = 1  # ... are tried with so many seeds in all; the best mean is chosen
+    search_limit: int | None = None  # images of the search, at most
+    per_class: Mapping[str, int] = field(default_factory=lambda: PER_CLASS)  # images of CIFARtoy
 
 
-PER_CLASS = {"train": 1500, "test": 250}  # images per class of CIFARtoy, 8 classes
 STUDIES = {
     "embedded": Study("embedded", EMBEDDED_TRIALS, epochs=30, search_epochs=15, eval_every=3),
     "cifartoy-good": Study("good", PAPER_TRIALS, epochs=12, search_epochs=6, eval_every=4, taus=TAUS),
     "cifartoy-bad": Study("bad", REGROUPED, epochs=12, search_epochs=6, eval_every=4),
     "embedded-fast": Study("embedded", MUON_TRIALS, epochs=30, search_epochs=15, eval_every=3, preset="fast"),
     "cifartoy-good-fast": Study("good", MUON_TRIALS, epochs=12, search_epochs=6, eval_every=4, preset="fast"),
+    **{
+        f"cifartoy-{split}-complete": Study(
+            split,
+            MUON_TRIALS,
+            epochs=50,
+            search_epochs=6,
+            eval_every=10,
+            preset="fast",
+            search_limit=12_000,
+            per_class=COMPLETE,
+        )
+        for split in ("good", "bad")
+    },
+    "cifar100-fast": Study(
+        "cifar100",
+        MUON_TRIALS,
+        epochs=12,
+        search_epochs=8,
+        eval_every=4,
+        preset="fast",
+        search_limit=12_000,
+    ),
 }
 
 
@@ -198,6 +225,7 @@ def search(study: Study, source: str, methods: Sequence[str], out: Path, at_once
                 "epochs": study.search_epochs,
                 "eval_every_epochs": 0,
                 "evaluate_on": study.search_on,
+                "train_limit": study.search_limit,
             }
             name = f"{method}-{number}" if seed == 0 else f"{method}-{number}-seed{seed}"
             arguments = train_arguments(source, method, seed, settings, study.preset)
@@ -324,7 +352,7 @@ def carry_out(options: argparse.Namespace) -> None:
     if source in ("good", "bad"):
         if options.images is None:
             raise UsageError("CIFARtoy needs --images: CIFAR-10 as train/ and test/ with a folder per class")
-        source = str(lay_out(options.images, source, out / "images"))
+        source = str(lay_out(options.images, source, out / "images", study.per_class))
     if options.stage in ("search", "all"):
         search(study, source, methods, out, options.jobs)
     if options.stage in ("train", "all"):
