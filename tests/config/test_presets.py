@@ -20,9 +20,9 @@ def test_reference_differs_from_paper_exactly_where_the_code_differs_from_the_te
     )
     changed = {line.split(":")[0] for line in paper.differences(reference)}
     assert changed == {"preset", "projection_dim", "weights", "warmup_epochs", "protocol"}
-    details = ("source_variant", "test_resize", "drop_last", "eval_when", "exclude_own_keys")
-    assert [getattr(paper, key) for key in details] == ["paper", "shorter", False, "after", True]
-    assert [getattr(reference, key) for key in details] == ["reference", "both", True, "before", False]
+    details = ("test_resize", "drop_last", "eval_when", "exclude_own_keys")
+    assert [getattr(paper, key) for key in details] == ["shorter", False, "after", True]
+    assert [getattr(reference, key) for key in details] == ["both", True, "before", False]
 
 
 def test_paper_preset_has_the_values_of_the_text():
@@ -136,6 +136,12 @@ def test_the_warm_up_of_fast_follows_the_number_of_epochs_unless_given():
     resolved = resolve("photos", method="maskcon", preset="fast", overrides={})
     assert "0.3 of the epochs" in resolved.reasons["warmup_epochs"]
     assert epoch_settings(50, {}, resolved.config)["warmup_epochs"] == 15.0
+
+
+@pytest.mark.parametrize("value", [1, "yes"])
+def test_what_freezes_a_backbone_is_true_and_nothing_like_it(value):
+    with pytest.raises(UsageError, match=re.escape(f"freeze={value!r} cannot be used")):
+        resolve("photos", method="maskcon", preset="reference", overrides={"freeze": value})
 
 
 def test_every_setting_is_in_a_group():

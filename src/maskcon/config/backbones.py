@@ -1,4 +1,4 @@
-"""Pretrained backbones by name: where their weights come from, and how they read images."""
+"""Pretrained backbones by name: their weights, and how they take images."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HUGGING_FACE_PREFIX = "hf:"  # marks names of datasets and backbones on the Hugging Face hub
 
-# frozen, first choice first, of those whose weights a package index has (docs/results.md)
+# for frozen runs, best first, of those whose weights are on the package index (docs/results.md)
 FROZEN_BACKBONES = ("mobilenet_v2", "efficientnet_lite0", "efficientnet_lite2")
-FROZEN_BACKBONE = FROZEN_BACKBONES[0]  # of freeze=yes, where no other is named
+FROZEN_BACKBONE = FROZEN_BACKBONES[0]  # the default of freeze=yes
 
-# pixels beyond those of the image still help (docs/results.md, photographs of 176 px at 224)
+# views larger than the image still help (docs/results.md, photographs of 176 px at 224)
 ENLARGED = 4 / 3
 
 
@@ -56,7 +56,7 @@ PRETRAINED: Mapping[str, Pretrained] = {
 
 
 def published(backbone: str) -> Pretrained | None:
-    """Return what is known of a backbone by its name, also as `hf:REPOSITORY`; None of any other.
+    """Return the entry of a backbone by name or `hf:REPOSITORY`; None if it has none.
 
     >>> published("hf:facebook/dinov2-small") == published("dinov2_small")
     True
@@ -67,7 +67,7 @@ def published(backbone: str) -> Pretrained | None:
 
 
 def on_hugging_face(backbone: str) -> bool:
-    """Whether a Hugging Face model of this name brings its own weights.
+    """Return whether this is a Hugging Face model, which brings its own weights.
 
     >>> on_hugging_face("hf:microsoft/resnet-18"), on_hugging_face("dinov2_small"), on_hugging_face("resnet18")
     (True, True, False)
@@ -77,9 +77,9 @@ def on_hugging_face(backbone: str) -> bool:
 
 
 def view_size(backbone: str, side: float) -> int:
-    """Return the largest size of a view by a frozen backbone that enlarges images of this side by `ENLARGED` at most.
+    """Return the size of a frozen backbone's views for images of this side.
 
-    At least the smallest size.
+    It is the largest that enlarges images by `ENLARGED` at most, or else the smallest.
 
     >>> view_size("mobilenet_v2", 32), view_size("mobilenet_v2", 160), view_size("mobilenet_v2", 176)
     (128, 160, 224)
@@ -89,6 +89,9 @@ def view_size(backbone: str, side: float) -> int:
 
 
 def mean_and_std(backbone: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the mean and deviation per channel of what a backbone was trained on; ImageNet's where unknown."""
+    """Return mean and deviation per channel of a backbone's training images.
+
+    ImageNet's if they are unknown.
+    """
     known = published(backbone) or Pretrained(0)
     return known.mean, known.std

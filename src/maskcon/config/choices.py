@@ -19,13 +19,13 @@ from maskcon.config.settings import RunConfig
 
 Accelerator = Literal["cpu", "cuda", "mps"]
 
-# Naming any of these is choosing the encoder: then all of it stays as given or as the preset has it.
+# A user who sets any of these chooses the encoder: the others then come from the preset.
 ENCODER_SETTINGS = frozenset(
     ("backbone", "width", "stem", "batchnorm", "weights", "normalise", "freeze", "thaw")
 )
 TUNED_BACKBONE = "resnet18"
 
-# pixels; what a small net can learn from on a CPU, and the side up to which images count as small
+# pixels; a view that a small net on a CPU can learn from, and the side up to which images count as small
 SMALL_VIEW = 64
 SMALLEST_VIEW = 16
 GPU_VIEWS = (96, 128, 160, 224)
@@ -45,8 +45,9 @@ LONGEST_BUDGET = 30 * 86_400.0
 class Facts:
     """What the choices depend on.
 
-    side: median of the images' shorter sides; weights: backbones whose ImageNet weights are on this machine;
-    unfetched: why those that would be used could not be fetched, where that was tried
+    side: median of the images' shorter sides
+    weights: backbones whose ImageNet weights are on this machine
+    unfetched: why the weights that would be used could not be fetched, if that was tried
     """
 
     train: int
@@ -75,20 +76,24 @@ class Choice:
 
 
 def names_encoder(given: Mapping[str, Any]) -> bool:
-    """Return whether given settings name the encoder; freeze=yes, also with thaw, leaves open which backbone."""
+    """Return whether given settings name the encoder.
+
+    freeze=yes, also with thaw, leaves the backbone open.
+    """
     left_open = {"freeze", "thaw"} if given.get("freeze") is True else set()
     return bool((ENCODER_SETTINGS - left_open) & given.keys())
 
 
 def pretrained_backbones(accelerator: Accelerator, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return pretrained backbones in order of preference; `--download` fetches the first available."""
+    """Return pretrained backbones, best first; `--download` fetches the first it can."""
     return (TUNED_BACKBONE,) if accelerator == "cuda" and "freeze" not in given else FROZEN_BACKBONES
 
 
 def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
-    """Choose a pretrained encoder if its weights are here (frozen without a CUDA GPU), else one from scratch.
+    """Choose a pretrained encoder if its weights are here, else one from scratch.
 
-    Returns None if the user has named it, or asked to freeze one and no weights are here: that is refused later.
+    Without a CUDA GPU it is frozen. Returns None if the user has named it, or wants to freeze one and no weights are
+    here: that is refused later.
     """
     if names_encoder(given):
         return None
@@ -104,19 +109,19 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
         return Choice(
             "encoder",
             f"{backbone} with ImageNet weights, frozen, and a head that learns",
-            f"its weights are at hand{'' if frozen else ' and there is no CUDA GPU'}: images are embedded once, "
+            f"its weights are here{'' if frozen else ' and there is no CUDA GPU'}: images are embedded once, "
             "training takes minutes"
             + ("" if best else f"; {FROZEN_BACKBONE} is the first choice, but {missing}"),
             {"freeze": True} if best else {"freeze": True, "backbone": backbone},
         )
     whole: dict[str, Any] = {"backbone": TUNED_BACKBONE, "width": 64, "stem": "auto"}
     whole |= {"projection_dim": 128, "learning_rate": 0.02}
-    whole["optimizer"] = "sgd"  # Muon was tried on small nets alone
+    whole["optimizer"] = "sgd"  # Muon was tried only on small nets
     if TUNED_BACKBONE in facts.weights:
         return Choice(
             "encoder",
             f"{TUNED_BACKBONE} with ImageNet weights, all of it learns",
-            "its weights are at hand and there is a GPU",
+            "its weights are here and there is a GPU",
             {**whole, "weights": "imagenet", "normalise": "imagenet", "warmup_epochs": 5.0},
         )
     return Choice(
@@ -134,9 +139,9 @@ def _no_weights(facts: Facts, backbone: str) -> str:
 
 
 def size_choice(facts: Facts, *, frozen: bool, pretrained: bool, backbone: str = FROZEN_BACKBONE) -> Choice:
-    """Choose the side of a view: at most that of the images, and affordable on this machine.
+    """Choose the side of a view: at most the images', affordable on this machine.
 
-    backbone: what a frozen one can be shown depends on its name.
+    backbone: a frozen one has its own view sizes.
 
     >>> size_choice(Facts(1000, side=480), frozen=False, pretrained=False).settings
     {'image_size': 64}
@@ -161,9 +166,9 @@ def _size(size: int, reason: str) -> Choice:
 
 
 def batch_choice(facts: Facts, given: Mapping[str, Any], *, usual: int, learning_rate: float) -> Choice:
-    """Choose the batch size: small for few images, so that an epoch has several steps.
+    """Choose the batch size: small for few images, so that an epoch has some steps.
 
-    learning_rate: the one for the usual batch; it shrinks with it, unless given.
+    learning_rate: for the usual batch; unless given, it shrinks with the batch.
 
     >>> batch_choice(Facts(train=300, side=200), {}, usual=128, learning_rate=0.2).settings
     {'batch_size': 32, 'learning_rate': 0.05}
@@ -171,7 +176,7 @@ def batch_choice(facts: Facts, given: Mapping[str, Any], *, usual: int, learning
     batch = min(usual, max(SMALLEST_BATCH, _power_of_two(facts.train // EPOCH_STEPS)))
     bank = given.get("bank_size")
     if isinstance(bank, int):
-        batch = max(2, min(batch, bank))  # a bank holds a batch at least
+        batch = max(2, min(batch, bank))  # a bank holds at least one batch
     settings: dict[str, Any] = {"batch_size": batch}
     if batch == usual:
         return Choice("batch", f"{batch} images", "the default", settings)
@@ -184,7 +189,7 @@ def batch_choice(facts: Facts, given: Mapping[str, Any], *, usual: int, learning
 
 
 def bank_choice(facts: Facts, *, batch_size: int, usual: int) -> Choice:
-    """Choose the bank size: at most half of the training images, so that keys are fresh and distinct.
+    """Choose the bank size: at most half of the images, for fresh and distinct keys.
 
     >>> bank_choice(Facts(train=600, side=200), batch_size=64, usual=2048).settings
     {'bank_size': 256}
@@ -202,7 +207,7 @@ def bank_choice(facts: Facts, *, batch_size: int, usual: int) -> Choice:
 
 
 def epochs_choice(facts: Facts, given: Mapping[str, Any], *, batch_size: int, base: RunConfig) -> Choice:
-    """Choose the epochs without a budget: the default, or more if an epoch has few steps.
+    """Choose the epochs without a budget: the default, or more if they are short.
 
     base: the settings so far; where only a head learns, `FROZEN_LIMIT` is the most.
     """
@@ -222,12 +227,19 @@ def budget_choice(
 ) -> Choice:
     """Choose as many epochs as fit into the remaining time, by the measured pace.
 
-    budget: seconds asked for; left: seconds of it that are not spent yet; seconds_of(epochs): how long that many
-    would take, not monotonic: longer runs evaluate less often. The plan takes `BUDGET_SHARE` of
-    what is left: the budget is kept as long as the machine does not become more than 1 / BUDGET_SHARE (1.18) times
-    slower than it was when measured. Too small a budget is refused.
-    base: the settings so far; where only a head learns, `FROZEN_LIMIT` is the most: epochs are so short that any budget
-    would else end in a thousand of them.
+    The plan takes `BUDGET_SHARE` of the remaining time: the budget is kept as long as the machine does not become more
+    than 1 / BUDGET_SHARE (1.18) times slower than it was when measured.
+
+    Args:
+        budget: seconds in all.
+        left: seconds of it that remain.
+        seconds_of: seconds of a run of so many epochs; not monotonic, because longer runs evaluate less often.
+        given: settings of the user.
+        base: the settings so far. Where only a head learns, `FROZEN_LIMIT` is the most: epochs are so short that any
+            budget would otherwise end in a thousand of them.
+
+    Raises:
+        UsageError: not even one epoch fits.
     """
     planned = BUDGET_SHARE * left
     most = FROZEN_LIMIT if base.freeze else LONGEST_RUN
@@ -248,7 +260,7 @@ def budget_choice(
 
 
 def warms_up_long(preset: str, optimizer: Any) -> bool:
-    """Whether the learning rate rises over a share of the run: under `fast`, by Muon."""
+    """Return whether the rate rises over a share of the run: by Muon under `fast`."""
     return preset == "fast" and optimizer == "muon"
 
 
@@ -262,7 +274,7 @@ def long_warmup(epochs: int) -> float:
 
 
 def epoch_settings(epochs: int, given: Mapping[str, Any], base: RunConfig) -> dict[str, Any]:
-    """Return the epochs and the settings that follow from them: about ten evaluations, short warm-ups.
+    """Return the epochs and what follows from them: about ten evaluations, warm-ups.
 
     base: the settings so far.
 
@@ -282,7 +294,7 @@ def epoch_settings(epochs: int, given: Mapping[str, Any], base: RunConfig) -> di
 
 
 def parse_budget(text: str) -> float:
-    """Seconds of a duration with units: 90s, 30m, 2h, 1h30m, 1.5h.
+    """Return the seconds of a duration with units: 90s, 30m, 2h, 1h30m, 1.5h.
 
     >>> parse_budget("1h30m"), parse_budget("1.5 h"), parse_budget("45s")
     (5400.0, 5400.0, 45.0)
@@ -300,7 +312,7 @@ def parse_budget(text: str) -> float:
 
 
 def _power_of_two(number: int) -> int:
-    """The largest power of two that is not above the number; 1 for less.
+    """Return the largest power of two that is not above the number; 1 for less.
 
     >>> _power_of_two(100), _power_of_two(0)
     (64, 1)

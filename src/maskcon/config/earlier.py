@@ -1,4 +1,4 @@
-"""Settings of earlier versions in config.yaml: finished runs open, stopped ones are not resumed."""
+"""Settings of earlier versions: finished runs open, stopped ones are not resumed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GONE = {
 
 
 def translate(values: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
-    """Return settings of any version as settings of this one; `path` is named in the refusal."""
+    """Translate settings of any version to this one; errors name `path`."""
     for key, fixed in SHAPING.items():
         if values.get(key, fixed) != fixed:
             raise UsageError(
@@ -56,12 +56,12 @@ def translate(values: Mapping[Any, Any], path: Path) -> dict[Any, Any]:
 
 
 def refuse_to_resume(values: Mapping[Any, Any], path: Path) -> None:
-    """Raise where the run of a config.yaml was started by a version with other settings."""
-    # these follow from other settings now, as they always did in the presets
-    follows: dict[str, Any] = {"schedule": "linear" if values.get("optimizer") == "muon" else "cosine"}
+    """Raise if the run of a config.yaml was started by a version with other settings."""
+    # these now follow from other settings, as they always did in the presets
+    derived: dict[str, Any] = {"schedule": "linear" if values.get("optimizer") == "muon" else "cosine"}
     if isinstance(values.get("projection_dim"), int):
-        follows["projector_hidden"] = min(512, 4 * values["projection_dim"])
-    gone = sorted(key for key in GONE.intersection(values) if follows.get(key) != values[key])
+        derived["projector_hidden"] = min(512, 4 * values["projection_dim"])
+    gone = sorted(key for key in GONE.intersection(values) if derived.get(key) != values[key])
     if gone:
         raise UsageError(
             f"the run of {path} was started by an earlier version, which had the setting {gone[0]}; "

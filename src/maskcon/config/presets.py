@@ -106,7 +106,7 @@ DEFAULT_PRESET = "fast"
 
 
 def default_method(preset: str) -> str:
-    """Return the method to train where none is given: ours with our preset `fast`, else the paper's."""
+    """Return the default method: ours with our preset `fast`, else the paper's."""
     return "teachcon" if preset == "fast" else "maskcon"
 
 
@@ -143,7 +143,7 @@ SOURCE_SETTINGS["fast"] = SOURCE_SETTINGS["cpu"]
 
 
 def method_table() -> dict[tuple[str, str, str], Settings]:
-    """Read method_settings.csv: preset, source ("" for any) and method -> what it sets.
+    """Read method_settings.csv: preset, source ("" for any), method -> settings.
 
     paper, also for `reference`: w and tau behind the main tables; where the paper names none, section 4.1's advice to
         start from w = 1, tau = tau0 for MaskCon, and a weight that won on several datasets for the others.

@@ -1,4 +1,4 @@
-"""Resolve the settings of a run: preset, dataset, method, choices for these images, given values."""
+"""Resolve the settings of a run: preset, dataset, method, choices, given values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from maskcon.config.settings import VALIDATION_FRACTION, RunConfig
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings, where each value that is not a plain default came from, and what was chosen."""
+    """Settings, the reason of each value, and the automatic choices."""
 
     config: RunConfig
     reasons: Mapping[str, str]
@@ -45,8 +45,9 @@ class Resolved:
 class Choosing:
     """How to choose open settings for a user's own images.
 
-    facts: looks at the images and the machine; called when the given settings have been checked
-    contrasts: whether the method has a memory bank; with_epochs: False where a budget chooses them
+    facts: inspects the images and the machine; called once the given settings have been checked
+    contrasts: whether the method has a memory bank
+    with_epochs: False where a budget chooses them
     """
 
     facts: Callable[[], Facts]
@@ -63,36 +64,38 @@ def resolve(
     choices: tuple[Choice, ...] = (),
     choosing: Choosing | None = None,
 ) -> Resolved:
-    """Preset, then the dataset's values, then the method's, then those of freeze=yes; `overrides` wins.
+    """Layer settings: preset, dataset, method, freeze=yes, choices, overrides.
+
+    Later ones win.
 
     Args:
-        choices: automatic choices of an earlier start; they go before the preset.
+        choices: automatic choices of an earlier start.
         choosing: how to make them now; None chooses nothing.
 
     >>> resolve("embedded", method="grafit", preset="cpu", overrides={"epochs": 3}).config.epochs
     3
     """
 
-    def put_together(given: Mapping[str, Any], *made: Choice) -> Settings:
-        return _layered(source, method, preset, given, chosen_settings(made))
+    def put_together(given: Mapping[str, Any], *chosen: Choice) -> Settings:
+        return _layers(source, method, preset, given, chosen_settings(chosen))
 
     if choosing is not None:
         # batch and bank are only checked when both are known
         given = {key: value for key, value in overrides.items() if key not in ("batch_size", "bank_size")}
-        _built(put_together(given))  # what is wrong is refused before any image is looked at
+        _build(put_together(given))  # invalid settings are refused before any image is inspected
         facts = choosing.facts()
         encoder = encoder_choice(facts, overrides)
         if encoder is not None:
             own = {key: value for key, value in encoder.settings.items() if key not in overrides}
             choices = (replace(encoder, settings=own),)
-        base = _built(put_together(given, *choices))
-        choices = (*choices, *_sizes(_seen(facts, base), base, overrides, choosing))
-    settled = put_together(overrides, *choices)
-    return Resolved(_built(settled), {key: reason for key, (_, reason) in settled.items()}, choices)
+        base = _build(put_together(given, *choices))
+        choices = (*choices, *_sizes(_limited(facts, base), base, overrides, choosing))
+    settings = put_together(overrides, *choices)
+    return Resolved(_build(settings), {key: reason for key, (_, reason) in settings.items()}, choices)
 
 
 def chosen_settings(choices: tuple[Choice, ...]) -> Settings:
-    """All settings of some choices, with their reasons."""
+    """Return all settings of some choices, with their reasons."""
     return {
         key: (value, f"chosen: {choice.reason}")
         for choice in choices
@@ -100,12 +103,12 @@ def chosen_settings(choices: tuple[Choice, ...]) -> Settings:
     }
 
 
-def _built(settled: Settings) -> RunConfig:
-    return RunConfig.build({key: value for key, (value, _) in settled.items()})
+def _build(settings: Settings) -> RunConfig:
+    return RunConfig.build({key: value for key, (value, _) in settings.items()})
 
 
-def _seen(facts: Facts, base: RunConfig) -> Facts:
-    """The facts of the images that this run trains on."""
+def _limited(facts: Facts, base: RunConfig) -> Facts:
+    """Return the facts of those images that this run trains on."""
     train = facts.train
     if base.evaluate_on == "validation":
         train = max(1, round(train * (1 - VALIDATION_FRACTION)))
@@ -123,7 +126,7 @@ def _sizes(facts: Facts, base: RunConfig, given: Mapping[str, Any], choosing: Ch
         choices.append(batch_choice(facts, given, usual=base.batch_size, learning_rate=base.learning_rate))
         batch_size = choices[-1].settings["batch_size"]
     if not isinstance(batch_size, int) or batch_size < 1:
-        batch_size = base.batch_size  # one that is no number is refused later, with the others
+        batch_size = base.batch_size  # an invalid one is refused later
     if "bank_size" not in given and choosing.contrasts:
         on_gpu = facts.accelerator == "cuda" and not base.freeze
         usual = max(base.bank_size, GPU_BANK) if on_gpu else base.bank_size
@@ -133,7 +136,7 @@ def _sizes(facts: Facts, base: RunConfig, given: Mapping[str, Any], choosing: Ch
     return choices
 
 
-def _layered(
+def _layers(
     source: str, method: str, preset: str, overrides: Mapping[str, Any], chosen: Settings
 ) -> Settings:
     if preset not in PRESETS:
@@ -142,7 +145,7 @@ def _layered(
         if key in overrides:
             raise UsageError(f"{key} cannot be set with --set: it has its own argument")
     freeze = overrides["freeze"] if "freeze" in overrides else chosen.get("freeze", (False,))[0]
-    settled: Settings = {
+    settings: Settings = {
         **PRESETS[preset],
         **SOURCE_SETTINGS[preset].get(source, {}),
         **method_settings(source, method=method, preset=preset),
@@ -151,27 +154,27 @@ def _layered(
         **{key: (value, "given") for key, value in overrides.items()},
         **{"source": (source, "given"), "method": (method, "given"), "preset": (preset, "given")},
     }
-    backbone = str(settled["backbone"][0])
+    backbone = str(settings["backbone"][0])
     if "weights" not in overrides and on_hugging_face(backbone):
-        settled["weights"] = (None, "the backbone brings its own")
-    pretrained = settled["weights"][0] is not None or on_hugging_face(backbone)
-    if "relation_space" not in overrides and settled["relation_space"][0] == "hog" and pretrained:
-        settled["relation_space"] = ("features", "pretrained features find better neighbours than HOG")
+        settings["weights"] = (None, "the backbone brings its own")
+    pretrained = settings["weights"][0] is not None or on_hugging_face(backbone)
+    if "relation_space" not in overrides and settings["relation_space"][0] == "hog" and pretrained:
+        settings["relation_space"] = ("features", "pretrained features find better neighbours than HOG")
     if "normalise" not in overrides and pretrained and mean_and_std(backbone)[0] != IMAGENET_MEAN:
-        settled["normalise"] = ("backbone", f"{backbone} was trained on images normalised otherwise")
-    epochs = settled["epochs"][0]
+        settings["normalise"] = ("backbone", f"{backbone} was trained on images normalised otherwise")
+    epochs = settings["epochs"][0]
     if not isinstance(epochs, int):  # refused later
-        return settled
-    if "warmup_epochs" not in overrides and warms_up_long(preset, settled["optimizer"][0]):
-        settled["warmup_epochs"] = (long_warmup(epochs), f"ours: {WARMUP_SHARE:g} of the epochs suit Muon")
+        return settings
+    if "warmup_epochs" not in overrides and warms_up_long(preset, settings["optimizer"][0]):
+        settings["warmup_epochs"] = (long_warmup(epochs), f"ours: {WARMUP_SHARE:g} of the epochs suit Muon")
     if "relation_warmup_epochs" not in overrides and method in RELATION_WARMUP_SHARES:
         share, reason = RELATION_WARMUP_SHARES[method]
-        settled["relation_warmup_epochs"] = (round(share * epochs, 3), f"for {method}: {reason}")
-    return settled
+        settings["relation_warmup_epochs"] = (round(share * epochs, 3), f"for {method}: {reason}")
+    return settings
 
 
 def frozen_settings(method: str) -> Settings:
-    """What freeze=yes sets for a method.
+    """Return what freeze=yes sets for a method.
 
     >>> frozen_settings("grafit")["w"]
     (0.8, 'for grafit: ours, for a frozen backbone')
@@ -180,10 +183,10 @@ def frozen_settings(method: str) -> Settings:
 
 
 def method_settings(source: str, *, method: str, preset: str) -> Settings:
-    """The method's own values: those of the paper's table for this dataset, else the preset's.
+    """Return a method's own values, those for this dataset first, else the preset's.
 
     >>> method_settings("sop-split2", method="coins", preset="paper")
     {'w': (0.2, 'for coins: paper, appendix A, table of hyperparameters')}
     """
-    under = "paper" if preset == "reference" else preset
-    return METHOD_SETTINGS.get((under, "", method), {}) | METHOD_SETTINGS.get((under, source, method), {})
+    table = "paper" if preset == "reference" else preset
+    return METHOD_SETTINGS.get((table, "", method), {}) | METHOD_SETTINGS.get((table, source, method), {})

@@ -37,7 +37,7 @@ GROUPS: Mapping[str, str] = {
 
 
 class RunConfig(BaseModel):
-    """Everything that decides the result of a run. Symbols of the paper stand in the comments."""
+    """Everything that decides the result of a run; comments have the paper's symbols."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -99,7 +99,9 @@ class RunConfig(BaseModel):
 
     # Frozen: a pretrained backbone that stays unchanged, or all but its last stages, and a head that learns
     freeze: bool = Field(
-        False, description="embed each image once with the pretrained backbone, train a head on its features"
+        False,
+        strict=True,  # 1 or "yes" would not be recognised where the settings of frozen runs are put together
+        description="embed each image once with the pretrained backbone, train a head on its features",
     )
     thaw: int = Field(
         0,
@@ -188,7 +190,7 @@ class RunConfig(BaseModel):
 
     @property
     def projector_hidden(self) -> int:
-        """Width of the projector's hidden layer: the paper's 512 for its 128, less for smaller projections."""
+        """Width of the projector's hidden layer: 512 for the paper's 128, at most."""
         return min(512, 4 * self.projection_dim)
 
     @property
@@ -203,15 +205,15 @@ class RunConfig(BaseModel):
 
     @property
     def learns_names(self) -> bool:
-        """Whether known names are spread to unnamed images, and have a cross-entropy beside the contrast."""
+        """Whether known names are spread to unnamed images and have a cross-entropy."""
         return self.freeze and self.fine is not None and self.fine_weight > 0
 
     @property
     def uses_hog(self) -> bool:
         """Whether HOG features find the neighbours.
 
-        Then keys need not be compared: they are running means of queries, and half of the queries are seen in the key's
-        view, because the strong views alone need not teach.
+        Then keys need not be compared: they are running means of queries, and half of the queries are weak views like
+        those of keys, because strong views alone may teach too little.
         """
         return self.relation_space == "hog"
 
@@ -225,7 +227,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def build(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Validate; the first thing wrong becomes one line that names it and the way out."""
+        """Validate; the error names the first invalid value and the way out."""
         for key in values:
             if key not in cls.model_fields:
                 raise unknown("setting", str(key), cls.model_fields)
@@ -235,11 +237,11 @@ class RunConfig(BaseModel):
             raise UsageError(_first_problem(error)) from None
 
     def changed(self, **values: Any) -> RunConfig:
-        """A copy with some values changed, validated again."""
+        """Return a copy with some values changed, validated again."""
         return RunConfig.build({**self.model_dump(), **values})
 
     def differences(self, other: RunConfig) -> list[str]:
-        """Lines `key: mine -> theirs`, for a refusal that shows its reason."""
+        """Return lines `key: mine -> theirs`, for error messages."""
         mine, theirs = self.model_dump(), other.model_dump()
         return [f"{key}: {mine[key]} -> {theirs[key]}" for key in mine if mine[key] != theirs[key]]
 
@@ -262,11 +264,11 @@ class RunConfig(BaseModel):
 class Machine(BaseModel):
     """Where and how a run is carried out, which may differ from one call to the next.
 
-    It changes nothing of what is learnt but rounding (devices, threads) and, with several processes, BatchNorm
-    statistics, which each has of its own rows (see `RunConfig.batchnorm`).
+    It changes results only by rounding (devices, threads) and, with several processes, by BatchNorm statistics, which
+    each process computes from its own rows (see `RunConfig.batchnorm`).
 
     Attributes:
-        threads: of torch, in each process. None: on a CPU `fit` takes the free cores; a resumed run keeps its number.
+        threads: of torch, per process. None: on a CPU `fit` takes the free cores; a resumed run keeps its number.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -296,7 +298,7 @@ def read_values(path: Path) -> dict[Any, Any]:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Scalars, lists and mappings only: no aliases, so that no small file can grow into a large one."""
+    """Scalars, lists and mappings only; aliases could let a small file grow large."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):
@@ -305,7 +307,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """One `key=value` of the command line, the value as `parse_value` reads it: `inf`, `none`, `1e-3` work.
+    """Parse one `key=value` of the command line; `inf`, `none` and `1e-3` work.
 
     >>> parse_override("tau=inf"), parse_override("weights=none"), parse_override("learning_rate=1e-3")
     (('tau', inf), ('weights', None), ('learning_rate', 0.001))
