@@ -1,7 +1,8 @@
-"""AutoAugment's policy for CIFAR-10: the published table, with one sub-policy drawn per sample, and PIL's operations.
+"""AutoAugment's policy for CIFAR-10: the published table and PIL's operations.
 
-A sub-policy is two operations, each with a probability and a magnitude index into ten steps. Shear, shift and the four
-enhancements take a random sign, rotation does not, as in the implementation commonly used for CIFAR.
+One sub-policy is drawn per sample. A sub-policy is two operations, each with a probability and a magnitude index into
+ten steps. Shear, shift and the four enhancements take a random sign, rotation does not, as in the implementation
+commonly used for CIFAR.
 
 The colour operations take and return views [B, C, S, T], float32 with whole numbers 0..255, and equal `PIL.ImageOps`
 and `PIL.ImageEnhance` exactly. `factors` and `thresholds` are [B]. C is 3 (RGB) or 1 (grey).
@@ -77,7 +78,10 @@ def _table() -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Choice:
-    """Operations per sample as indices into NAMES (or NOTHING), and signed magnitudes, both [B, 2], on the CPU."""
+    """Operations per sample, and their signed magnitudes; both [B, 2], on the CPU.
+
+    operations: indices into NAMES, or NOTHING.
+    """
 
     operations: Tensor
     magnitudes: Tensor
@@ -133,7 +137,7 @@ class AutoAugment(Operation):
 
 
 def geometric_matrices(choice: Choice, size: int) -> Tensor:
-    """Compute maps from the warped view to the unwarped one, as in PIL's transform: [B, 2, 3, 3].
+    """Compute maps from the warped view to the unwarped one, as PIL: [B, 2, 3, 3].
 
     Colour operations give the identity.
     """
@@ -168,19 +172,19 @@ def luma(views: Tensor) -> Tensor:
 
 
 def blend(base: Tensor, views: Tensor, factors: Tensor) -> Tensor:
-    """Compute PIL's Image.blend: base + factor * (views - base), clipped to 0..255 and truncated."""
+    """Apply PIL's Image.blend: base + factor * (views - base), clipped, truncated."""
     # Multiply and add round separately, as in PIL; a fused operation could differ by one level.
     change = (views - base).mul_(factors.float().view(-1, 1, 1, 1))
     return change.add_(base).clamp_(0.0, 255.0).floor_()
 
 
 def brightness(views: Tensor, factors: Tensor) -> Tensor:
-    """ImageEnhance.Brightness: towards black (0) or away from it (above 1)."""
+    """Apply ImageEnhance.Brightness: towards black (0) or away from it (above 1)."""
     return (views * factors.float().view(-1, 1, 1, 1)).clamp_(0.0, 255.0).floor_()
 
 
 def contrast(views: Tensor, factors: Tensor) -> Tensor:
-    """ImageEnhance.Contrast: towards the mean luma of each image or away from it."""
+    """Apply ImageEnhance.Contrast: towards the mean luma of an image, or away."""
     pixels = views.shape[2] * views.shape[3]
     totals = luma(views).to(torch.int32).sum(dim=(1, 2, 3))  # int64, exact
     mean = torch.div(2 * totals + pixels, 2 * pixels, rounding_mode="floor").float()  # floor(mean + .5)
@@ -188,14 +192,17 @@ def contrast(views: Tensor, factors: Tensor) -> Tensor:
 
 
 def saturation(views: Tensor, factors: Tensor) -> Tensor:
-    """ImageEnhance.Color: towards grey or away from it; grey images are unchanged."""
+    """Apply ImageEnhance.Color: towards grey or away; grey images are unchanged."""
     if views.shape[1] == 1:
         return views
     return blend(luma(views), views, factors)
 
 
 def sharpness(views: Tensor, factors: Tensor) -> Tensor:
-    """ImageEnhance.Sharpness: towards PIL's SMOOTH filter or away from it; the outermost pixels are unchanged."""
+    """Apply ImageEnhance.Sharpness: towards PIL's SMOOTH filter or away from it.
+
+    The outermost pixels are unchanged.
+    """
     if min(views.shape[2:]) < 3:
         return views
     lines = views[:, :, :-2] + views[:, :, 1:-1] + views[:, :, 2:]  # [B, C, S-2, T]
@@ -207,23 +214,23 @@ def sharpness(views: Tensor, factors: Tensor) -> Tensor:
 
 
 def invert(views: Tensor) -> Tensor:
-    """ImageOps.invert."""
+    """Apply ImageOps.invert."""
     return 255.0 - views
 
 
 def solarize(views: Tensor, thresholds: Tensor) -> Tensor:
-    """ImageOps.solarize: invert what is at or above the threshold."""
+    """Apply ImageOps.solarize: invert levels at or above the threshold."""
     return torch.where(views < thresholds.float().view(-1, 1, 1, 1), views, 255.0 - views)
 
 
 def posterize(views: Tensor, bits: Tensor) -> Tensor:
-    """ImageOps.posterize: keep the highest bits."""
+    """Apply ImageOps.posterize: keep the highest bits."""
     step = torch.pow(2.0, 8 - bits.float()).view(-1, 1, 1, 1)
     return torch.floor(views / step).mul_(step)
 
 
 def autocontrast(views: Tensor) -> Tensor:
-    """ImageOps.autocontrast without cutoff: each channel stretched to 0..255."""
+    """Apply ImageOps.autocontrast without cutoff: stretch each channel to 0..255."""
     lines = views.reshape(views.shape[0] * views.shape[1], -1)  # one line per channel
     low = lines.amin(dim=1, keepdim=True)  # aminmax takes five times as long as both
     span = lines.amax(dim=1, keepdim=True) - low
@@ -238,7 +245,7 @@ def autocontrast(views: Tensor) -> Tensor:
 
 
 def equalize(views: Tensor) -> Tensor:
-    """ImageOps.equalize: each channel's levels spread by its histogram."""
+    """Apply ImageOps.equalize: spread each channel's levels by its histogram."""
     lines = views.reshape(views.shape[0] * views.shape[1], -1)
     keys = _keys(lines)
     histogram = torch.bincount(keys, minlength=lines.shape[0] * 256).view(-1, 256)

@@ -1,4 +1,4 @@
-"""Random colour changes of photographs and grey images: jitter, grey, blur, gamma, erasing.
+"""Random changes of colours and grey levels: jitter, grey, blur, gamma, erasing.
 
 Views are float [B, C, S, S] on 0..255.
 """
@@ -32,7 +32,7 @@ def blend(base: Tensor | float, views: Tensor, factors: Tensor) -> Tensor:
 
 
 def shift_hue(views: Tensor, turns: Tensor) -> Tensor:
-    """Rotate the hue of views [B, 3, S, T] by turns [B] of the circle; value and saturation stay."""
+    """Rotate the hue of views [B, 3, S, T] by turns [B] of the circle."""
     red, green, blue = views.unbind(1)
     value = views.amax(dim=1)
     chroma = value - views.amin(dim=1)
@@ -53,7 +53,7 @@ def shift_hue(views: Tensor, turns: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ColourJitter(RandomOperation):
-    """torchvision's ColorJitter with a probability: four changes, in a random order per sample.
+    """torchvision's ColorJitter, with a probability; the order is random per sample.
 
     Factors of brightness, contrast and saturation lie in [max(0, 1 - x), 1 + x), the hue shift in [-x, x) of the
     circle. Grey images only change brightness and contrast.
@@ -80,7 +80,7 @@ class ColourJitter(RandomOperation):
         )
 
     def order(self, uniforms: Tensor) -> Tensor:
-        """Return the numbers of the four changes in the order of the second uniform: [B, 4], on the CPU."""
+        """Return the changes in the order drawn by the second uniform: [B, 4], CPU."""
         return torch.tensor(ORDERS)[(wide(uniforms[:, 1]) * len(ORDERS)).long()]
 
     def change(self, views: Tensor, uniforms: Tensor) -> Tensor:
@@ -106,7 +106,10 @@ def _jittered(operation: int, views: Tensor, amounts: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Greyscale(RandomOperation):
-    """Replace all three channels by the luma, with a probability. Uniforms: whether it is applied."""
+    """Replace all three channels by the luma, with a probability.
+
+    Uniforms: whether it is applied.
+    """
 
     draws: ClassVar[int] = 1
 
@@ -138,7 +141,11 @@ class GaussianBlur(RandomOperation):
 
 
 def box_taps(sigma: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the box of each of three passes, float32 [B]: full taps on either side, weight of the next tap."""
+    """Compute the box of each of three passes.
+
+    Returns:
+        Full taps on either side, and the weight of the next tap, float32 [B] each.
+    """
     variance = wide(sigma) ** 2 / 3  # per pass
     whole = torch.floor((torch.sqrt(12 * variance + 1) - 1) / 2)
     part = (2 * whole + 1) * (whole * (whole + 1) - 3 * variance) / (6 * (variance - (whole + 1) ** 2))
@@ -146,7 +153,7 @@ def box_taps(sigma: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def blur_matrices(sigma: Tensor, *, size: int) -> Tensor:
-    """Compute the blur of a line of `size` pixels with repeated edges as matrices: sigma [B] -> [B, size, size]."""
+    """Compute the blur of a line with repeated edges: sigma [B] -> [B, size, size]."""
     whole, part = (taps.view(-1, 1, 1) for taps in box_taps(sigma))
     lines = torch.arange(size, device=sigma.device, dtype=torch.float32)
     distance = (lines.view(1, -1, 1) - lines.view(1, 1, -1)).abs_()  # [1, size, size]
@@ -162,9 +169,9 @@ def blur_matrices(sigma: Tensor, *, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ToneJitter(Operation):
-    """Change brightness, contrast and gamma of grey images, always, without inverting them.
+    """Change brightness, contrast and gamma of grey images, without inverting them.
 
-    Uniforms: the three amounts.
+    It is always applied. Uniforms: the three amounts.
 
     Attributes:
         brightness: largest shift in either direction, as a share of the full scale.
@@ -207,7 +214,7 @@ class RandomErasing(RandomOperation):
     ratio: tuple[float, float] = (0.4, 2.5)
 
     def boxes(self, uniforms: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compute top, left, height and width of the rectangle in a view of `size`, in whole pixels, each [B]."""
+        """Compute top, left, height and width of the rectangle, in whole pixels, [B]."""
         draws = wide(uniforms)
         share = between(draws[:, 1], *self.area)
         ratio = torch.exp(between(draws[:, 2], math.log(self.ratio[0]), math.log(self.ratio[1])))

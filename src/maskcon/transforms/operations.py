@@ -32,12 +32,15 @@ class Operation:
         return None
 
     def recolour(self, views: Tensor, uniforms: Tensor) -> Tensor:  # noqa: ARG002
-        """Change views [B, C, S, S] on 0..255, maybe in place, by uniforms [B, draws] on the CPU."""
+        """Change views [B, C, S, S] on 0..255, possibly in place.
+
+        uniforms: [B, draws], on the CPU.
+        """
         return views
 
 
 class RandomOperation(Operation):
-    """Base of colour changes with a probability: the first uniform decides whether `change` is applied."""
+    """Base of random colour changes: the first uniform decides whether to `change`."""
 
     probability: float
 
@@ -60,7 +63,9 @@ def between(uniforms: Tensor, low: float, high: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Perspective(Operation):
-    """torchvision's RandomPerspective: each corner moves inwards by up to half of `distortion` of the side.
+    """torchvision's RandomPerspective.
+
+    Each corner moves inwards by up to half of `distortion` of the side.
 
     Uniforms: whether it is applied (1), then (x, y) of the corners top left, top right, bottom right, bottom left (8).
     Uncovered pixels are black.
@@ -82,9 +87,13 @@ class Perspective(Operation):
 
 
 def quad_to_square(corners: Tensor, *, side: float) -> Tensor:
-    """Compute the projective maps [B, 3, 3] from four corners to the square (0, 0), (side, 0), (side, side), (0, side).
+    """Compute the projective maps [B, 3, 3] from four corners to a square.
 
-    corners: [B, 4, 2] as (x, y), clockwise from the top left. The map from the unit square to the corners has a closed
+    The square is (0, 0), (side, 0), (side, side), (0, side).
+
+    corners: [B, 4, 2] as (x, y), clockwise from the top left.
+
+    The map from the unit square to the corners has a closed
     form; its adjugate is its inverse up to a factor, which homogeneous coordinates ignore.
     """
     (x0, y0), (x1, y1), (x2, y2), (x3, y3) = (corner.unbind(1) for corner in corners.unbind(1))
@@ -105,9 +114,9 @@ def quad_to_square(corners: Tensor, *, side: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Affine(Operation):
-    """Random rotation, zoom and shift about the centre of the view; uncovered pixels repeat the edge of the image.
+    """Random rotation, zoom and shift about the centre of the view.
 
-    Uniforms: rotation, area, horizontal and vertical shift.
+    Uncovered pixels repeat the edge of the image. Uniforms: rotation, area, horizontal and vertical shift.
 
     Attributes:
         rotation: largest angle in either direction, in degrees.

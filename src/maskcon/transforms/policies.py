@@ -21,7 +21,7 @@ from maskcon.transforms.resample import CentreSquare, Crop, RandomCrop, WholeIma
 
 @runtime_checkable
 class Policy(Protocol):
-    """Interface of a policy; implement these three members to use your own class in a run.
+    """Interface of a policy; a class with these three members can be used in a run.
 
     A policy is a pure function of images and uniforms: the same row of both gives the same view, in any batch, on
     any rank.
@@ -36,7 +36,9 @@ class Policy(Protocol):
         ...
 
     def __call__(self, images: Tensor, uniforms: Tensor, *, size: int, sizes: Tensor | None = None) -> Tensor:
-        """images [B, C, H, W], uniforms [B, draws] in [0, 1) -> float32 [B, C, size, size] in [0, 1].
+        """Make views, float32 [B, C, size, size] in [0, 1].
+
+        images: [B, C, H, W]; uniforms: [B, draws] in [0, 1); sizes: see `ViewPolicy`.
 
         Training passes uniforms and sizes on the CPU, whatever the device of the images.
         """
@@ -98,7 +100,7 @@ class ViewPolicy:
 
 
 def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return valid heights and widths [B], on the CPU; raise `UsageError` for invalid shapes."""
+    """Return valid heights and widths [B], on the CPU; raise for invalid shapes."""
     if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
         raise UsageError(f"images must be [B, 1 or 3, H, W] with pixels, got {tuple(images.shape)}")
     if images.dtype != torch.uint8 and not images.dtype.is_floating_point:
@@ -121,12 +123,14 @@ def check_images(images: Tensor, size: int, sizes: Tensor | None) -> tuple[Tenso
 
 
 def on_byte_scale(images: Tensor) -> Tensor:
-    """Scale float images from [0, 1] to 0..255; keep uint8 (converted later, row by row)."""
+    """Scale float images from [0, 1] to 0..255; keep uint8, which is converted later."""
     return images if images.dtype == torch.uint8 else images.float() * 255
 
 
 def normalise(views: Tensor, mean: Tensor | Sequence[float], std: Tensor | Sequence[float]) -> Tensor:
-    """Return (views - mean) / std per channel: views [B, C, S, S], mean and std of C values each.
+    """Return (views - mean) / std per channel.
+
+    views: [B, C, S, S]; mean, std: C values each.
 
     >>> normalise(torch.ones(1, 3, 2, 2), [0.5, 0.5, 0.5], [0.5, 0.25, 0.5])[0, :, 0, 0]
     tensor([1., 2., 1.])
@@ -210,17 +214,17 @@ def policy(name: str) -> Policy:
     return POLICIES[name]
 
 
-def name_for(asked: str, family: str) -> str:
-    """Resolve `weak` and `strong` to the policies of a family; other names are unchanged.
+def name_for(name: str, family: str) -> str:
+    """Resolve `weak` and `strong` to policies of a family; other names are unchanged.
 
     >>> name_for("weak", "cifar"), name_for("identity", "cifar")
     ('cifar-weak', 'identity')
     """
-    if asked in STRENGTHS:
-        return pair(family)[STRENGTHS.index(asked)].name
-    if asked not in POLICIES:
-        raise unknown("view policy", asked, [*STRENGTHS, *POLICIES])
-    return asked
+    if name in STRENGTHS:
+        return pair(family)[STRENGTHS.index(name)].name
+    if name not in POLICIES:
+        raise unknown("view policy", name, [*STRENGTHS, *POLICIES])
+    return name
 
 
 def pair(name: str) -> tuple[Policy, Policy]:

@@ -1,7 +1,7 @@
-"""Crop boxes, then crop, resize, mirror and warp in one resampling step per view, from the stored pixels.
+"""Crop boxes; then crop, resize, mirror and warp in one resampling step per view.
 
-Boxes are in pixels of the stored image, drawn from a table of uniforms: tensors [B] in float64, because they are
-rounded to whole pixels and a row must round alike in every batch.
+Views are resampled from the stored pixels. Boxes are in pixels of the stored image, drawn from a table of uniforms:
+tensors [B] in float64, because they are rounded to whole pixels and a row must round alike in every batch.
 
 * Rows without a warp: two small matrix products with the weights of PIL's (and torchvision's antialiased) triangle
   filter, whose width grows with the reduction. Upscaling equals bilinear interpolation of the crop, with edge pixels
@@ -62,7 +62,7 @@ class Placement:
 
 
 def moved(values: Tensor, device: torch.device) -> Tensor:
-    """Move values from the CPU without waiting for the device; as float32 to MPS, which has no float64."""
+    """Move values from the CPU without waiting; to MPS, without float64, as float32."""
     values = values.float() if device.type == "mps" and values.dtype == torch.float64 else values
     return values.to(device, non_blocking=True)
 
@@ -115,7 +115,7 @@ class RandomCrop:
         )
 
     def _fallback(self, heights: Tensor, widths: Tensor) -> tuple[Tensor, Tensor]:
-        """Height and width of the largest box whose ratio is allowed."""
+        """Return height and width of the largest box whose ratio is allowed."""
         ratio = widths / heights
         height = torch.where(ratio < self.ratio[0], torch.round(widths / self.ratio[0]), heights)
         width = torch.where(ratio > self.ratio[1], torch.round(heights * self.ratio[1]), widths)
@@ -135,7 +135,7 @@ class WholeImage:
 
 @dataclass(frozen=True)
 class CentreSquare:
-    """No random crop: the central square after the shorter side is resized to the size of the view.
+    """No random crop: resize the shorter side to the view, then crop the centre.
 
     Filter taps may reach outside the box, because the resize comes before the crop.
     """
@@ -159,10 +159,10 @@ Crop = RandomCrop | WholeImage | CentreSquare
 
 @dataclass(frozen=True)
 class Warp:
-    """Projective maps from pixel coordinates of the view to those of the unwarped view.
+    """Projective maps from coordinates of the view to those of the unwarped view.
 
     Attributes:
-        matrices: [B, T, 3, 3], for T maps in sequence; coordinates are (x, y, 1) with pixel centres at .5.
+        matrices: [B, T, 3, 3], for T maps in sequence; pixel coordinates are (x, y, 1) with centres at .5.
         active: [B] bool, rows whose maps are not all the identity.
         fill: level 0..255 for pixels outside the unwarped view after any of the maps; None repeats the edge.
         projective: if False, the bottom rows are (0, 0, 1) and no division is needed.
@@ -192,8 +192,9 @@ def filter_places(
     pixels: int,
     size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute positions for the triangle filter that resizes [start, start + length) of a line to `size` values.
+    """Compute positions for the triangle filter that resizes a part of a line.
 
+    [start, start + length) of the line becomes `size` values.
     The weight of a pixel in a value is max(0, 1 - |value - pixel|) * visible, scaled to sum 1.
 
     Args:
@@ -214,18 +215,20 @@ def filter_places(
     # Measured from the start of the box: float32 then keeps the fractions on wide canvases.
     centres = values * (scale / reach)
     places = (taps - start.unsqueeze(1)) / reach
-    seen = (taps > low.unsqueeze(1)) & (taps < high.unsqueeze(1))
-    return centres.float(), places.float(), seen.float()
+    visible = (taps > low.unsqueeze(1)) & (taps < high.unsqueeze(1))
+    return centres.float(), places.float(), visible.float()
 
 
-def _triangle(values: Tensor, pixels: Tensor, seen: Tensor, *, total: int) -> Tensor:
-    """Compute weights from broadcastable positions; they sum to 1 along the axis `total`."""
-    weights = torch.sub(pixels, values).abs_().neg_().add_(1.0).clamp_min_(0.0).mul_(seen)
-    return weights.div_(weights.sum(dim=total, keepdim=True))
+def _triangle(values: Tensor, pixels: Tensor, visible: Tensor, *, dim: int) -> Tensor:
+    """Compute weights from broadcastable positions; they sum to 1 along `dim`."""
+    weights = torch.sub(pixels, values).abs_().neg_().add_(1.0).clamp_min_(0.0).mul_(visible)
+    return weights.div_(weights.sum(dim=dim, keepdim=True))
 
 
 def separable(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Compute rows @ images @ columns: images [B, C, H, W], rows [B, S, H], columns [B, W, T] -> [B, C, S, T].
+    """Compute rows @ images @ columns, [B, C, S, T].
+
+    images: [B, C, H, W]; rows: [B, S, H]; columns: [B, W, T].
 
     The result is a transposed view: with the channels between the two axes, one product serves all of them.
     """
@@ -238,22 +241,26 @@ def separable(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def resize(images: Tensor, placement: Placement, mirrored: Tensor | None, *, size: int) -> Tensor:
-    """Crop, resize and mirror without a warp: images [B, C, H, W] on the scale 0..255 -> [B, C, size, size]."""
+    """Crop, resize and mirror without a warp: [B, C, H, W] -> [B, C, size, size]."""
     at = placement
     height, width = images.shape[2:]
-    values, pixels, seen = filter_places(
+    values, pixels, visible = filter_places(
         at.top, at.height, at.row_low, at.row_high, None, pixels=height, size=size
     )
-    rows = _triangle(values.unsqueeze(2), pixels.unsqueeze(1), seen.unsqueeze(1), total=2)  # [B, size, H]
-    values, pixels, seen = filter_places(
+    rows = _triangle(values.unsqueeze(2), pixels.unsqueeze(1), visible.unsqueeze(1), dim=2)  # [B, size, H]
+    values, pixels, visible = filter_places(
         at.left, at.width, at.column_low, at.column_high, mirrored, pixels=width, size=size
     )
-    columns = _triangle(values.unsqueeze(1), pixels.unsqueeze(2), seen.unsqueeze(2), total=1)  # [B, W, size]
+    columns = _triangle(values.unsqueeze(1), pixels.unsqueeze(2), visible.unsqueeze(2), dim=1)  # [B, W, size]
     return separable(images, rows, columns)
 
 
 def warped_grid(warp: Warp, *, size: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Compute x, y in the unwarped view per pixel of the view, and whether they lie inside; each [B, size, size]."""
+    """Compute where the pixels of the view lie in the unwarped view.
+
+    Returns:
+        x, y, and whether they lie inside (None if no fill is needed), each [B, size, size].
+    """
     matrices = warp.matrices.float()
     steps = torch.arange(size, device=matrices.device, dtype=torch.float32) + 0.5
     x, y = steps.view(1, 1, size), steps.view(1, size, 1)
@@ -274,7 +281,7 @@ def warped_grid(warp: Warp, *, size: int) -> tuple[Tensor, Tensor, Tensor | None
 def warp_view(
     images: Tensor, placement: Placement, mirrored: Tensor | None, warp: Warp, *, size: int
 ) -> Tensor:
-    """Crop, mirror and warp in one bilinear sampling: images [B, C, H, W] -> [B, C, size, size]."""
+    """Crop, mirror and warp in one sampling: [B, C, H, W] -> [B, C, size, size]."""
     height, width = images.shape[2:]
     x, y, inside = warped_grid(warp, size=size)
     scale_x, start_x = placement.width / size, placement.left
@@ -306,8 +313,9 @@ def warp_view(
 def resample(
     images: Tensor, placement: Placement, mirrored: Tensor | None, warp: Warp | None, *, size: int
 ) -> Tensor:
-    """Make views of images [B, C, H, W] (uint8, or float on 0..255): float32 [B, C, size, size] on 0..255.
+    """Make views on 0..255, float32 [B, C, size, size].
 
+    images: [B, C, H, W], uint8, or float on 0..255.
     placement, mirrored, warp: on the CPU, where rows are grouped without waiting for the device of the images.
     """
     batch, channels = images.shape[:2]
@@ -334,7 +342,10 @@ def resample(
 
 
 def _blocks(chosen: Tensor, images: Tensor) -> list[Tensor]:
-    """Split the indices of chosen rows (bool [B], on the CPU) into blocks of bounded size."""
+    """Split the numbers of chosen rows into blocks of bounded size.
+
+    chosen: bool [B], on the CPU.
+    """
     limit = CPU_BLOCK if images.device.type == "cpu" else DEVICE_BLOCK
     rows = chosen.nonzero().squeeze(1).to(images.device)
     return list(torch.split(rows, max(1, limit // images[0].numel()))) if len(rows) else []
