@@ -35,13 +35,13 @@ def slow_similarity(looks: torch.Tensor) -> list[list[float]]:
     st.integers(1, 20),
     st.sampled_from([3, 5, 64]),
 )
-def test_the_nearest_are_those_of_a_count_pair_by_pair(seed, count, looks, listed, tile):
+def test_the_nearest_are_those_of_a_count_pair_by_pair(seed, count, looks, length, tile):
     vectors = random_looks(seed, count, looks)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(neighbour_lists, "TILE", tile)
-        places, similarity = nearest_in(vectors, listed)
+        places, similarity = nearest_in(vectors, length)
     slow = torch.tensor(slow_similarity(vectors))
-    expected = slow.sort(dim=1, descending=True).values[:, : min(listed, count)]
+    expected = slow.sort(dim=1, descending=True).values[:, : min(length, count)]
     torch.testing.assert_close(similarity, expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(slow.gather(1, places), expected, atol=1e-5, rtol=0)
     assert all(len(set(row)) == len(row) for row in places.tolist())
@@ -66,17 +66,17 @@ def test_vectors_in_half_precision_are_compared_in_float32():
 
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 6), st.integers(1, 7), st.integers(0, 20))
-def test_a_bank_s_entries_have_the_similarity_of_their_image(seed, count, listed, batch, bank):
+def test_a_bank_s_entries_have_the_similarity_of_their_image(seed, count, length, batch, bank):
     """Also where the bank holds an image several times, or not at all; and of lists that are not full."""
     generator = torch.Generator().manual_seed(seed)
     groups = torch.randint(2, (count,), generator=generator)
-    lists = NeighbourLists.empty(count, listed)
+    lists = NeighbourLists.empty(count, length)
     known: dict[tuple[int, int], float] = {}
     for group in (0, 1):
         members = (groups == group).nonzero().squeeze(1)
         if len(members) == 0:
             continue
-        places, similarity = nearest_in(random_looks(seed + group, len(members), 2), listed)
+        places, similarity = nearest_in(random_looks(seed + group, len(members), 2), length)
         lists.put(members, places, similarity)
         for row, near, values in zip(
             members.tolist(), members[places].tolist(), similarity.tolist(), strict=True

@@ -1,4 +1,4 @@
-"""BuCSFR (Shi et al., ICCV 2025) in our form: clusters inside coarse classes choose positives and negatives.
+"""BuCSFR (Shi et al., ICCV 2025) in our form: clusters choose the positives.
 
 At the start of every epoch after a warm-up, the last key of each image is clustered within its coarse class by
 k-means; then the two clusters of the class whose union loses the least information become one, if that is little:
@@ -50,7 +50,7 @@ class ClusterDraws:
 
 
 class Clusters(nn.Module):
-    """The last key of every image, and its cluster; all in the `state_dict`, so a resumed run has the same.
+    """Last key and cluster of every image, saved in the `state_dict`.
 
     Args:
         coarse: labels of the images, ``[N]``.
@@ -61,7 +61,7 @@ class Clusters(nn.Module):
         super().__init__()
         self.coarse = coarse
         images = coarse.bincount()
-        at_first = (images // IMAGES_PER_CLUSTER).clamp(1, MOST_CLUSTERS)
+        initial = (images // IMAGES_PER_CLUSTER).clamp(1, MOST_CLUSTERS)
         self._keys: Tensor
         self._cluster: Tensor
         self._centres: Tensor
@@ -69,8 +69,8 @@ class Clusters(nn.Module):
         self.register_buffer("_keys", torch.zeros(len(coarse), dim, device=coarse.device))
         self.register_buffer("_cluster", torch.full_like(coarse, NO_CLUSTER))
         # one row per cluster, class after class; zeros from the last on, all zeros before the first update
-        self.register_buffer("_centres", torch.zeros(int(at_first.sum()), dim, device=coarse.device))
-        self.register_buffer("_numbers", at_first)  # clusters of each class
+        self.register_buffer("_centres", torch.zeros(int(initial.sum()), dim, device=coarse.device))
+        self.register_buffer("_numbers", initial)  # clusters of each class
         self._used = 0  # rows of `_centres` with a cluster, as a number that does not wait for the device
 
     @torch.no_grad()
@@ -80,7 +80,7 @@ class Clusters(nn.Module):
 
     @torch.no_grad()
     def update(self, generator: torch.Generator) -> None:
-        """Cluster the kept keys anew, class by class, and merge at most two clusters of each."""
+        """Cluster all keys again, by class, and merge at most two clusters of each."""
         first = 0
         self._centres.zero_()
         for label, wanted in enumerate(self._numbers.tolist()):
@@ -98,7 +98,10 @@ class Clusters(nn.Module):
         self._used = first
 
     def draws(self, rows: Tensor, bank_keys: Tensor, uniforms: Tensor) -> ClusterDraws | None:
-        """Return the draws for images ``[B]`` and a bank ``[K, D]``; None before the first update."""
+        """Return the draws for images ``[B]`` and a bank ``[K, D]``.
+
+        None before the first update.
+        """
         if self._used == 0:
             return None
         centres = self._centres[: self._used]
@@ -114,15 +117,17 @@ class Clusters(nn.Module):
         self._used = int(self._centres.any(dim=1).sum())
 
 
-def k_means(points: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
-    """Return the cluster of each point ``[n, D]``, numbered from 0 without gaps: the best of `TRIES` random starts.
+def k_means(points: Tensor, clusters: int, generator: torch.Generator) -> Tensor:
+    """Return the cluster of each point ``[n, D]``: the best of `TRIES` random starts.
+
+    Clusters are numbered from 0 without gaps.
 
     >>> k_means(torch.tensor([[0.0], [0.1], [5.0], [5.1]]), 2, torch.Generator().manual_seed(0)).bincount()
     tensor([2, 2])
     """
     best, least = torch.zeros(len(points), dtype=torch.long, device=points.device), math.inf
     for _ in range(TRIES):
-        centres = points[torch.randperm(len(points), generator=generator)[:wanted].to(points.device)]
+        centres = points[torch.randperm(len(points), generator=generator)[:clusters].to(points.device)]
         for _ in range(ROUNDS):
             cluster = torch.cdist(points, centres).argmin(dim=1)
             belongs = torch.nn.functional.one_hot(cluster, len(centres)).to(points.dtype)  # [n, k]
@@ -136,11 +141,14 @@ def k_means(points: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
 
 
 def merge(points: Tensor, cluster: Tensor) -> Tensor:
-    """Merge the two clusters of least cost, if it is small: the cluster of each point, without gaps ``[n]``.
+    """Merge the two clusters of least cost if that is small.
 
     Args:
         points: ``[n, D]``.
         cluster: of each point, without gaps, ``[n]``.
+
+    Returns:
+        The new cluster of each point, without gaps, ``[n]``.
     """
     number = int(cluster.max()) + 1
     if number == 1:
@@ -169,7 +177,7 @@ def _without_gaps(cluster: Tensor) -> Tensor:
 
 
 def coding_length(moments: Tensor, sizes: Tensor) -> Tensor:
-    """Return L ``[m]`` of point sets by ``X^T X`` ``[m, D, D]`` and their sizes ``[m]``.
+    """Return L ``[m]`` of point sets, by ``X^T X`` ``[m, D, D]`` and sizes ``[m]``.
 
     >>> length = coding_length(torch.eye(1)[None] * 16, torch.tensor([1.0]))  # (1 + 1)/2 log2(1 + 1/16 * 16)
     >>> round(length.item(), 4)
@@ -185,13 +193,13 @@ def coding_length(moments: Tensor, sizes: Tensor) -> Tensor:
 
 def positives(draws: ClusterDraws, candidates: Tensor) -> Tensor:
     """Draw s, bool ``[B, K]``, among candidates ``[B, K]``."""
-    return _drawn(_shares(draws), candidates, draws, slice(0, candidates.shape[1]))
+    return _draw(_shares(draws), candidates, draws, slice(0, candidates.shape[1]))
 
 
 def left_out(draws: ClusterDraws, candidates: Tensor) -> Tensor:
-    """Return the candidates that are drawn neither as positive nor as negative, bool ``[B, K]``."""
+    """Return candidates drawn neither as positive nor as negative, bool ``[B, K]``."""
     clustered = (draws.cluster != NO_CLUSTER).unsqueeze(1)
-    negative = _drawn(1 - _shares(draws), candidates, draws, slice(candidates.shape[1], None))
+    negative = _draw(1 - _shares(draws), candidates, draws, slice(candidates.shape[1], None))
     return candidates & clustered & ~negative & ~positives(draws, candidates)
 
 
@@ -200,7 +208,8 @@ def _shares(draws: ClusterDraws) -> Tensor:
     return draws.shares.T[draws.cluster]
 
 
-def _drawn(chances: Tensor, candidates: Tensor, draws: ClusterDraws, numbers: slice) -> Tensor:
+def _draw(chances: Tensor, candidates: Tensor, draws: ClusterDraws, numbers: slice) -> Tensor:
+    """Draw candidates by chances relative to the largest of a row, bool ``[B, K]``."""
     if candidates.shape[1] == 0:
         return candidates
     possible = candidates & (draws.cluster != NO_CLUSTER).unsqueeze(1)

@@ -109,7 +109,7 @@ def finest_cross_entropy(logits: Tensor, coarse: Tensor, names: Tensor, coarse_o
 
 
 class _RelationLoss(torch.autograd.Function):
-    """Loss by blocks of rows; forward computes the gradient of the queries and saves nothing else."""
+    """Loss by blocks of rows; forward saves only the gradient of the queries."""
 
     @staticmethod
     def forward(
@@ -159,7 +159,7 @@ def _block_loss(
     left_out: Tensor | None,
     want_gradient: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute the losses ``[b]`` of some rows and, if wanted, their gradients ``[b, D]``."""
+    """Compute the losses ``[b]`` of a block and, if wanted, its gradients ``[b, D]``."""
     logits = queries.new_empty(len(queries), 1 + len(bank))  # [b, 1+K]
     logits[:, OWN_KEY] = torch.linalg.vecdot(queries, keys)
     torch.mm(queries, bank.T, out=logits[:, 1:])

@@ -1,4 +1,4 @@
-"""Memory bank: a first-in, first-out queue of keys with their coarse labels and sample numbers."""
+"""Memory bank: a first-in, first-out queue of keys with labels and sample numbers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class MemoryBank(nn.Module):
         self._next, self._filled = 0, 0
 
     def __len__(self) -> int:
-        """Number of keys, at most `size`."""
+        """Return the number of keys, at most `size`."""
         return self._filled
 
     @property
@@ -67,7 +67,7 @@ class MemoryBank(nn.Module):
 
     @property
     def compared(self) -> Tensor:
-        """Vectors that relations compare, float32 ``[K, F]``; the keys if `compared_dim` is None."""
+        """Vectors that relations compare, float32 ``[K, F]``; by default the keys."""
         return self.keys if self._compared is None else self._compared[: self._filled]
 
     @property
@@ -82,16 +82,17 @@ class MemoryBank(nn.Module):
 
     @torch.no_grad()
     def enqueue(self, keys: Tensor, coarse: Tensor, index: Tensor, compared: Tensor | None = None) -> None:
-        """Replace the oldest entries by a batch: keys ``[B, D]``, coarse ``[B]``, index ``[B]``.
+        """Replace the oldest entries: keys ``[B, D]``, coarse ``[B]``, index ``[B]``.
 
         compared: ``[B, F]``, required if the bank has a `compared_dim`, else None.
         """
         count = len(keys)
-        wanted = None if self.compared_dim is None else (count, self.compared_dim)
-        if (None if compared is None else tuple(compared.shape)) != wanted:
+        expected = None if self.compared_dim is None else (count, self.compared_dim)
+        given = None if compared is None else tuple(compared.shape)
+        if given != expected:
             raise ValueError(
-                f"this bank compares by {'its keys' if wanted is None else f'vectors {list(wanted)}'}; "
-                f"enqueue got {'none' if compared is None else list(compared.shape)} beside them"
+                f"this bank has compared_dim={self.compared_dim}: enqueue expects compared of shape {expected}, "
+                f"got {given}"
             )
         if keys.shape != (count, self.dim) or coarse.shape != (count,) or index.shape != (count,):
             raise ValueError(
@@ -119,8 +120,10 @@ class MemoryBank(nn.Module):
     def compare_by(self, compared: Tensor) -> None:
         """Replace `compared` by ``[K, F]``, in the order of `index`."""
         if self._compared is None or compared.shape != self.compared.shape:
+            expected = None if self._compared is None else tuple(self.compared.shape)
             raise ValueError(
-                f"this bank compares by {list(self.compared.shape)} vectors, got {list(compared.shape)}"
+                f"this bank has compared_dim={self.compared_dim}: compare_by expects vectors of shape {expected}, "
+                f"got {tuple(compared.shape)}"
             )
         self.compared.copy_(compared)
 

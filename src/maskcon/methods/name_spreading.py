@@ -1,4 +1,4 @@
-"""Spread the known names of a few images to the unnamed ones of their coarse class (ours, not the paper's).
+"""Spread the known names of a few images over their coarse class (ours).
 
 Per coarse class, with teacher vectors x_i, less their mean over the class, of unit length:
 
@@ -23,13 +23,14 @@ FEWEST_NAMES = 2  # in a class; one name alone says nothing about the others
 
 @torch.no_grad()
 def spread_names(vectors: Tensor, coarse: Tensor, names: Tensor, may_take: Tensor) -> Tensor:
-    """Return names ``[N]`` with those of unnamed images filled in.
+    """Return names ``[N]``, with those of unnamed images filled in.
 
     Args:
         vectors: of a fixed teacher, ``[N, F]``.
         coarse: labels, ``[N]``.
         names: known kinds, ``[N]``, each of one coarse class; negative: none.
-        may_take: bool ``[N]``; other images keep what they have and pass nothing on, unless they have a name.
+        may_take: bool ``[N]``, images that may get a name. Others keep what they have, and are left out unless they
+            have a name.
 
     Classes with fewer than two names stay as they are.
 
@@ -45,19 +46,19 @@ def spread_names(vectors: Tensor, coarse: Tensor, names: Tensor, may_take: Tenso
         present = torch.unique(known[known >= 0])
         if len(present) < FEWEST_NAMES or bool((known >= 0).all()):
             continue
-        given = (known.unsqueeze(1) == present).to(torch.float64)  # [n, names]
-        to, source, share = _flow(vectors[rows])
-        reached = given
+        start = (known.unsqueeze(1) == present).to(torch.float64)  # Y, [n, names]
+        target, source, share = _flow(vectors[rows])
+        scores = start  # F
         for _ in range(TIMES):
-            came = torch.zeros_like(given).index_add_(0, to, share.unsqueeze(1) * reached[source])
-            reached = KEPT * came + (1 - KEPT) * given
-        likeliest = (reached / reached.sum(dim=0)).argmax(dim=1)
+            received = torch.zeros_like(start).index_add_(0, target, share.unsqueeze(1) * scores[source])
+            scores = KEPT * received + (1 - KEPT) * start
+        likeliest = (scores / scores.sum(dim=0)).argmax(dim=1)
         filled[rows] = torch.where(known >= 0, known, present[likeliest])
     return filled
 
 
 def _flow(vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows, columns and values of the entries of S above 0, for images of one class ``[n, F]``."""
+    """Return rows, columns and values of S for images of one class ``[n, F]``."""
     centred = vectors.double() - vectors.double().mean(dim=0)
     unit = torch.nn.functional.normalize(centred, dim=1)
     count = len(unit)
@@ -71,13 +72,13 @@ def _flow(vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         pairs.append(torch.stack([rows.unsqueeze(1).expand_as(places), places]).flatten(1))
         weights.append(cosine.clamp_min(0).pow(POWER).flatten())
     found, weight = torch.cat(pairs, dim=1), torch.cat(weights)
-    # either of the two suffices; a pair found from both sides has the same weight twice
+    # W is symmetric: each pair enters in both directions, and one found from both sides only once
     numbers, order = torch.unique(
         torch.cat([found[0] * count + found[1], found[1] * count + found[0]]), return_inverse=True
     )
-    both = torch.zeros(len(numbers), dtype=weight.dtype, device=unit.device)
-    both.scatter_reduce_(0, order, weight.repeat(2), "amax")
+    values = torch.zeros(len(numbers), dtype=weight.dtype, device=unit.device)
+    values.scatter_reduce_(0, order, weight.repeat(2), "amax")
     rows, columns = numbers // count, numbers % count
-    degree = torch.zeros_like(unit[:, 0]).index_add_(0, rows, both)
+    degree = torch.zeros_like(unit[:, 0]).index_add_(0, rows, values)
     scale = degree.clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-    return rows, columns, both * scale[rows] * scale[columns]
+    return rows, columns, values * scale[rows] * scale[columns]

@@ -1,6 +1,6 @@
-"""Precomputed nearest neighbours of every training image, used by relations instead of the cosine of keys.
+"""Precomputed nearest neighbours of every image, in place of the cosine of keys.
 
-nearest_in(variants, listed)     nearest neighbours within one group of images      -> rows and similarities
+nearest_in(variants, length)     nearest neighbours within one group of images      -> rows and similarities
 NeighbourLists                   those of all images                                [N, k]
 NeighbourLists.among(rows, ..)   those of a batch that are in the bank              -> Neighbourhood
 Neighbourhood.table()            their similarities d for the relations             [B, K]
@@ -31,7 +31,7 @@ class Neighbourhood(NamedTuple):
         return Neighbourhood(self.columns[part], self.similarity[part], self.stands_for)
 
     def table(self) -> Tensor:
-        """Return similarities to the bank, float32 ``[B, K]``; -inf for entries not listed."""
+        """Return similarities to the bank, float32 ``[B, K]``; -inf if not listed."""
         found = self.similarity.new_full(
             (len(self.columns), 1 + len(self.stands_for)), -math.inf, dtype=torch.float32
         )
@@ -56,44 +56,50 @@ class NeighbourLists:
     similarity: Tensor  # float16 [N, k]; padded with -inf
 
     @classmethod
-    def empty(cls, count: int, listed: int, *, device: torch.device | str | None = None) -> NeighbourLists:
-        """Return empty lists for `count` images."""
+    def empty(cls, count: int, length: int, *, device: torch.device | str | None = None) -> NeighbourLists:
+        """Return empty lists of a length for `count` images."""
         return cls(
-            torch.full((count, listed), count, dtype=torch.int32, device=device),
-            torch.full((count, listed), -math.inf, dtype=torch.half, device=device),
+            torch.full((count, length), count, dtype=torch.int32, device=device),
+            torch.full((count, length), -math.inf, dtype=torch.half, device=device),
         )
 
     def put(self, members: Tensor, nearest: Tensor, similarity: Tensor) -> None:
-        """Set the lists of images ``[n]``: nearest ``[n, m]`` as positions in `members`, m <= k."""
+        """Set the lists of images ``[n]``.
+
+        nearest: ``[n, m]``, m <= k, as positions in `members`.
+        """
         members = members.to(self.images.device)
         self.images[members, : nearest.shape[1]] = members[nearest].int()
         self.similarity[members, : nearest.shape[1]] = similarity.to(self.similarity.dtype)
 
-    def among(self, asked: Tensor, entries: Tensor) -> Neighbourhood:
-        """Find the neighbours of images `asked` ``[B]`` among bank `entries` ``[K]``, all as row numbers."""
+    def among(self, rows: Tensor, entries: Tensor) -> Neighbourhood:
+        """Find the neighbours of images ``[B]`` among bank entries ``[K]``, all by row."""
         count, bank = len(self.images), len(entries)
         column = torch.full((count + 1,), bank, device=entries.device)  # per image; the last is the padding
         column[entries] = torch.arange(bank, device=entries.device)  # of several keys of one image, any one
-        return Neighbourhood(column[self.images[asked].long()], self.similarity[asked], column[entries])
+        return Neighbourhood(column[self.images[rows].long()], self.similarity[rows], column[entries])
 
 
 def nearest_in(
-    variants: Tensor, listed: int, progress: Callable[[float], None] = lambda _share: None
+    variants: Tensor, length: int, progress: Callable[[float], None] = lambda _share: None
 ) -> tuple[Tensor, Tensor]:
-    """Find the nearest images within a group: positions ``[n, m]`` and similarities ``[n, m]``, nearest first.
+    """Find the nearest images within a group, nearest first.
 
         s(a, b) = (max_v <v(a), b> + max_v <v(b), a>) / 2
 
     Args:
         variants: unit vectors ``[n, V, A]`` of V variants v (shifted, turned, mirrored) of n images; the first is the
             image unchanged.
-        listed: m, at most n.
+        length: m, at most n.
         progress: called with the share of the work that is done.
+
+    Returns:
+        Positions and similarities, ``[n, m]`` each.
 
     Every pair is compared once, in tiles of `TILE` by `TILE` images.
 
     >>> east, north = [1.0, 0.0], [0.0, 1.0]
-    >>> nearest_in(torch.tensor([[east, east], [north, north], [north, east]]), listed=2)[1]
+    >>> nearest_in(torch.tensor([[east, east], [north, north], [north, east]]), length=2)[1]
     tensor([[1.0000, 0.5000],
             [1.0000, 1.0000],
             [1.0000, 1.0000]])
@@ -101,7 +107,7 @@ def nearest_in(
     count = len(variants)
     best: dict[int, tuple[Tensor, Tensor]] = {}  # similarities and positions, by first row of the tile
 
-    def take_in(rows: int, columns: int, similarity: Tensor) -> None:
+    def merge(rows: int, columns: int, similarity: Tensor) -> None:
         """Merge a tile ``[r, c]`` into the best of its rows."""
         places = torch.arange(columns, columns + similarity.shape[1], device=variants.device).expand_as(
             similarity
@@ -109,8 +115,8 @@ def nearest_in(
         if rows in best:
             similarity = torch.cat([best[rows][0], similarity], dim=1)
             places = torch.cat([best[rows][1], places], dim=1)
-        kept, chosen = similarity.topk(min(listed, similarity.shape[1]), dim=1)
-        best[rows] = kept, places.gather(1, chosen)
+        largest, chosen = similarity.topk(min(length, similarity.shape[1]), dim=1)
+        best[rows] = largest, places.gather(1, chosen)
 
     for first in range(0, count, TILE):
         one = variants[first : first + TILE].float()
@@ -119,9 +125,9 @@ def nearest_in(
             forth = _best(one, other)  # [r, c]
             back = forth if second == first else _best(other, one)  # [c, r]
             both = forth.add(back.T).div_(2)
-            take_in(first, second, both)
+            merge(first, second, both)
             if second != first:
-                take_in(second, first, both.T)
+                merge(second, first, both.T)
         left = max(0, count - first - TILE)
         progress(1 - (left / count) ** 2)
     found = [best[start] for start in sorted(best)]
@@ -129,7 +135,10 @@ def nearest_in(
 
 
 def _best(variants: Tensor, others: Tensor) -> Tensor:
-    """Return max over variants v of <variants[:, v], others[:, 0]>: ``[r, V, A]``, ``[c, V, A]`` -> ``[r, c]``."""
+    """Return max over v of <variants[:, v], others[:, 0]>, ``[r, c]``.
+
+    variants, others: ``[r, V, A]`` and ``[c, V, A]``.
+    """
     unchanged = others[:, 0].T.contiguous()  # [A, c]
     most = variants[:, 0] @ unchanged
     for variant in range(1, variants.shape[1]):

@@ -48,11 +48,11 @@ from maskcon.methods.relations import (
 
 @dataclass(frozen=True)
 class RelationInputs:
-    """Inputs of a relation for one batch; `index` and `bank_index` are None to keep older own keys."""
+    """Inputs of a relation for one batch."""
 
     keys: Tensor  # [B, D] own keys
     coarse: Tensor  # [B] labels (the fine ones for a method that sees those)
-    index: Tensor | None  # [B] sample numbers
+    index: Tensor | None  # [B] sample numbers; None, as `bank_index`, to keep older own keys
     bank_keys: Tensor  # [K, D]
     bank_coarse: Tensor  # [K]
     bank_index: Tensor | None  # [K]
@@ -76,7 +76,7 @@ class RelationInputs:
         )
 
     def similarities(self) -> Tensor:
-        """Return d, float32 ``[B, K]``: cosines of keys, or those of `neighbours` with -inf for entries not listed."""
+        """Return d, float32 ``[B, K]``: cosines of keys, or the table of `neighbours`."""
         if self.neighbours is not None:
             return self.neighbours.table()
         return similarities(self.keys, self.bank_keys)
@@ -97,16 +97,16 @@ class RelationInputs:
     def masked_relation(self) -> Tensor:
         tensors = self.keys, self.bank_keys, self.coarse, self.bank_coarse
         named = {"names": self.names, "bank_names": self.bank_names}
-        return masked_relation(*tensors, self.tau, **self._compared() | named)
+        return masked_relation(*tensors, self.tau, **self._common_options() | named)
 
     def nearest_relation(self) -> Tensor:
-        return nearest_relation(self.keys, self.bank_keys, **self._compared())
+        return nearest_relation(self.keys, self.bank_keys, **self._common_options())
 
     def adaptive_relation(self) -> Tensor:
-        return adaptive_relation(self.keys, self.bank_keys, self.tau, **self._compared())
+        return adaptive_relation(self.keys, self.bank_keys, self.tau, **self._common_options())
 
     def cluster_relation(self) -> Tensor:
-        """Return BuCSFR's relation: MaskCon's with the entries that are drawn as positives as candidates."""
+        """Return BuCSFR's relation: MaskCon's among the entries drawn as positives."""
         if self.clusters is None:
             return self.self_relation()
         drawn = positives(self.clusters, self.candidates())
@@ -115,21 +115,21 @@ class RelationInputs:
             self.bank_keys,
             self.coarse,
             self.bank_coarse,
-            min(self.tau, LARGEST_TEMPERATURE),  # at inf it would take all of the class
+            min(self.tau, LARGEST_TEMPERATURE),  # inf would also weigh entries of similarity -inf
             similarity=self.similarities().masked_fill_(~drawn, -math.inf),
         )
 
     def left_out(self) -> Tensor | None:
-        """Return BuCSFR's likely false negatives, bool ``[B, K]``; None before there are clusters."""
+        """Return BuCSFR's likely false negatives, bool ``[B, K]``; None before clusters."""
         return None if self.clusters is None else left_out(self.clusters, self.candidates())
 
     def candidates(self) -> Tensor:
-        """Return which entries are of the same class and no older keys of the image, bool ``[B, K]``."""
+        """Mark entries of the same class but another image, bool ``[B, K]``."""
         return same_class(self.coarse, self.bank_coarse, self.index, self.bank_index)
 
-    def _compared(self) -> dict[str, Any]:
-        known = None if self.neighbours is None else self.neighbours.table()
-        return {"index": self.index, "bank_index": self.bank_index, "similarity": known}
+    def _common_options(self) -> dict[str, Any]:
+        similarity = None if self.neighbours is None else self.neighbours.table()
+        return {"index": self.index, "bank_index": self.bank_index, "similarity": similarity}
 
     def with_self(self, relation: Tensor) -> Tensor:
         """Return ``w * relation + (1-w) * self_relation``."""
@@ -142,8 +142,9 @@ class RelationInputs:
 
 @dataclass(frozen=True)
 class Method:
-    """A training method; `contrast_weight` and `cross_entropy_weight` map w to the weight of each term.
+    """A training method.
 
+    contrast_weight, cross_entropy_weight: map w to the weight of each term of the loss.
     row_by_row: each row of the relation depends only on its row of the batch and on the bank, so that large batches
         can be processed in blocks of rows. Keep False for a relation of the whole batch.
     """
@@ -172,7 +173,7 @@ class Method:
         return self.cross_entropy_weight(w) > 0
 
     def relation_of(self, inputs: RelationInputs) -> Callable[[slice], Tensor]:
-        """Return a function from a slice of the batch to its rows ``[b, 1+K]`` of the relation."""
+        """Return a function from a slice of the batch to its relation ``[b, 1+K]``."""
         recipe = self.relation
         if recipe is None:
             raise UsageError(f"{self.title} does not contrast, so it has no relation")
@@ -181,7 +182,7 @@ class Method:
         return lambda part: recipe(inputs.rows(part))
 
     def left_out_of(self, inputs: RelationInputs) -> Callable[[slice], Tensor | None] | None:
-        """Return a function from a slice of the batch to the entries ``[b, K]`` that its softmax omits."""
+        """Return a function from a slice to the entries ``[b, K]`` its softmax omits."""
         recipe = self.left_out
         return None if recipe is None else lambda part: recipe(inputs.rows(part))
 
@@ -219,7 +220,7 @@ def _load_plugins() -> None:
 
 
 def method_named(name: str) -> Method:
-    """Return the method of that name, in any case; the error for a misspelt name suggests the nearest."""
+    """Return the method of a name, in any case; the error suggests the nearest name."""
     _load_plugins()
     try:
         return _METHODS[name.lower()]

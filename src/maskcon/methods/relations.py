@@ -77,7 +77,7 @@ def coarse_relation(
             [0.5000, 0.0000, 0.0000, 0.5000]])
     """
     candidates = same_class(coarse, bank_coarse, index, bank_index)
-    _by_name(candidates, names, bank_names)
+    _apply_names(candidates, names, bank_names)
     return _with_own_key(candidates.float())
 
 
@@ -120,7 +120,7 @@ def masked_relation(
     [0.5, 0.5, 0.0, 0.0]
     """
     candidates = same_class(coarse, bank_coarse, index, bank_index)  # [B, K]
-    same_name = _by_name(candidates, names, bank_names)
+    same_name = _apply_names(candidates, names, bank_names)
     weights = _similarity_weights(keys, bank_keys, candidates, temperature, similarity)
     return _with_own_key(weights if same_name is None else weights.masked_fill_(same_name, 1))
 
@@ -133,7 +133,10 @@ def nearest_relation(
     bank_index: Tensor | None = None,
     similarity: Tensor | None = None,
 ) -> Tensor:
-    """Return NNCLR's relation: own key and nearest entry, half each; z^mask without mask at tau = 0."""
+    """Return NNCLR's relation: own key and nearest entry, half each.
+
+    This is z^mask without mask at tau = 0.
+    """
     return masked_relation(
         keys,
         bank_keys,
@@ -154,7 +157,9 @@ def adaptive_relation(
     bank_index: Tensor | None = None,
     similarity: Tensor | None = None,
 ) -> Tensor:
-    """Return ASCL's relation: ``w_i * z' + (1 - w_i) * z^self`` with ``w_i = normalised_entropy(z'_i)``.
+    """Return ASCL's relation: soft neighbours, weighted by their entropy.
+
+        z_i = w_i * z'_i + (1 - w_i) * z^self_i,   w_i = normalised_entropy(z'_i)
 
     z' is z^mask without mask. A row with one clear neighbour (low entropy) stays close to the self relation.
     """
@@ -167,7 +172,9 @@ def adaptive_relation(
 
 
 def normalised_entropy(weights: Tensor, candidates: Tensor) -> Tensor:
-    """Return ``H(row) / log(candidates of the row)`` in 0..1, ``[B]``, of weights ``[B, K]``.
+    """Return ``H(row) / log(candidates of the row)``, ``[B]`` in 0..1.
+
+    weights, candidates: ``[B, K]``.
 
     A row with fewer than two candidates has entropy 0.
     """
@@ -195,8 +202,8 @@ def same_class(
     return candidates
 
 
-def _by_name(candidates: Tensor, names: Tensor | None, bank_names: Tensor | None) -> Tensor | None:
-    """Drop candidates of another known name, in place, and mark those of the same: bool ``[B, K]``."""
+def _apply_names(candidates: Tensor, names: Tensor | None, bank_names: Tensor | None) -> Tensor | None:
+    """Drop candidates of another name, in place; return those of the same name."""
     if names is None and bank_names is None:
         return None
     if names is None or bank_names is None:
@@ -213,7 +220,7 @@ def _by_name(candidates: Tensor, names: Tensor | None, bank_names: Tensor | None
 
 
 def similarities(keys: Tensor, bank_keys: Tensor) -> Tensor:
-    """Return ``d_ij = k_i . k_j`` of unit keys ``[B, D]`` and ``[K, D]``: float32 ``[B, K]``, also under autocast."""
+    """Return ``d_ij = k_i . k_j`` of unit keys, float32 ``[B, K]``; without autocast."""
     with torch.autocast(keys.device.type, enabled=False):
         return keys.float() @ bank_keys.float().T
 
@@ -225,7 +232,7 @@ def _similarity_weights(
     temperature: float,
     similarity: Tensor | None = None,
 ) -> Tensor:
-    """Return ``exp((d - d_max) / tau)`` for candidates, 0 elsewhere: float32 ``[B, K]``, largest entry 1.
+    """Return ``exp((d - d_max) / tau)`` for candidates, else 0: float32 ``[B, K]``.
 
     In float32, because tau is as small as 0.005. d_max is the largest CANDIDATE of the row: shifted by the maximum
     over all entries, a class of low similarities would underflow to no positives.
@@ -259,11 +266,11 @@ def _similarity_weights(
 
 
 def _with_own_key(weights: Tensor) -> Tensor:
-    """Prepend the own key with weight 1 to ``[B, K]`` and normalise rows: ``[B, 1+K]``."""
+    """Prepend the own key with weight 1 to ``[B, K]``; normalise rows ``[B, 1+K]``."""
     total = 1 + weights.sum(dim=1, keepdim=True)  # >= 1: never a division by zero
     return torch.cat([torch.ones_like(total), weights], dim=1).div_(total)
 
 
 def _one_class(keys: Tensor, bank_keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return equal labels for all rows and entries, so that the mask keeps everything."""
+    """Return equal labels for all rows and entries: the mask keeps everything."""
     return keys.new_zeros(len(keys), dtype=torch.long), keys.new_zeros(len(bank_keys), dtype=torch.long)
