@@ -20,7 +20,7 @@ from maskcon.models.hog import (
     HogNeighbours,
     Variants,
     hog_neighbours,
-    listed,
+    list_length,
     mirrored,
     oriented_gradients,
     turned,
@@ -107,7 +107,7 @@ def found(
 ) -> HogNeighbours:
     """HOG neighbours of images ``[N, C, H, W]``, of one group where nothing is said."""
     groups = torch.zeros(len(images), dtype=torch.long) if groups is None else groups
-    settings = {"listed": len(images), "progress": lambda *done: None, **given}
+    settings = {"length": len(images), "progress": lambda *done: None, **given}
     return hog_neighbours(lambda rows: (images[rows], None), groups, variants=variants, **settings)
 
 
@@ -181,7 +181,7 @@ def test_an_image_is_looked_at_by_each_shift_turned_and_all_that_in_a_mirror(mir
 def test_neighbours_are_of_the_own_group_and_the_image_itself_is_the_nearest():
     images, groups = pictures(700, 1), torch.arange(700) % 3  # more than a batch
     told = []
-    seen = found(images, groups=groups, listed=9, progress=lambda *done: told.append(done))
+    seen = found(images, groups=groups, length=9, progress=lambda *done: told.append(done))
     assert seen.vectors.shape == (700, AXES)
     assert seen.vectors.dtype == torch.float16
     torch.testing.assert_close(seen.vectors.float().norm(dim=1), torch.ones(700), atol=2e-3, rtol=0)
@@ -202,9 +202,9 @@ def test_a_group_too_large_is_dealt_out_into_parts(monkeypatch):
 
 
 def test_as_many_neighbours_are_kept_as_a_bank_should_hold():
-    assert listed(2048, 2048) == listed(10, 2048) == 41
-    assert listed(4096, 2048) == 81
-    assert listed(10**9, 2048) == 512
+    assert list_length(2048, 2048) == list_length(10, 2048) == 41
+    assert list_length(4096, 2048) == 81
+    assert list_length(10**9, 2048) == 512
 
 
 def test_images_of_other_sizes_are_looked_at_as_the_test_does():
@@ -216,7 +216,7 @@ def test_images_of_other_sizes_are_looked_at_as_the_test_does():
 
     def alike(take):
         one_group = torch.zeros(6, dtype=torch.long)
-        seen = hog_neighbours(take, one_group, listed=6, variants=Variants(), progress=lambda *done: None)
+        seen = hog_neighbours(take, one_group, length=6, variants=Variants(), progress=lambda *done: None)
         vectors = seen.vectors.float()
         return vectors @ vectors.T  # an axis may point either way
 
@@ -230,7 +230,7 @@ def test_hog_features_are_taken_from_where_training_takes_its_images():
     images = pictures(20, 8)
     feed = Feed(images.numpy(), None, torch.device("cpu"))
     groups = torch.zeros(20, dtype=torch.long)
-    seen = hog_neighbours(feed.take, groups, listed=20, variants=Variants(), progress=lambda *done: None)
+    seen = hog_neighbours(feed.take, groups, length=20, variants=Variants(), progress=lambda *done: None)
     assert similarity(seen).equal(similarity(found(images)))
 
 

@@ -62,7 +62,7 @@ def test_each_run_has_its_own_log_whatever_its_name(tmp_path):
 
 def test_progress_is_read_off_a_long_journal_without_reading_all_of_it(tmp_path, monkeypatch):
     job = Job("long", tmp_path, [])
-    job.look()
+    job.update()
     assert job.share == 0  # no journal yet
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.write("start", step=0, total_steps=4000)
@@ -72,16 +72,16 @@ def test_progress_is_read_off_a_long_journal_without_reading_all_of_it(tmp_path,
     path = tmp_path / "journal.jsonl"
     path.write_bytes(path.read_bytes().replace(b'{"kind": "damage"', b"never read"))
     monkeypatch.setattr(maskcon.training.journal, "TAIL_BYTES", 300)
-    job.look()
+    job.update()
     assert job.share == 0.25
     assert len(read_ends(path)) < 10
     with path.open("ab") as file:
         file.write(b'{"kind": "step", "step": 2')  # being written, or torn by a kill
-    job.look()
+    job.update()
     assert job.share == 0.25
     with path.open("ab") as file:
         file.write(b'\n{"kind": "step", "step": 4000, "loss": 6.5}\n')
-    job.look()
+    job.update()
     assert 0.9 < job.share < 1  # its last step is taken, its scores are not there
 
 

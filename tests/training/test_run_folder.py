@@ -264,7 +264,7 @@ def test_where_looking_would_wait_nan_stops_before_anything_is_read_saved_or_sco
 def test_a_device_that_works_ahead_is_asked_after_a_hundred_steps_at_the_latest(tmp_path, monkeypatch):
     for module in (step, loop):
         monkeypatch.setattr(module, "READ_AT_ONCE", ())
-    monkeypatch.setattr(loop, "LONGEST_WAIT_STEPS", 3)
+    monkeypatch.setattr(loop, "MOST_UNREAD_STEPS", 3)
     monkeypatch.setattr(loop, "JOURNAL_EVERY_STEPS", 1000)
     calls = poison(monkeypatch, at=2)
     with pytest.raises(TrainingError, match="at step 2,"):

@@ -1,4 +1,4 @@
-"""Build backbones by name: ResNets, MobileNetV2, EfficientNet-Lite, and Hugging Face vision models as `hf:NAME`."""
+"""Backbones by name: ResNets, MobileNetV2, EfficientNet-Lite, and Hugging Face's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def resolve_stem(stem: StemChoice, image_size: int) -> Stem:
 
 
 def has_own_shape(name: str) -> bool:
-    """Whether the name alone defines the net, so that width and stem do not apply.
+    """Return whether the name alone defines the net: width and stem do not apply.
 
     >>> has_own_shape("mobilenet_v2"), has_own_shape("resnet18")
     (True, False)
@@ -55,7 +55,7 @@ def build_backbone(
     stem: StemChoice = "auto",
     download: bool = False,
 ) -> Backbone:
-    """Build a net of ours with random weights, or load a pretrained Hugging Face model.
+    """Build a net with random weights, or load a pretrained Hugging Face model.
 
     Args:
         name: one of `backbone_names()`, or `hf:NAME` with NAME a model folder or hub name.
@@ -91,7 +91,7 @@ class FrozenBatchNorm2d(nn.BatchNorm2d):
 
 
 def freeze_batchnorm(module: nn.Module) -> None:
-    """Freeze the statistics of every BatchNorm2d in `module`, in place and through later calls of `train()`.
+    """Freeze the statistics of every BatchNorm2d, in place, also through `train()`.
 
     Scale and shift remain trainable, and the names in `state_dict()` do not change. For published weights and small
     batches; a net with random weights would have no normalisation.

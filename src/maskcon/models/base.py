@@ -13,14 +13,14 @@ from torch.nn.functional import normalize
 class Backbone(nn.Module):
     """Map images to one feature vector per image.
 
-    A subclass sets the three attributes and implements `forward(images [B, C, H, W]) -> [B, F]`.
+    A subclass sets name, features and in_channels and implements `forward(images [B, C, H, W]) -> [B, F]`.
 
     Attributes:
         name: name in `build_backbone(name)`.
         features: F, the length of the feature vector.
-        earlier_stages: numbers of the stages whose last maps are what `levels` adds.
-        earlier_features: E, length of the features that `levels` adds; 0 if it adds none.
         in_channels: C, number of image channels.
+        earlier_stages: numbers of the stages whose last maps `levels` adds.
+        earlier_features: E, length of the features that `levels` adds; 0 if it adds none.
         first_layer: name of the first convolution [out, C, k, k]; `load_weights` adapts its colour weights to grey
             images.
     """
@@ -34,21 +34,21 @@ class Backbone(nn.Module):
     in_channels: int
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features [B, F] of images [B, C, H, W]."""
+        """Compute features [B, F] of images [B, C, H, W]."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def stages(self) -> list[list[nn.Module]]:
-        """Return the layers up to the last map, whose mean the features are, by stage; none if they are unknown.
+        """Return the layers by stage, up to the map whose mean is the features.
 
-        The last stages can learn while those before them stay frozen, see `Tail`.
+        Empty if they are unknown. The last stages can learn while those before them stay frozen, see `Tail`.
         """
         return []
 
     def levels(self, images: Tensor, weight: float, thaw: int = 0) -> Tensor:
-        """Return features [B, F]; if weight > 0, features of earlier maps are appended, [B, F + E].
+        """Return features [B, F], followed by those of earlier maps if weight > 0.
 
-        With weight > 0 features have length 1 and those of each earlier map length `weight`, so that the cosine of two
-        rows is a weighted mean of the cosines at all levels.
+        With weight > 0, [B, F + E], features have length 1 and those of each earlier map length `weight`, so that the
+        cosine of two rows is a weighted mean of the cosines at all levels.
 
         thaw: if > 0, what a `Tail` of so many stages reads is appended, [B, F + E + S].
         """
@@ -66,7 +66,10 @@ class Backbone(nn.Module):
     def pass_through(
         self, stages: Iterable[tuple[int, Iterable[nn.Module]]], maps: Tensor, means: list[Tensor]
     ) -> Tensor:
-        """Return the last map of numbered stages; the means of `earlier_stages` among them join `means`."""
+        """Return the last map of numbered stages; append those of `earlier_stages`.
+
+        means: the list to which the means of their last maps are appended.
+        """
         for number, stage in stages:
             for layer in stage:
                 maps = layer(maps)
@@ -79,17 +82,17 @@ class Backbone(nn.Module):
         return self.features + (self.earlier_features if weight > 0 else 0)
 
     def translate(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Rename the tensors of a published file to this net's names; unchanged by default."""
+        """Rename the tensors of a published file to this net's names, where they differ."""
         return dict(state)
 
 
 def flat(maps: Tensor) -> Tensor:
-    """Return maps [B, C, H, W] as rows [B, H * W * C]: channels last, as convolutions on a CPU read them."""
+    """Return maps [B, C, H, W] as rows [B, H * W * C], channels last."""
     return maps.permute(0, 2, 3, 1).flatten(1)
 
 
 def join_levels(means: Sequence[Tensor], weight: float) -> Tensor:
-    """Join the features [B, F] and the means of earlier maps [B, C] as `Backbone.levels` says: [B, F + E]."""
+    """Join features [B, F] and means of earlier maps [B, C] as in `Backbone.levels`."""
     if weight <= 0:
         return means[0]
     features, *earlier = (normalize(mean, dim=1) for mean in means)

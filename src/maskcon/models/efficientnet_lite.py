@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 and Lite2 (Google, 2020): EfficientNet without squeeze-and-excite, with ReLU6.
+"""EfficientNet-Lite (Google, 2020): no squeeze-and-excite, ReLU6 activations.
 
 Published files name their layers `_conv_stem`, `_bn0`, `_blocks.0._depthwise_conv`, ..., `_conv_head`, `_bn1`, which
 `translate` reads. Convolutions with a stride are padded as TensorFlow does, and BatchNorm has its epsilon of 1e-3.
@@ -37,7 +37,7 @@ LITE_STAGES = {
 LITE_LAYERS = Layers(same=True, epsilon=1e-3)
 
 _LITE_BLOCK = re.compile(r"_blocks\.(\d+)\._(\w+)\.(\w+)")
-# name in a published block -> in ours; the first block does not widen, so that its later layers move up by one
+# name in a published block -> in ours; the first block does not widen, so its other layers come one place earlier
 _LITE_PLACES = {
     "expand_conv": "0.0",
     "bn0": "0.1",
@@ -50,7 +50,11 @@ _LITE_FIRST = {"depthwise_conv": "0.0", "bn1": "0.1", "project_conv": "1", "bn2"
 
 
 class EfficientNetLite(InvertedResidualNet):
-    """EfficientNet-Lite; name: one of `LITE_STAGES`; in_channels: C, 3 for colour, 1 for grey.
+    """EfficientNet-Lite without classifier: [B, C, H, W] -> features [B, 1280].
+
+    Args:
+        name: one of `LITE_STAGES`.
+        in_channels: C; 3 for colour, 1 for grey.
 
     >>> import torch
     >>> net = EfficientNetLite("efficientnet_lite0").eval()

@@ -1,4 +1,4 @@
-"""The trained encoder as one safetensors file: weights, and the preprocessing that new images need.
+"""The trained encoder as one safetensors file: weights and preprocessing.
 
 For a Hugging Face backbone the model itself must also be on the machine.
 """
@@ -36,9 +36,7 @@ class EncoderFacts:
     test_resize: Literal["shorter", "both"]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    head_features: int = (
-        0  # of the head on a frozen backbone, see `FrozenEncoder`; 0: the backbone is the encoder
-    )
+    head_features: int = 0  # of a frozen backbone's head, see `FrozenEncoder`; 0: the backbone is the encoder
     norm: Literal["batch"] = "batch"
     earlier_weight: float = 0.0  # of the frozen backbone's earlier maps, see `FrozenEncoder`
 
@@ -58,7 +56,7 @@ def encoder_bytes(backbone: Backbone, facts: EncoderFacts) -> bytes:
 
 
 def read_encoder(path: Path) -> tuple[Backbone, EncoderFacts]:
-    """Read an encoder in evaluation mode and its facts; executes nothing from the file."""
+    """Read an encoder, in evaluation mode, and its facts; nothing in it is executed."""
     try:
         check_regular(path)
         with safetensors.safe_open(path, framework="pt") as file:

@@ -1,4 +1,4 @@
-"""Heads on the features: projector, coarse classifier, and the trainable head of a frozen backbone."""
+"""Heads on features: projector, coarse classifier, head of a frozen backbone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SMALLEST_NORM = 1e-12
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
-    """Normalise rows to length 1 in float32; a zero row stays zero and gets no gradient.
+    """Normalise rows to length 1, in float32; zero rows stay zero, without gradient.
 
     Args:
         vectors: [B, D], any floating type. float64 stays float64.
@@ -30,7 +30,7 @@ def unit_rows(vectors: Tensor) -> Tensor:
 
 
 class Projector(nn.Module):
-    """MLP from features [B, F] to unit vectors [B, D], where the loss compares by inner product.
+    """MLP from features [B, F] to unit vectors [B, D], which the loss compares.
 
     Args:
         in_features: F.
@@ -50,14 +50,14 @@ class Projector(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """Unit rows [B, D] in float32, also under autocast."""
+        """Return unit rows [B, D], in float32 also under autocast."""
         projection: Tensor = self.layers(features)
         with torch.autocast(projection.device.type, enabled=False):
             return unit_rows(projection)
 
 
 class CoarseClassifier(nn.Module):
-    """Linear logits [B, classes] on features [B, F]; the cross-entropy part of SupCE and CoIns."""
+    """Linear classifier of features [B, F], for the cross-entropy of methods."""
 
     def __init__(self, in_features: int, classes: int) -> None:
         super().__init__()
@@ -66,13 +66,13 @@ class CoarseClassifier(nn.Module):
         self.linear = nn.Linear(in_features, classes)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits [B, classes]."""
+        """Return logits [B, classes]."""
         logits: Tensor = self.linear(features)
         return logits
 
 
 class FeatureHead(Backbone):
-    """One linear layer on the features of a frozen backbone, [B, D] (or [B, D, 1, 1]) -> [B, D].
+    """One linear layer on frozen features, [B, D] (or [B, D, 1, 1]) -> [B, D].
 
     It starts as the identity. In a frozen run it takes the place of the backbone, before projector and classifier.
 
@@ -104,16 +104,16 @@ class Axes(nn.Module):
 
     matrix: Tensor
 
-    def __init__(self, features: int, kept: int, matrix: Tensor | None = None) -> None:
+    def __init__(self, features: int, axes: int, matrix: Tensor | None = None) -> None:
         super().__init__()
-        self.register_buffer("matrix", torch.eye(features, kept) if matrix is None else matrix)
+        self.register_buffer("matrix", torch.eye(features, axes) if matrix is None else matrix)
 
     def forward(self, features: Tensor) -> Tensor:
         return features @ self.matrix
 
 
 class FrozenEncoder(Backbone):
-    """Backbone, axes and head as one encoder: images [B, C, H, W] -> features [B, head.features].
+    """Backbone, axes and head as one encoder: [B, C, H, W] -> [B, head.features].
 
     earlier_weight: weight of the backbone's earlier maps, see `Backbone.levels`.
     """
@@ -127,8 +127,7 @@ class FrozenEncoder(Backbone):
         self.features = head.features
         self.backbone = backbone
         self.earlier_weight = earlier_weight
-        seen = backbone.level_features(earlier_weight)
-        self.axes = Axes(seen, head.features) if axes is None else axes
+        self.axes = Axes(backbone.level_features(earlier_weight), head.features) if axes is None else axes
         self.head = head
 
     def forward(self, images: Tensor) -> Tensor:

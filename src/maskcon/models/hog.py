@@ -1,8 +1,8 @@
-"""HOG features of all training images, and each image's nearest neighbours within its class.
+"""HOG features of training images, and the nearest neighbours within each class.
 
 Histograms of oriented gradients (HOG) of a small copy of the image, partially whitened by PCA. Each image has several
 variants: shifted, mirrored, turned. `methods.neighbour_lists.nearest_in` defines the similarity of two images.
-Neighbours are computed once, before the first step, and relations are made from these lists.
+Neighbours are computed once, before the first step; relations use these lists.
 
 Keys of a randomly initialised encoder give poor relations at first; HOG neighbours are usable from the first step and
 cost about a millisecond per image (docs/performance.md).
@@ -39,15 +39,15 @@ Take = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 
 def oriented_gradients(images: Tensor, shifts: Sequence[tuple[int, int]] = SHIFTS[:1]) -> Tensor:
-    """Compute root histograms of gradient directions weighted by magnitude: ``[B, S, BINS, H', W']``.
+    """Compute root histograms of gradient directions, ``[B, S, BINS, H', W']``.
 
     Args:
         images: ``[B, C, H, W]`` in [0, 1], sides of 2 `CELL` at least.
         shifts: S shifts (right, down) of the windows in pixels; outside the image gradients are 0.
 
-    A gradient between two bins is split between them. All histograms of an image together have length 1 before the
-    root, which limits the weight of a few strong edges; a uniform image has none. Windows are centred: pixels that do
-    not fill a cell are left at both ends of a side.
+    Gradients are weighted by magnitude, and split between the two nearest bins. All histograms of an image together
+    have length 1 before the root, which limits the weight of a few strong edges; a uniform image has none. Windows are
+    centred: pixels that do not fill a cell are left at both ends of a side.
 
     >>> rising = torch.linspace(0, 1, 6).expand(1, 1, 6, 6)  # to the right: direction 0
     >>> [round(value, 3) for value in oriented_gradients(rising).flatten().tolist()]
@@ -56,18 +56,18 @@ def oriented_gradients(images: Tensor, shifts: Sequence[tuple[int, int]] = SHIFT
     directions = _directions(images)  # [B, BINS, H, W]
     most = max(abs(pixels) for shift in shifts for pixels in shift)
     padded = pad(directions, (most, most, most, most))
-    begin, size = zip(*(_windowed(side) for side in directions.shape[2:]), strict=True)
-    seen = []
+    begin, size = zip(*(_window_span(side) for side in directions.shape[2:]), strict=True)
+    histograms = []
     for right, down in shifts:
         top, left = most + begin[0] + down, most + begin[1] + right
-        seen.append(_windows(padded[:, :, top : top + size[0], left : left + size[1]]))
-    return torch.stack(seen, dim=1)
+        histograms.append(_windows(padded[:, :, top : top + size[0], left : left + size[1]]))
+    return torch.stack(histograms, dim=1)
 
 
-def _windowed(side: int) -> tuple[int, int]:
-    """Return the start of the first window on a side, and the pixels covered by all windows.
+def _window_span(side: int) -> tuple[int, int]:
+    """Return the start of the first window on a side, and the pixels of all windows.
 
-    >>> _windowed(32)
+    >>> _window_span(32)
     (1, 30)
     """
     left_over = (side - 2 * CELL) % CELL
@@ -83,14 +83,14 @@ def _windows(directions: Tensor) -> Tensor:
 
 
 def _directions(images: Tensor) -> Tensor:
-    """Return gradient magnitudes by direction bin, ``[B, BINS, H, W]``, of images ``[B, C, H, W]``."""
+    """Return gradient magnitudes by bin, ``[B, BINS, H, W]``."""
     grey = pad(_grey(images), (1, 1, 1, 1), mode="replicate")
     right = grey[..., 1:-1, 2:] - grey[..., 1:-1, :-2]  # [B, 1, H, W]
     down = grey[..., 2:, 1:-1] - grey[..., :-2, 1:-1]
     steep = torch.hypot(right, down)
     place = torch.atan2(down, right).div_(2 * math.pi / BINS).remainder_(BINS)  # in bins
     below = place.floor()
-    above_share = place.sub_(below).mul_(steep)  # what goes to the bin above
+    above_share = place.sub_(below).mul_(steep)  # goes to the bin above
     number = below.long().remainder_(BINS)  # a place may round up to BINS
     bins = steep.new_zeros(len(steep), BINS, *steep.shape[2:])
     bins.scatter_(1, number, steep - above_share)
@@ -98,7 +98,7 @@ def _directions(images: Tensor) -> Tensor:
 
 
 def _grey(images: Tensor) -> Tensor:
-    """``[B, 1, H, W]`` of ``[B, C, H, W]``."""
+    """Average the channels of ``[B, C, H, W]``: ``[B, 1, H, W]``."""
     return images.float().mean(1, keepdim=True)
 
 
@@ -120,14 +120,14 @@ def turned(images: Tensor, degrees: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Axes:
-    """Partial whitening: principal axes, each divided by sqrt(variance + FLOOR * largest variance)."""
+    """Partial whitening: principal axes / sqrt(variance + FLOOR * largest variance)."""
 
     mean: Tensor  # [F]
     matrix: Tensor  # [F, A]
 
     @classmethod
     def of(cls, histograms: Tensor) -> Axes:
-        """Fit the leading `AXES` of histograms ``[N, F]``; axes without variance get weight 0."""
+        """Fit the leading `AXES` of histograms ``[N, F]``; without variance, weight 0."""
         mean = histograms.mean(0)
         centred = (histograms - mean).cpu().double()  # not every device has float64
         variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
@@ -143,17 +143,20 @@ class Axes:
 
 @dataclass(frozen=True)
 class Variants:
-    """Variants of an image to compare: each of `SHIFTS`, optionally turned and mirrored."""
+    """Variants of an image to compare: `SHIFTS`, optionally turned and mirrored."""
 
     mirror: bool = False
     turn: float = 0.0  # degrees to either side
 
     def histograms(self, images: Tensor) -> Tensor:
-        """Return histograms of all variants of ``[B, C, H, W]``, unchanged first: ``[B, V, BINS, H', W']``."""
+        """Return histograms of all variants, unchanged first: ``[B, V, BINS, H', W']``.
+
+        images: ``[B, C, H, W]``.
+        """
         grey = _grey(images)
         angles = (0.0, self.turn, -self.turn) if self.turn else (0.0,)
-        seen = torch.cat([oriented_gradients(turned(grey, angle), SHIFTS) for angle in angles], dim=1)
-        return torch.cat([seen, mirrored(seen)], dim=1) if self.mirror else seen
+        histograms = torch.cat([oriented_gradients(turned(grey, angle), SHIFTS) for angle in angles], dim=1)
+        return torch.cat([histograms, mirrored(histograms)], dim=1) if self.mirror else histograms
 
 
 @dataclass(frozen=True)
@@ -168,17 +171,17 @@ def hog_neighbours(
     take: Take,
     groups: Tensor,
     *,
-    listed: int,
+    length: int,
     variants: Variants,
     progress: Callable[[int, int], None],
 ) -> HogNeighbours:
-    """Compute HOG vectors and neighbour lists of images 0 .. N - 1, on the device of the images.
+    """Compute HOG vectors and neighbour lists of N images, on their device.
 
     Args:
         take: returns images of some rows, uint8 ``[B, C, H, W]``, and their valid sizes.
         groups: ``[N]``; neighbours are searched within the group of an image.
-        listed: length of each list, the image itself included.
-        variants: variants to compare; match them to the views.
+        length: of each list, the image itself included.
+        variants: variants to compare; they should match the views.
         progress: called with the number of images done and in all.
     """
     count = len(groups)
@@ -190,38 +193,40 @@ def hog_neighbours(
     fitted = torch.arange(count)[:: -(-count // FITTED_ON)]  # evenly spread
     first = [oriented_gradients(small(rows)).flatten(1) for rows in torch.split(fitted, BATCH)]
     axes = Axes.of(torch.cat(first))
-    lists = NeighbourLists.empty(count, listed, device=axes.mean.device)
+    lists = NeighbourLists.empty(count, length, device=axes.mean.device)
     vectors = torch.empty(count, axes.matrix.shape[1], dtype=torch.half, device=axes.mean.device)
     done = 0  # images of the parts before
 
-    def tell(share: float) -> None:
-        """Report progress: computing vectors is the first half of a part, comparing them the second."""
+    def report(share: float) -> None:
+        """Report progress in a part: its vectors are one half, comparing them the other."""
         progress(done + int(share * len(members)), count)
 
     for members in _parts(groups):
-        each, seen = [], 0
+        batches, images = [], 0
         for rows in torch.split(members, BATCH):
-            each.append(axes(variants.histograms(small(rows)).flatten(2)).half())  # [b, V, A]
-            seen += len(rows)
-            tell(seen / len(members) / 2)
-        of_part = torch.cat(each)
+            batches.append(axes(variants.histograms(small(rows)).flatten(2)).half())  # [b, V, A]
+            images += len(rows)
+            report(images / len(members) / 2)
+        of_part = torch.cat(batches)  # [n, V, A]
         vectors[members.to(vectors.device)] = of_part[:, 0]
-        lists.put(members, *nearest_in(of_part, listed, lambda share: tell(0.5 + share / 2)))
+        lists.put(members, *nearest_in(of_part, length, lambda share: report(0.5 + share / 2)))
         done += len(members)
     return HogNeighbours(vectors, lists)
 
 
-def listed(images: int, bank_size: int) -> int:
-    """Return the length of a neighbour list, itself included, so that a bank holds enough of them.
+def list_length(images: int, bank_size: int) -> int:
+    """Return the length of a neighbour list of which a bank holds enough images.
 
-    >>> listed(6000, 2048), listed(1_000_000, 8192), listed(100, 2048)
+    The image itself is included.
+
+    >>> list_length(6000, 2048), list_length(1_000_000, 8192), list_length(100, 2048)
     (119, 512, 41)
     """
     return min(MOST_LISTED, 1 + math.ceil(LISTED_IN_BANK * max(1.0, images / bank_size)))
 
 
 def _parts(groups: Tensor) -> list[Tensor]:
-    """Return rows ``[n]`` of images to compare with each other: a group, or a part of a large group."""
+    """Return rows ``[n]`` of images to compare: each group, or parts of a large one."""
     parts = []
     for group in torch.unique(groups):
         members = (groups == group).nonzero().squeeze(1).cpu()

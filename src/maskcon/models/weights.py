@@ -1,4 +1,4 @@
-"""Load weights into a backbone: all of them or none, without executing anything in the file.
+"""Load weights into a backbone: all of them or none, without executing code.
 
 safetensors holds no code, and pickled files go through `torch.load(weights_only=True)`, which refuses anything but
 tensors and plain containers.
@@ -30,7 +30,7 @@ _SHOWN = 5
 def load_weights(
     backbone: Backbone, path_or_name: str | Path, *, download: bool = False, whole: bool = False
 ) -> list[str]:
-    """Fill `backbone` in place from a file or from published weights by name; return notes for the log.
+    """Fill `backbone` in place from a file or published weights; return log notes.
 
     Args:
         backbone: the net to fill; untouched if anything is wrong.
@@ -86,7 +86,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 
 def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -> Path:
-    """Return the file that `load_weights` reads for a backbone; fetch it first where `download` allows it."""
+    """Return the file that `load_weights` reads; fetch it first if `download`."""
     name = str(path_or_name)
     if name in PUBLISHED:
         return published_file(backbone, name, download=download)
@@ -99,7 +99,7 @@ def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -
 
 
 def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the entries of the backbone under its own names, and a note about ignored ones."""
+    """Return the backbone's entries by its own names, and a note about ignored ones."""
     expected = backbone.state_dict()
     found: dict[str, Tensor] = {}
     ignored = 0
@@ -118,7 +118,9 @@ def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dic
 
 
 def _fit_stem(found: dict[str, Tensor], backbone: Backbone, whole: Path | None) -> list[str]:
-    """Adapt or drop the first layer's weight [out, C, k, k] where channels or kernel differ; return notes.
+    """Adapt or drop the weight [out, C, k, k] of the first layer; return notes.
+
+    It is adapted where the channels differ and dropped where the kernel does.
 
     whole: the file, if dropping is an error.
     """

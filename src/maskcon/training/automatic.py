@@ -1,7 +1,7 @@
-"""Automatic settings for a user's own images, chosen once from the data and the machine.
+"""Automatic settings for a user's own images, chosen by the data and the machine.
 
-config.yaml holds the values, choices.json which of them were chosen and why. A resumed run reads its choices from there
-instead of choosing again.
+config.yaml holds the values, choices.json which of them were chosen, and why. A resumed run reads its choices from
+there instead of choosing again.
 """
 
 from __future__ import annotations
@@ -74,11 +74,10 @@ def complete_settings(
     budget: float | None = None,
     callback: Callback,
 ) -> Completed:
-    """Choose what is open before any image is decoded, or read the choices of a resumed run.
+    """Choose open settings before images are decoded, or read those of a resumed run.
 
     Args:
-        choose: whether to choose for the user's own images, or the facts to choose by; built-in datasets keep their
-            settings.
+        choose: whether to choose, or the facts to choose by; built-in datasets keep their settings.
         budget: seconds, or None.
     """
     if budget is not None and "epochs" in overrides:
@@ -113,7 +112,7 @@ def find_out(
     source: str | Path | Dataset | ImagePlan,
     given: Mapping[str, Any],
     machine: Machine,
-    looking: Progress | None = None,
+    progress: Progress | None = None,
     message: Callable[[str], None] | None = None,
 ) -> Facts:
     """Collect the facts, and download the weights that would be chosen, if allowed.
@@ -122,10 +121,10 @@ def find_out(
 
     Args:
         given: settings of the user; where they name the encoder, nothing is downloaded.
-        looking: called as looking(images done, images in total).
+        progress: called with the number of images inspected and in all.
         message: called before something is downloaded.
     """
-    facts = look(source, machine, looking)
+    facts = look(source, machine, progress)
     if not machine.download or names_encoder(given):
         return facts
     for backbone in pretrained_backbones(facts.accelerator, given):
@@ -136,7 +135,7 @@ def find_out(
         try:
             locate(backbone, PRETRAINED, download=True)
         except MaskconError as error:
-            if several_processes(machine.devices):  # all must choose the same, and another may have succeeded
+            if several_processes(machine.devices):  # another may have succeeded, and all must choose the same
                 raise
             reason, _, _ = str(error).partition("; ")
             facts = replace(facts, unfetched=facts.unfetched or reason)
@@ -148,10 +147,10 @@ def find_out(
 
 
 def look(
-    source: str | Path | Dataset | ImagePlan, machine: Machine, looking: Progress | None = None
+    source: str | Path | Dataset | ImagePlan, machine: Machine, progress: Progress | None = None
 ) -> Facts:
     """Collect the facts from labels and image headers, without decoding images."""
-    plan = source if isinstance(source, ImagePlan) else plan_images(source, machine, looking)
+    plan = source if isinstance(source, ImagePlan) else plan_images(source, machine, progress)
     if plan is not None:
         train, side = len(labels_only(plan).train), usual_side(plan) or float(plan.side)
     else:
@@ -160,10 +159,10 @@ def look(
         sides = [min(part.images.shape[2:])] if part.sizes is None else part.sizes.min(axis=1).tolist()
         train, side = len(part), float(statistics.median(sides))
     accelerator = cast(Accelerator, usable_device(machine.device).partition(":")[0])
-    return Facts(train=train, side=side, accelerator=accelerator, weights=weights_at_hand())
+    return Facts(train=train, side=side, accelerator=accelerator, weights=local_weights())
 
 
-def weights_at_hand() -> frozenset[str]:
+def local_weights() -> frozenset[str]:
     """Return the backbones whose ImageNet weights are on this machine."""
     known = PUBLISHED[PRETRAINED]
     return frozenset(

@@ -1,4 +1,4 @@
-"""`--budget`: time a few steps of the run on this machine, and choose the epochs that fit."""
+"""`--budget`: time a few steps on this machine and choose the epochs that fit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Budget:
 
 
 def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Choice:
-    """Measure the pace of this run and choose the number of epochs that fits the budget."""
+    """Measure the pace of this run and choose as many epochs as fit the budget."""
     config, begun = assembly.config, budget.begun
     ends = begun + budget.seconds
     started = time.monotonic()
@@ -78,7 +78,7 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
             f"{duration(started - begun)}; give more"
         )
 
-    def extracting(done: int, total: int, views_per_second: float) -> None:
+    def on_extract(done: int, total: int, views_per_second: float) -> None:
         callback.on_extract(done, total, views_per_second)
         now = time.monotonic()
         watched = now - started
@@ -91,7 +91,7 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
                     f"{duration(now - begun + needed)}; give twice that, or fewer images (--set train_limit=N)"
                 )
 
-    assembly.prepare(callback, extracting)
+    assembly.prepare(callback, on_extract)
     callback.on_message("measuring a few steps, to see how many epochs fit into the budget")
     pace = measure_pace(assembly)
 
@@ -131,7 +131,7 @@ def measure_pace(assembly: Assembly) -> Pace:
     """Time a little of each part of this run; the learner is restored afterwards."""
     learner, config, data = assembly.learner, assembly.config, assembly.training_data
     assert data is not None  # prepared before
-    with learner.put_back():
+    with learner.restored():
         return Pace(
             key=_key_seconds(learner, data, config),
             step=_step_seconds(learner, data, config),
@@ -157,7 +157,10 @@ def _key_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> flo
 
 
 def _step_seconds(learner: Learner, data: TrainingData, config: RunConfig) -> float:
-    """Time training steps of the second epoch, per image; in the first, keys may be encoded that means then replace."""
+    """Time training steps of the second epoch, per image.
+
+    In the first epoch, keys are encoded that running means replace later.
+    """
     place = Place(epoch=1, step=0, w=config.w, learning_rate=0.0)
     return _seconds_per_image(
         lambda rows: train_step(learner, data, config, place, rows).loss,
@@ -187,7 +190,7 @@ def _seconds_per_image(
 def _evaluation_seconds(
     learner: Learner, test: ImageSet, facts: EncoderFacts, cached: FrozenFeatures | None
 ) -> float:
-    """Time an evaluation; of many test images that have to be embedded, only a part is."""
+    """Time an evaluation, on a part of the test images if they must be embedded."""
     part = test
     if cached is None and len(test) > SCORED_IMAGES:
         part = test.subset(np.linspace(0, len(test) - 1, SCORED_IMAGES).astype(np.int64))

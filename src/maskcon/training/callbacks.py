@@ -1,4 +1,4 @@
-"""Callback: the events of a run, for progress bars, logs and early stopping; `Lines` prints them."""
+"""Events of a run for progress bars, logs, early stopping; `Lines` prints them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Callback:
 
 
 class Lines(Callback):
-    """Print the settings, then the mean loss of every epoch: for non-interactive terminals."""
+    """Print settings and the mean loss of every epoch, for non-interactive terminals."""
 
     def __init__(self) -> None:
         self._epochs = self._epoch_steps = 1

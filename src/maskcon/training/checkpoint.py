@@ -1,4 +1,4 @@
-"""Checkpoints: written under a temporary name, synced, renamed, checked before use.
+"""Checkpoints: written to a temporary name, synced, renamed, checked before use.
 
     checkpoints/step-00001234/state.safetensors   every tensor of the training state
                               state.json          counters and plain values
@@ -64,7 +64,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved: tensors by name, plain values, and the folder they came from."""
+    """Content of a checkpoint: tensors by name, plain values, and its folder."""
 
     tensors: Mapping[str, Tensor]
     values: Mapping[str, Any]
@@ -74,7 +74,7 @@ class Checkpoint:
 def save_checkpoint(
     root: Path, step: int, tensors: Mapping[str, Tensor], values: Mapping[str, Any], *, keep: int = 2
 ) -> Path:
-    """Save as ``root/step-<step>``, then delete all but the newest `keep` checkpoints, never this one."""
+    """Save as ``root/step-<step>``, then delete older ones until `keep` are left."""
     final = root / f"step-{step:08d}"
     replaced = root / f"{final.name}.old"
     temporary = root / f".{final.name}.tmp"
@@ -96,7 +96,7 @@ def save_checkpoint(
         failpoint("before-rename")
         if final.exists():  # the same step again: after a resume from it, or an evaluation
             shutil.rmtree(replaced, ignore_errors=True)
-            final.rename(replaced)  # under this name, too, it can be loaded
+            final.rename(replaced)  # it can also be loaded by this name
             failpoint("between-renames")
         temporary.rename(final)
         failpoint("after-rename")
@@ -137,7 +137,7 @@ def load_latest(root: Path, *, set_aside: bool = False) -> tuple[Checkpoint | No
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read one checkpoint; anything that does not match its checksum is refused before it is parsed."""
+    """Read one checkpoint; files are checked against their checksums before parsing."""
     try:
         for name in (SUMS, TENSORS, VALUES):
             check_regular(folder / name)
@@ -155,12 +155,13 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         values = json.loads(data[VALUES])
     except (safetensors.SafetensorError, ValueError) as error:
         raise CorruptFileError(f"checkpoint {folder.name} cannot be read ({error})") from None
-    names = values.pop("tensors", list(tensors)) if isinstance(values, dict) else ["step"]
-    differing = sorted(set(names) ^ set(tensors))
+    if not isinstance(values, dict):
+        raise CorruptFileError(f"checkpoint {folder.name} cannot be read ({VALUES} is not a JSON object)")
+    names = set(values.pop("tensors", tensors))
+    differing = sorted(names ^ set(tensors))
     if differing:
-        raise CorruptFileError(
-            f"checkpoint {folder.name} is not complete: {differing[0]} is missing or too many"
-        )
+        problem = "is missing" if differing[0] in names else "is unexpected"
+        raise CorruptFileError(f"checkpoint {folder.name} is not complete: {differing[0]} {problem}")
     return Checkpoint(tensors, values, folder)
 
 

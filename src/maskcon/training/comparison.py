@@ -37,8 +37,8 @@ class Job:
 
     @property
     def log_path(self) -> Path:
-        """Path of the output, beside the folder. Not `with_suffix`: grafit-w0.5-seed0 contains a dot."""
-        return self.folder.with_name(f"{self.folder.name}.log")
+        """Path of the output, beside the folder."""
+        return self.folder.with_name(f"{self.folder.name}.log")  # with_suffix would cut grafit-w0.5-seed0
 
     def start(self, threads: int | None) -> None:
         try:
@@ -58,7 +58,7 @@ class Job:
             command, stdin=subprocess.PIPE, stdout=self.log, stderr=subprocess.STDOUT, env=environment
         )
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Update `share` from the journal the process writes."""
         if self.finished:
             self.share = 1.0
@@ -89,9 +89,10 @@ def run_jobs(
     watch: Callable[[Sequence[Job]], None],
     may_fail: Callable[[Job], bool] = lambda job: False,  # noqa: ARG005
 ) -> None:
-    """Run all jobs, `at_once` at a time. A failure or a request to stop ends all of them; they can be resumed.
+    """Run all jobs, `at_once` at a time.
 
-    Finished ones are started too: only `maskcon train` knows whether a folder holds the run asked for.
+    A failure or a request to stop ends all of them; they can be resumed. Finished ones are started too: only
+    `maskcon train` knows whether a folder holds the requested run.
 
     Args:
         may_fail: called with a run that failed; True lets the others continue.
@@ -107,7 +108,7 @@ def run_jobs(
                     active.append(job)
                 time.sleep(POLL_SECONDS)
                 for job in jobs:
-                    job.look()
+                    job.update()
                 watch(jobs)
                 if stop.signal_number is not None:
                     raise Interrupted(
@@ -131,7 +132,7 @@ def _ended(job: Job, may_fail: Callable[[Job], bool]) -> bool:
         return True
     if code != 0 or not job.finished:
         raise MaskconError(
-            f"{job.label} failed (exit code {code}): {job.reason()}. All it said is in {job.log_path}; "
+            f"{job.label} failed (exit code {code}): {job.reason()}. Its whole output is in {job.log_path}; "
             "rerun the same command to resume"
         )
     job.share = 1.0
@@ -139,7 +140,7 @@ def _ended(job: Job, may_fail: Callable[[Job], bool]) -> bool:
 
 
 def _stop(jobs: Sequence[Job]) -> None:
-    """Ask the processes to save and stop, and wait for them: no orphans."""
+    """Ask the processes to save and stop, and wait for them."""
     for job in jobs:
         if job.process is not None and job.process.poll() is None:
             job.process.terminate()

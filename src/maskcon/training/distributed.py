@@ -61,7 +61,7 @@ class Processes:
         return slice(*share_bounds(count, self.count)[self.rank])
 
     def gather(self, rows: Tensor, count: int) -> Tensor:
-        """Gather the parts of a global batch from all processes, in its order: ``[count, ...]``."""
+        """Gather the shares of a global batch from all processes: ``[count, ...]``."""
         if self.count == 1:
             return rows
         bounds = share_bounds(count, self.count)
@@ -73,7 +73,7 @@ class Processes:
         return torch.cat([part[: end - start] for part, (start, end) in zip(parts, bounds, strict=True)])
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag is set in any process, so that all of them act at the same step."""
+        """Return, in every process, whether the flag is set in any of them."""
         if self.count == 1:
             return flag
         votes = torch.tensor([float(flag)], device=self.device)
@@ -105,11 +105,13 @@ class Processes:
             raise failure or FirstProcessError(f"process {self.rank} stopped with the first one")
 
     def close(self) -> None:
-        """Leave the process group, after the last collective call and without references to wrapped networks.
+        """Leave the process group, after the last collective call.
+
+        No reference to a wrapped network may be left.
 
         A process that ends without this may be aborted: threads of the connection still hold the last tensors sent.
-        Networks go first: one that outlived the connection would wait for these threads while it holds Python's lock,
-        which they need to end.
+        Networks go first: one that outlived the connection would wait for these threads while it holds Python's
+        global lock, which they need to end.
         """
         if self.count > 1 and dist.is_initialized():
             gc.collect()
@@ -150,17 +152,17 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
 
 
 def several_processes(devices: int) -> bool:
-    """Return whether a run on this many devices, or under this launcher, has several processes."""
+    """Return whether a run on so many devices, or by a launcher, has more processes."""
     return devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_first_process() -> bool:
-    """Return `Processes.is_first` before the processes are started, by the variables that launchers set."""
+    """Return `Processes.is_first` before the start, by the variables of launchers."""
     return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
 
 
 def usable_device(name: str) -> str:
-    """Return the device asked for, or the best one here for "auto"; raise if it is not available."""
+    """Return the requested device, for "auto" the best here; raise if not available."""
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return next(kind for kind, available in here.items() if available)
@@ -182,18 +184,18 @@ def with_threads(machine: Machine, folder: Path, message: Callable[[str], None])
         return machine
     if usable_device(machine.device) != "cpu":
         return machine
-    threads, begun = _threads_now(), _recorded(folder)
-    if begun is not None and begun != threads:
+    threads, earlier = _threads_now(), _recorded_threads(folder)
+    if earlier is not None and earlier != threads:
         message(
-            f"resuming with {counted(begun, 'thread')} as before, for identical results; "
+            f"resuming with {counted(earlier, 'thread')} as before, for identical results; "
             f"a new run would use {threads} now"
         )
-    elif begun is None and threads < torch.get_num_threads():
+    elif earlier is None and threads < torch.get_num_threads():
         message(
             f"other programs keep cores busy: training with {counted(threads, 'thread')} "
-            f"of {torch.get_num_threads()}; --threads gives another number"
+            f"of {torch.get_num_threads()}; --threads sets another number"
         )
-    return machine.model_copy(update={"threads": begun or threads})
+    return machine.model_copy(update={"threads": earlier or threads})
 
 
 @contextmanager
@@ -216,7 +218,7 @@ def _threads_now() -> int:
     return min(most, free_cores())
 
 
-def _recorded(folder: Path) -> int | None:
-    """Threads of the last start of the run; None for a new one, or if that cannot be read."""
+def _recorded_threads(folder: Path) -> int | None:
+    """Return the threads of the run's last start; None for a new run."""
     threads = recorded_environment(folder).get("threads")
     return threads if isinstance(threads, int) and threads > 0 else None

@@ -24,7 +24,7 @@ FLOOR_SIZE = 32  # raw pixels are compared at this size at most
 
 
 class Evaluator:
-    """Scores the query encoder on the test images.
+    """Score the query encoder on the test images.
 
     Args:
         frozen: features of the frozen backbone, for runs that train only a head.
@@ -63,7 +63,7 @@ class Evaluator:
         return {"recall": by_name(recall_at_k(features, self.labels, KS))}
 
     def _embed(self, rows: Tensor, should_stop: Callable[[], bool]) -> Tensor | None:
-        """Embed these test images; returns None when stopped half-way."""
+        """Embed test images by row number; return None when stopped half-way."""
         backbone = self.learner.model.backbone
         if self.frozen is not None:
             return self.frozen.embed_test(backbone, rows)

@@ -27,7 +27,7 @@ TAIL_BYTES = 8_192  # holds the last dozens of lines
 
 
 class Journal(contextlib.AbstractContextManager["Journal"]):
-    """Append-only writer of a run's events. Opening an existing file repairs a torn last line.
+    """Append-only writer of a run's events; opening repairs a torn last line.
 
     Kinds in use: `start` (the settings), `step` (step, epoch, loss, learning_rate, ...), `evaluation` (step,
     epoch, recall), `warning` (message), `changed` (what differs since a resume), `failed` and `end`.
@@ -64,12 +64,15 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             self._board = SummaryWriter(str(self.path.with_name("tensorboard")))
 
     def write(self, kind: str, **values: Any) -> None:
-        """Append one event. NaN and infinities become null; 0-d arrays and tensors become plain numbers."""
+        """Append one event.
+
+        NaN and infinities become null, 0-d arrays and tensors plain numbers.
+        """
         if not self._writes:
             return
         line = _encoded({"kind": kind, **values})
         file = self._opened()
-        with self._clear_when_full():
+        with self._with_way_out():
             size_before = file.seek(0, os.SEEK_END)
             try:
                 write_all(file, line)
@@ -87,7 +90,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         if not self._writes:
             return 0
         file = self._opened()
-        with self._clear_when_full():
+        with self._with_way_out():
             os.fsync(file.fileno())
             return file.seek(0, os.SEEK_END)
 
@@ -119,7 +122,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         return self._file
 
     @contextlib.contextmanager
-    def _clear_when_full(self) -> Iterator[None]:
+    def _with_way_out(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -162,9 +165,9 @@ def read_journal(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def read_ends(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Read the first event and some of the last, however long the journal is; incomplete lines are left out.
+    """Read the first event and some of the last, in constant time.
 
-    Returns an empty list if there is no journal yet.
+    Incomplete lines are left out. Returns an empty list if there is no journal yet.
     """
     try:
         with Path(path).open("rb") as file:

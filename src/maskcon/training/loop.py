@@ -1,4 +1,4 @@
-"""The training loop: prime the bank, step, evaluate, checkpoint, stop on a signal."""
+"""Training loop: prime the bank, step, evaluate, checkpoint, stop on a signal."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from maskcon.training.step import (
 )
 
 COLLAPSED_COSINE = 0.9  # mean cosine between the bank's keys above which they are nearly one vector
-STUCK_SHARE = 0.98  # of log(1+K): a loss above it has learnt nothing
+STUCK_SHARE = 0.98  # of log(1+K); a loss above it shows that nothing was learnt
 PATIENCE_EPOCHS, PATIENCE_STEPS = 2, 40  # both must have passed before a run is called collapsed
 JOURNAL_EVERY_STEPS = 10  # and the last of every epoch
-LONGEST_WAIT_STEPS = 100  # at most so many steps go unread
+MOST_UNREAD_STEPS = 100
 
 
 @dataclass
@@ -53,8 +53,8 @@ class Training:
     journal: Journal
     evaluator: Evaluator
     checkpoints: Path
-    identity: Mapping[str, Any]  # goes into each checkpoint: what it belongs to
-    machine_facts: Mapping[str, Any]  # goes into each checkpoint: what rounding depends on
+    identity: Mapping[str, Any]  # saved in checkpoints: data, names and features of the run
+    machine_facts: Mapping[str, Any]  # saved in checkpoints: what rounding depends on
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
@@ -64,13 +64,16 @@ class Training:
         )
         self.total_steps = self.epoch_steps * config.epochs
         self._saved_at = time.monotonic()
-        self._contrast = torch.zeros(
-            (), device=processes.device
-        )  # read when needed: no waiting for the device
+        # on the device, and read only when needed: no waiting
+        self._contrast = torch.zeros((), device=processes.device)
         self._watch = FiniteWatch(config, processes.device)
 
     def run(self) -> None:
-        """Train from `progress` to the end; raises `Interrupted` when asked to stop, all saved."""
+        """Train from `progress` to the end.
+
+        Raises:
+            Interrupted: a stop was requested; everything is saved.
+        """
         self._contrast.fill_(self.progress.contrast_sum)
         with StopRequest() as stop:
             bank = self.learner.bank
@@ -139,7 +142,7 @@ class Training:
         self.data.feed.prefetch(*wanted)
 
     def _prime(self, bank: MemoryBank) -> None:
-        """Fill the bank with keys of the starting encoder, so that step 1 contrasts with real ones."""
+        """Fill the bank with keys of the initial encoder, for the first step."""
         for number, rows in enumerate(self._batches(epoch=-1)):
             if len(bank) >= min(bank.size, len(self.data)):
                 break
@@ -151,34 +154,27 @@ class Training:
 
     def _step(self, epoch: int, rows: Tensor) -> None:
         config, step = self.config, self.progress.step
-        place = Place(
-            epoch=epoch,
-            step=step,
-            w=ramped(
-                step,
-                value=config.w,
-                warmup_steps=round(config.relation_warmup_epochs * self.epoch_steps),
-            )
-            if self.learner.method.ramps_w
-            else config.w,
-            learning_rate=learning_rate(
-                step,
-                peak=config.learning_rate,
-                total_steps=self.total_steps,
-                warmup_steps=round(config.warmup_epochs * self.epoch_steps),
-                schedule=config.schedule,
-            ),
+        w = config.w
+        if self.learner.method.ramps_w:
+            w = ramped(step, value=w, warmup_steps=round(config.relation_warmup_epochs * self.epoch_steps))
+        rate = learning_rate(
+            step,
+            peak=config.learning_rate,
+            total_steps=self.total_steps,
+            warmup_steps=round(config.warmup_epochs * self.epoch_steps),
+            schedule=config.schedule,
         )
+        place = Place(epoch=epoch, step=step, w=w, learning_rate=rate)
         report = train_step(self.learner, self.data, config, place, rows)
         self.progress.step += 1
         self.progress.images += len(rows)
         if report.contrast is not None:
             self._contrast += report.contrast
             self.progress.contrast_steps += 1
-        self._watch.see(place, report)
-        self._tell(report, place, len(rows))
+        self._watch.add(place, report)
+        self._report(report, place, len(rows))
 
-    def _tell(self, report: StepReport, place: Place, images: int) -> None:
+    def _report(self, report: StepReport, place: Place, images: int) -> None:
         done = self.progress.step
         journaled = done % JOURNAL_EVERY_STEPS == 0 or done % self.epoch_steps == 0
         if journaled:
@@ -235,7 +231,7 @@ class Training:
             self.callback.on_evaluation(entry)
 
     def _watch_for_collapse(self, epoch: int) -> None:
-        """Warn once when the keys are nearly one vector and the loss has not left log(1+K)."""
+        """Warn once if the keys are nearly one vector and the loss is still log(1+K)."""
         steps, self.progress.contrast_steps = self.progress.contrast_steps, 0
         bank = self.learner.bank
         if bank is None:
@@ -285,7 +281,7 @@ class Training:
 
 
 class FiniteWatch:
-    """Finds NaN and Inf on GPUs without waiting for the device at every step.
+    """Find NaN and Inf on GPUs without waiting for the device at every step.
 
     On a CPU `train_step` raises before the update. On other devices bad weights persist until `check`, so it must
     run before anything is saved or scored.
@@ -296,11 +292,11 @@ class FiniteWatch:
         self._needed = device.type not in READ_AT_ONCE
         self._unread: list[tuple[Place, StepReport]] = []
 
-    def see(self, place: Place, report: StepReport) -> None:
+    def add(self, place: Place, report: StepReport) -> None:
         """Queue a step; waits for the device only when many are unread."""
         if self._needed:
             self._unread.append((place, report))
-            if len(self._unread) >= LONGEST_WAIT_STEPS:
+            if len(self._unread) >= MOST_UNREAD_STEPS:
                 self.check()
 
     def check(self) -> None:

@@ -81,12 +81,10 @@ class Muon(Optimizer):
     ) -> None:
         updates = self._nesterov(gradients, parameters, group)
         torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
-        alike: dict[tuple[int, ...], list[int]] = defaultdict(
-            list
-        )  # layers of one shape share their products
+        by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)  # one product for layers of one shape
         for number, parameter in enumerate(parameters):
-            alike[tuple(parameter.shape)].append(number)
-        for shape, numbers in alike.items():
+            by_shape[tuple(parameter.shape)].append(number)
+        for shape, numbers in by_shape.items():
             stacked = torch.stack([updates[number].flatten(1) for number in numbers])  # [n, out, in]
             rows, columns = stacked.shape[1:]
             scale = group["lr"] * max(1.0, rows / columns) ** 0.5
@@ -112,7 +110,9 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Bring the singular values of each matrix ``[n, rows, columns]`` near 1 and keep its directions.
+    """Bring the singular values of matrices ``[n, rows, columns]`` near 1.
+
+    Singular directions stay.
 
     The iteration X <- (A + B X X' + C (X X')^2) X is a polynomial of the gram matrix X X' times X, so it runs on the
     small square gram alone, and the long matrix is multiplied once. In float32 also under autocast: the gram squares
@@ -128,14 +128,14 @@ def orthogonal(matrices: Tensor) -> Tensor:
         wide = wide / norms.clamp_min(SMALLEST_NORM)  # all singular values at most 1
         gram = wide @ wide.mT  # [n, m, m]
         total: Tensor | None = None  # product of the steps' polynomials
-        for turn in range(ITERATIONS):
+        for iteration in range(ITERATIONS):
             # A + B G + C G^2; all of these are polynomials of one gram, so they commute
             polynomial = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)
             polynomial.diagonal(dim1=1, dim2=2).add_(A)
             total = polynomial if total is None else total @ polynomial
-            if turn + 1 < ITERATIONS:
+            if iteration + 1 < ITERATIONS:
                 gram = polynomial @ (polynomial @ gram)
         assert total is not None
         result = (total @ wide).to(matrices.dtype)
-    turned: Tensor = result.mT
-    return turned if tall else result
+    transposed: Tensor = result.mT
+    return transposed if tall else result

@@ -39,7 +39,7 @@ RESULT_KEYS = {"recall": dict, "raw_pixels": dict, "method": str, "data": str, "
 
 
 def short_name(source: str) -> str:
-    """Return the name of a dataset, or the last part of its path without a manifest suffix.
+    """Return a dataset's name, or the last part of its path without manifest suffix.
 
     >>> short_name("cifar100"), short_name("lists/photos.csv"), short_name("hf:user/birds,coarse=family")
     ('cifar100', 'photos', 'birds')
@@ -53,26 +53,26 @@ def short_name(source: str) -> str:
 
 
 def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
-    """Return where the data of a finished run are now: where they were, else at the same path from here."""
+    """Return where the data of a finished run are: the recorded path, or from here."""
     recorded = str(result.get("source_path", source))
     for place in dict.fromkeys((recorded, source)):
         if is_there(place):
             return place
     if recorded != source:
         raise UsageError(
-            f"the images of the run in {folder} are no longer at {recorded}; put them back, or give the command "
+            f"the images of the run in {folder} are no longer at {recorded}; put them back, or run the command "
             f"in a directory from which {source} leads to them"
         )
     raise UsageError(
         f"the run in {folder} was trained on {source!r}, which is neither a built-in dataset nor found from here: "
-        "if it is a path, give the command where it was trained; a Dataset from Python has to be passed again"
+        "if it is a path, run the command where it was trained; a Dataset from Python has to be passed again"
     )
 
 
 def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
-    """``runs/<source>-<method>-seed<seed>``, with the last part of a path for a folder of images.
+    """Return ``runs/<source>-<method>-seed<seed>``, the source by its `short_name`.
 
-    It depends only on what is given, so that the same command finds it again. Runs of a frozen backbone have
+    It depends only on the given settings, so that the same command finds it again. Runs of a frozen backbone have
     ``-frozen`` after the method, those that train its last stages ``-thaw2``, runs with known names ``-named``.
 
     >>> default_folder("./photos", "maskcon", {"freeze": True, "seed": 3}).name
@@ -85,7 +85,7 @@ def default_folder(source: str, method: str, given: Mapping[str, Any]) -> Path:
 
 
 def is_new(folder: Path) -> bool:
-    """Return whether no run was started in the folder yet; raise for a file or a folder of other things."""
+    """Return whether a folder holds no run yet; raise if it holds other things."""
     try:
         if (folder / CONFIG).is_file():
             return False
@@ -94,16 +94,16 @@ def is_new(folder: Path) -> bool:
         inside = [path.name for path in folder.iterdir()] if folder.exists() else []
     except OSError as error:  # too long a name, a folder that may not be entered
         raise UsageError(f"cannot use {folder}: {error.strerror}; choose another --out") from None
-    # choices are written just before the settings: a kill between the two leaves them alone
+    # choices are written just before the settings: a kill in between leaves only the choices
     if any(not name.startswith(".") and name != CHOICES for name in inside):
         raise UsageError(f"{folder} is not empty and not a run folder; choose another --out")
     return True
 
 
 def check_place(folder: Path, source: str | None) -> None:
-    """Raise, before anything slow, where a folder cannot be written; creates nothing.
+    """Raise, before anything slow, if a folder cannot be written; create nothing.
 
-    source: images that it must not lie among, where its figures would be read as images.
+    source: where the images are. The folder must not lie among them: its figures would be read as images.
     """
     try:
         images = Path(absolute(source)) if source is not None and is_path(source) else None
@@ -123,7 +123,7 @@ def check_place(folder: Path, source: str | None) -> None:
 
 
 def is_finished(folder: Path, config: RunConfig) -> bool:
-    """Return whether the folder holds this run, finished; raise for other runs and folders of other things."""
+    """Return whether the folder holds this run, finished; raise if it holds another."""
     if is_new(folder):
         return False
     saved = folder / CONFIG
@@ -176,7 +176,7 @@ def make_writable(folder: Path) -> None:
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """Read result.json of a finished run; raises if a file of the run has changed since training."""
+    """Read result.json of a finished run; raise if a file changed since training."""
     if not (folder / CONFIG).is_file():
         raise UsageError(f"{folder} is not a run folder: it has no {CONFIG}")
     if not _has_result(folder):

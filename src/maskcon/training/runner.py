@@ -1,4 +1,4 @@
-"""Run one training: build the learner, restore its newest checkpoint, train, write results."""
+"""Run one training: restore the newest checkpoint, train, write the results."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def train(
     *,
     test_resize: Literal["shorter", "both"] | None = None,
 ) -> None:
-    """Train to the end of the config, from the newest checkpoint in the folder if there is one.
+    """Train to the end of the config, from the newest checkpoint if there is one.
 
     Args:
         choices: kept beside the settings that they explain.
         budget: chooses the number of epochs, by the pace of some steps.
-        test_resize: in place of the protocol's.
+        test_resize: replaces the protocol's.
     """
     names = None if config.fine is None else known_names(Path(config.fine), data)
     identity = {"data": data.fingerprint(), "names": None if names is None else names.fingerprint()}
@@ -86,14 +86,15 @@ def train(
     processes = start(
         device=machine.device, devices=machine.devices, precision=config.precision, threads=machine.threads
     )
-    heard = callback if processes.is_first else Callback()
-    # refuses what it cannot build before anything is written
+    if not processes.is_first:
+        callback = Callback()
+    # raises for what cannot be built before anything is written
     assembly = assemble(
         config, data, processes, download=machine.download, test_resize=test_resize, names=names
     )
     failure: MaskconError | None = None
     try:
-        _train_together(assembly, folder, machine, heard, choices, budget, identity)
+        _train_together(assembly, folder, machine, callback, choices, budget, identity)
     except MaskconError as error:
         clear_frames(error.__traceback__)  # they hold what hangs on the peers, as this function does
         failure = error
@@ -110,8 +111,8 @@ def train(
     if failure is not None:
         if processes.is_first:
             raise failure
-        # All stop together, and the first process says why. Its launcher would kill it if another one ended with a
-        # code that is not 0, perhaps before it could.
+        # All stop together, and the first process reports why. If another one ended with a code other than 0, the
+        # launcher might kill the first before it could.
         raise SystemExit(0)
 
 
@@ -125,8 +126,8 @@ def _train_together(
     identity: dict[str, str | None],
 ) -> None:
     processes, data, names = assembly.processes, assembly.data, assembly.names
-    with ExitStack() as held:
-        held.callback(assembly.close)
+    with ExitStack() as stack:
+        stack.callback(assembly.close)
         if budget is not None:
             choice = epochs_within(budget, assembly, callback)
             choices = (*choices, choice)
@@ -136,8 +137,8 @@ def _train_together(
         def begin() -> None:
             _check_shares(min(config.batch_size, len(data.train)), processes)
             make_writable(folder)
-            held.enter_context(FolderLock(folder))
-            is_finished(folder, config)  # another run may have begun, and ended, while this one was loading
+            stack.enter_context(FolderLock(folder))
+            is_finished(folder, config)  # raises if another run has taken the folder meanwhile
             if choices:
                 spent = None if budget is None else budget.seconds
                 write_atomically(folder / CHOICES, choices_bytes(choices, spent))
@@ -149,10 +150,10 @@ def _train_together(
         training_data = assembly.prepare(callback)
         identity["features"] = None if assembly.features is None else assembly.features.key
         journal = Journal(folder / JOURNAL if processes.is_first else None, tensorboard=machine.tensorboard)
-        held.callback(journal.close)
+        stack.callback(journal.close)
         evaluator = Evaluator(assembly.learner, data.test, assembly.facts, assembly.features)
-        held.callback(evaluator.close)
-        held.callback(callback.on_end)
+        stack.callback(evaluator.close)
+        stack.callback(callback.on_end)
         training = Training(
             assembly.learner,
             training_data,
@@ -188,11 +189,11 @@ def _check_shares(batch: int, processes: Processes) -> None:
 
 
 def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames | None) -> None:
-    """Write the encoder, checksums, then the result: a folder with a result is a finished run."""
+    """Write encoder and checksums, then the result, which marks a run as finished."""
     contents = {ENCODER: training.evaluator.encoder_bytes()}
     write_atomically(folder / ENCODER, contents[ENCODER])
     result = training.evaluator.result(training.config, data, training.progress)
-    if training.progress.changes:  # the run is not that of its settings and machine alone
+    if training.progress.changes:  # settings and machine of today do not explain the result alone
         result["changes"] = training.progress.changes
     if names is not None:
         result |= {"names": names.fingerprint(), "named_images": names.images, "named_kinds": names.count}
@@ -200,8 +201,8 @@ def _finish(training: Training, data: Dataset, folder: Path, names: KnownNames |
     training.journal.write("end", step=training.progress.step, recall=result["recall"])
     training.journal.position()  # on the disk, before its checksum is
     contents[RESULT] = json_bytes({**result, SUMS_IN: SUMS})
-    beside = (CONFIG, CHOICES, ENVIRONMENT, JOURNAL)
-    contents |= {name: (folder / name).read_bytes() for name in beside if (folder / name).exists()}
+    others = (CONFIG, CHOICES, ENVIRONMENT, JOURNAL)
+    contents |= {name: (folder / name).read_bytes() for name in others if (folder / name).exists()}
     write_atomically(folder / SUMS, checksums(contents))
     write_atomically(folder / RESULT, contents[RESULT])
 
@@ -222,16 +223,19 @@ def environment(processes: Processes) -> dict[str, Any]:
 
 
 def refuse_others(folder: Path, found: Mapping[str, Any], now: Mapping[str, str | None]) -> None:
-    """Raise where the run in a folder differs in one of `SAME`; `found` is its result or checkpoint."""
+    """Raise if the run in a folder differs in one of `SAME`.
+
+    found: its result or checkpoint.
+    """
     for key, value in now.items():
         if found.get(key) != value:
             raise UsageError(f"{folder} {SAME[key]}")
 
 
 def compare_by_hog(training: Training, seconds: float, cpu_seconds: float) -> None:
-    """Count the cost of the HOG features as training's, and let a restored bank compare by these.
+    """Count the cost of the HOG features, and refresh them in a restored bank.
 
-    Their axes may differ on another machine, device or number of threads than where the bank was filled.
+    Their axes may differ from those that filled the bank: on another machine or device, or with other threads.
     """
     training.progress.seconds += seconds
     training.progress.cpu_seconds += cpu_seconds
@@ -292,7 +296,7 @@ def _restore(training: Training, checkpoint: Checkpoint) -> None:
 
 
 def _note_changes(training: Training, before: Mapping[str, Any]) -> None:
-    """Report and record what differs from the run that wrote the checkpoint: settings, machine."""
+    """Report and record changes of settings and machine since the checkpoint."""
     changes: dict[str, list[Any]] = {}
     machine = before.get("machine", training.machine_facts)
     for key, now in training.machine_facts.items():
@@ -305,15 +309,14 @@ def _note_changes(training: Training, before: Mapping[str, Any]) -> None:
             f"differ by rounding from those of an uninterrupted run{batchnorm}"
         )
     if "settings" in before:
-        then = {**training.config.model_dump(), **yaml.safe_load(before["settings"])}
-        steered = {
-            key: [then[key], now] for key, now in training.config.model_dump().items() if then[key] != now
-        }
-        if steered:
+        settings = training.config.model_dump()
+        then = {**settings, **yaml.safe_load(before["settings"])}
+        new_settings = {key: [then[key], now] for key, now in settings.items() if then[key] != now}
+        if new_settings:
             training.callback.on_message(
-                f"resumed with {_listed(steered, 1)} in place of {_listed(steered, 0)}"
+                f"resumed with {_listed(new_settings, 1)} in place of {_listed(new_settings, 0)}"
             )
-        changes |= steered
+        changes |= new_settings
     if changes:
         training.progress.changes.append({"step": training.progress.step, **changes})
         training.journal.write("changed", step=training.progress.step, **changes)

@@ -31,7 +31,10 @@ def generator(seed: int, purpose: str, epoch: int = 0, step: int = 0) -> torch.G
 
 
 def uniforms(rows: int, draws: int, seed: int, purpose: str, epoch: int = 0, step: int = 0) -> Tensor:
-    """Draw numbers in [0, 1), float32 ``[rows, draws]``: a row for each sample of the GLOBAL batch."""
+    """Draw uniform numbers in [0, 1), float32 ``[rows, draws]``.
+
+    rows: samples of the GLOBAL batch, not of a process's share.
+    """
     return torch.rand(rows, draws, generator=generator(seed, purpose, epoch, step))
 
 
@@ -60,14 +63,14 @@ def epoch_batches(
 
 
 def steps_in_epoch(count: int, batch_size: int, *, drop_last: bool = False, processes: int = 1) -> int:
-    """Return the length of `epoch_batches` without drawing it."""
+    """Return the length of `epoch_batches` without drawing them."""
     whole, rest = divmod(count, batch_size)
     joins = rest < SMALLEST_SHARE * processes
     return max(1, whole + (0 if rest == 0 or drop_last or (joins and whole) else 1))
 
 
 def share_bounds(count: int, processes: int) -> list[tuple[int, int]]:
-    """Return start and end of each process's part of a global batch; lengths differ by at most one.
+    """Return start and end of each process's share; lengths differ by at most one.
 
     >>> share_bounds(10, 4)
     [(0, 3), (3, 6), (6, 8), (8, 10)]
@@ -85,7 +88,9 @@ def learning_rate(
     warmup_steps: int = 0,
     schedule: Schedule = "cosine",
 ) -> float:
-    """Return the rate of a step: up from 0 in a straight line, then by half a cosine or a line down to 0 at the end.
+    """Return the learning rate of a step: linear warm-up from 0, then down to 0.
+
+    schedule: the fall is half a cosine ("cosine") or a straight line ("linear").
 
     >>> [round(learning_rate(s, peak=1.0, total_steps=4), 3) for s in range(4)]
     [1.0, 0.854, 0.5, 0.146]
@@ -101,7 +106,7 @@ def learning_rate(
 
 
 def ramped(step: int, *, value: float, warmup_steps: int) -> float:
-    """Return a value that rises from 0 in a straight line over `warmup_steps` and then stays.
+    """Return a value that rises linearly from 0 over `warmup_steps` and then stays.
 
     >>> [ramped(s, value=1.0, warmup_steps=4) for s in (0, 2, 4, 9)]
     [0.0, 0.5, 1.0, 1.0]

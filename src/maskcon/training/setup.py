@@ -1,4 +1,4 @@
-"""Set up a run: load its data, complete its settings, build its learner and views."""
+"""Set up a run: load data, complete settings, build the learner and the views."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from maskcon.methods.registry import Method, all_methods, method_named
 from maskcon.models import Backbone, FeatureHead, FrozenEncoder, Tail
 from maskcon.models.backbones import LARGEST_SMALL_IMAGE, has_own_shape
 from maskcon.models.encoder_file import EncoderFacts
-from maskcon.models.hog import TURN, HogNeighbours, Variants, hog_neighbours, listed
+from maskcon.models.hog import TURN, HogNeighbours, Variants, hog_neighbours, list_length
 from maskcon.retrieval.encode import Feed
 from maskcon.training.callbacks import Callback
 from maskcon.training.distributed import Processes
@@ -71,7 +71,7 @@ def load_dataset(
     callback: Callback,
     plan: ImagePlan | None = None,
 ) -> Dataset:
-    """Load the data of a config, limited, with the validation part as test if set.
+    """Load the data of a config, with its limits and its validation split.
 
     Args:
         plan: the images of the source, if already found.
@@ -123,7 +123,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
         )
     if config.freeze and config.uses_hog:
         raise UsageError(
-            "relation_space=hog compares images, and a frozen backbone's run has none, only their features; "
+            "relation_space=hog compares images, and a run of a frozen backbone has only their features; "
             "leave it out, or use --set relation_space=features"
         )
     if method.labels != "none" and len(np.unique(data.train.coarse)) < 2:
@@ -148,7 +148,7 @@ def settle(config: RunConfig, data: Dataset) -> RunConfig:
     return config.changed(
         image_size=size,
         stem=stem,
-        # a backbone that cannot learn to see through strong views is given those that it can read
+        # a frozen backbone cannot learn to recognise strong views, so it gets milder ones
         query_view=transforms.name_for(
             config.query_view or ("weak" if config.freeze else "strong"), data.family
         ),
@@ -204,9 +204,11 @@ class Assembly:
     def prepare(
         self, callback: Callback, on_extract: Callable[[int, int, float], None] | None = None
     ) -> TrainingData:
-        """Return what the steps read, made at the first call: images and their views, or cached features.
+        """Return what the steps read: images and their views, or cached features.
 
-        on_extract: told of views embedded by a frozen backbone, instead of the callback.
+        Prepared at the first call.
+
+        on_extract: receives the progress of a frozen backbone instead of the callback.
         """
         if self.training_data is None:
             if self.frozen_backbone is not None:
@@ -239,13 +241,13 @@ class Assembly:
             data = self.features.training_data(labels, index, self.config, device, names)
             return self._with_spread_names(data) if self.config.learns_names else data
         feed = Feed(train.images, train.sizes, device)
-        seen: HogNeighbours | None = None
+        hog: HogNeighbours | None = None
         if self.config.uses_hog and self.learner.bank is not None:
             sees_classes = self.learner.method.labels != "none"
-            seen = hog_neighbours(
+            hog = hog_neighbours(
                 feed.take,
                 labels if sees_classes else torch.zeros_like(labels),
-                listed=listed(len(train), self.learner.bank.size),
+                length=list_length(len(train), self.learner.bank.size),
                 variants=self._variants(),
                 progress=progress,
             )
@@ -257,12 +259,12 @@ class Assembly:
             key_view=transforms.policy(str(self.config.key_view)),
             normalise=self.facts.normalise,
             image_size=self.facts.image_size,
-            hog=seen,
+            hog=hog,
             names=names,
         )
 
     def _with_spread_names(self, data: TrainingData) -> TrainingData:
-        """Spread known names by the features of the plain images, and give each output its coarse class."""
+        """Spread known names by cached features, and set the class of each output."""
         assert data.names is not None  # `learns_names`
         assert self.names is not None
         assert self.features is not None
@@ -276,15 +278,11 @@ class Assembly:
 
     def _variants(self) -> Variants:
         """Return the variants of an image that its views may show: mirrored, turned."""
-        names = (self.config.query_view, self.config.key_view)
-        seen = [
-            view
-            for view in map(transforms.policy, map(str, names))
-            if isinstance(view, transforms.ViewPolicy)
-        ]
-        key_view = transforms.policy(str(self.config.key_view))
-        turns = key_view.rotation if isinstance(key_view, transforms.ViewPolicy) else 0.0
-        return Variants(mirror=any(view.mirror > 0 for view in seen), turn=TURN * turns)
+        query = transforms.policy(str(self.config.query_view))
+        key = transforms.policy(str(self.config.key_view))
+        mirror = any(isinstance(view, transforms.ViewPolicy) and view.mirror > 0 for view in (query, key))
+        rotation = key.rotation if isinstance(key, transforms.ViewPolicy) else 0.0
+        return Variants(mirror=mirror, turn=TURN * rotation)
 
 
 def assemble(
@@ -305,8 +303,8 @@ def assemble(
     if config.freeze:
         backbone, notes = frozen.frozen_backbone(config, in_channels=facts.in_channels, download=download)
         weight = EARLIER_WEIGHT if backbone.earlier_features else 0.0
-        kept = frozen.axes_kept(HEAD_FEATURES, backbone.level_features(weight), len(data.train))
-        facts = replace(facts, head_features=kept, earlier_weight=weight)
+        axes = frozen.axes_kept(HEAD_FEATURES, backbone.level_features(weight), len(data.train))
+        facts = replace(facts, head_features=axes, earlier_weight=weight)
     learner = build_learner(
         config,
         method,
@@ -322,7 +320,7 @@ def assemble(
 
 
 def learning_part(backbone: Backbone, facts: EncoderFacts, thaw: int) -> Backbone:
-    """Return what learns on a frozen backbone: a head, below it the last `thaw` stages and the axes."""
+    """Return what learns in a frozen run: a head, after the last stages if thawed."""
     head = FeatureHead(facts.head_features)
     if thaw == 0:
         return head

@@ -1,4 +1,4 @@
-"""SIGTERM, SIGHUP and Ctrl-C: stop the loop after the current step, with a checkpoint."""
+"""Stop after the current step, with a checkpoint: SIGTERM, SIGHUP and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ STOPPING = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if
 
 
 class Interrupted(MaskconError):  # noqa: N818 - it is not an error
-    """Stopped on request, with the state saved. Exit codes: 130 for Ctrl-C, 143 for SIGTERM, 129."""
+    """Stopped on request, with the state saved.
+
+    Exit codes: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+    """
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -23,7 +26,10 @@ class Interrupted(MaskconError):  # noqa: N818 - it is not an error
 
 
 class StopRequest:
-    """Notes signals while active; a second Ctrl-C raises at once. Ignored outside the main thread."""
+    """Note stop signals inside the block; a second Ctrl-C raises at once.
+
+    Outside the main thread it does nothing.
+    """
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
@@ -53,7 +59,7 @@ class StopRequest:
 
 
 def stop_with_parent() -> None:
-    """Stop this process when its standard input ends: a pipe that its parent holds open.
+    """Stop this process when its standard input, a pipe from its parent, ends.
 
     The kernel also closes the pipe of a killed parent, so none of its runs continues without it.
     """

@@ -34,7 +34,7 @@ from maskcon.training.distributed import Processes
 from maskcon.training.muon import Muon
 from maskcon.training.schedule import generator
 
-MEANS_KEPT = 0.5  # share of a running mean that is kept when a new query comes in
+MEANS_KEPT = 0.5  # share of a running mean that stays when a new query comes in
 MOMENTUM = 0.9  # of the optimiser
 TAIL_RATES = {"sgd": 0.1, "muon": 0.1}  # of thawed stages, as a share of the head's
 
@@ -64,7 +64,7 @@ class Learner:
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
-        """Parameters of the query model."""
+        """Parameters of the query model, listed once."""
         return list(self.model.parameters())
 
     def forget_gradients(self) -> None:
@@ -72,7 +72,10 @@ class Learner:
             parameter.grad = None
 
     def encodes_keys(self, epoch: int) -> bool:
-        """Whether keys of this epoch come from the key encoder; in the first epoch there are no means yet."""
+        """Return whether the key encoder makes the keys of this epoch.
+
+        In the first epoch it does even if running means replace it later: there are none yet.
+        """
         return self.pair is not None and (self.means is None or epoch < 1)
 
     def update_keys(self, momentum: float) -> None:
@@ -81,7 +84,7 @@ class Learner:
             self.pair.update(momentum)
 
     def begin_epoch(self, config: RunConfig, epoch: int) -> None:
-        """Cluster the keys, if the method uses clusters and its warm-up is over; before the epoch's first step."""
+        """Cluster the keys before an epoch, once the warm-up is over, for BuCSFR."""
         if self.clusters is not None and epoch >= max(1, config.relation_warmup_epochs):
             self.clusters.update(generator(config.seed, "clusters", epoch))
             for buffer in self.clusters.buffers():
@@ -89,7 +92,10 @@ class Learner:
             self.clusters.recount()
 
     def share_statistics(self) -> None:
-        """Give every process the first one's BatchNorm statistics; each gathers those of its own rows."""
+        """Copy the BatchNorm statistics of the first process to all others.
+
+        Each gathers those of its own rows.
+        """
         for buffer in self.model.buffers():
             self.processes.copy_first(buffer)
 
@@ -106,7 +112,7 @@ class Learner:
         return {name: part for name, part in parts.items() if part is not None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return tensors and plain values that, loaded into a fresh learner, make it this one."""
+        """Return tensors and plain values that turn a fresh learner into this one."""
         tensors = {
             f"{part}.{name}": value
             for part, module in self._parts.items()
@@ -119,8 +125,8 @@ class Learner:
         return tensors, {"precision": scaler}
 
     @contextmanager
-    def put_back(self) -> Iterator[None]:
-        """Restore the state of now at the end of the block."""
+    def restored(self) -> Iterator[None]:
+        """Restore the current state at the end of the block."""
         tensors, plain = self.state()
         before = {name: value.clone() for name, value in tensors.items()}
         try:
@@ -145,9 +151,9 @@ class Learner:
     def _load(self, checkpoint: Checkpoint) -> None:
         tensors = checkpoint.tensors
         for part, module in self._parts.items():
-            module.load_state_dict(_under(tensors, f"{part}."))
+            module.load_state_dict(_with_prefix(tensors, f"{part}."))
         entries: dict[int, dict[str, Tensor]] = {}
-        for name, value in _under(tensors, "optimizer.").items():
+        for name, value in _with_prefix(tensors, "optimizer.").items():
             number, _, field = name.partition(".")
             entries.setdefault(int(number), {})[field] = value
         groups = self.optimizer.state_dict()["param_groups"]
@@ -182,12 +188,11 @@ def build_learner(
     download: bool = False,
     backbone_of: Callable[[], Backbone] | None = None,
 ) -> Learner:
-    """Build the learner of step 0, the same on every process and at every call with the same config.
+    """Build the learner of step 0, the same for the same config, in every process.
 
     Args:
-        labels: of the training images, those that the method sees, ``[N]``.
-        backbone_of: makes another backbone than the config's, what learns in a frozen run; no weights are loaded into
-            it.
+        labels: those of the training images that the method sees, ``[N]``.
+        backbone_of: builds what learns in a frozen run, in place of the config's backbone; no weights are loaded.
     """
     notes: list[str] = []
     with torch.random.fork_rng(devices=[]):
@@ -235,13 +240,15 @@ def build_learner(
 
 
 def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
-    """Build SGD, or Muon for all weight matrices but the classifier's: its rows are classes, not hidden directions.
+    """Build SGD, or Muon for all weight matrices but the classifier's.
 
-    Thawed stages are groups of their own, with a share of the rate.
+    The rows of the classifier are classes, not hidden directions. Thawed stages are groups of their own, with a share
+    of the rate.
     """
     thawed = list(model.backbone.backbone.parameters()) if isinstance(model.backbone, FrozenEncoder) else []
-    slow, share = set(thawed), {"share": TAIL_RATES[config.optimizer]}
-    fresh = [parameter for parameter in model.parameters() if parameter not in slow]
+    share = {"share": TAIL_RATES[config.optimizer]}
+    pretrained = set(thawed)
+    fresh = [parameter for parameter in model.parameters() if parameter not in pretrained]
     if config.optimizer == "sgd":
         groups: list[dict[str, Any]] = [{"params": fresh}, {"params": thawed, **share}]
         return torch.optim.SGD(
@@ -251,29 +258,29 @@ def build_optimizer(model: Model, config: RunConfig) -> torch.optim.Optimizer:
             weight_decay=config.weight_decay,
             foreach=True,
         )
-    output = set() if model.classifier is None else set(model.classifier.parameters())
+    classifier = set() if model.classifier is None else set(model.classifier.parameters())
     optimizer = Muon(
-        *_matrices_and_others(fresh, output),
+        *_matrices_and_others(fresh, classifier),
         lr=config.learning_rate,
         momentum=MOMENTUM,
         weight_decay=config.weight_decay,
     )
     if thawed:
-        for kind, orthogonal in zip(_matrices_and_others(thawed, output), (True, False), strict=True):
-            optimizer.add_param_group({"params": kind, "orthogonal": orthogonal, **share})
+        for part, orthogonal in zip(_matrices_and_others(thawed, classifier), (True, False), strict=True):
+            optimizer.add_param_group({"params": part, "orthogonal": orthogonal, **share})
     return optimizer
 
 
 def _matrices_and_others(
-    parameters: Iterable[nn.Parameter], output: set[nn.Parameter]
+    parameters: Iterable[nn.Parameter], classifier: set[nn.Parameter]
 ) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for parameter in parameters:
         if parameter.requires_grad:
-            (matrices if parameter.ndim >= 2 and parameter not in output else others).append(parameter)
+            (matrices if parameter.ndim >= 2 and parameter not in classifier else others).append(parameter)
     return matrices, others
 
 
-def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

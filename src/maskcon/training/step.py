@@ -28,12 +28,12 @@ from maskcon.training.state import Learner
 from maskcon.transforms import Policy
 
 # Devices whose results can be read without waiting. On others a NaN is noticed some steps later (`loop.FiniteWatch`),
-# before anything of it is saved.
+# but before anything is saved.
 READ_AT_ONCE = ("cpu",)
 
-# Of runs with thawed stages: head and stages drive each other, and at the rates of a head alone they would diverge.
+# Runs with thawed stages clip longer gradients: at the learning rates of a head alone they would diverge.
 LONGEST_GRADIENT = 5.0
-WEAK_QUERY = "weak query"  # purpose of the draws of a query in the key's view: other numbers than its key's
+WEAK_QUERY = "weak query"  # purpose of a weak query's random numbers, which must differ from its key's
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class TrainingData:
 
 
 class Keys(NamedTuple):
-    """Keys of a global batch, and the vectors that relations compare if not the keys themselves."""
+    """Keys of a global batch, and vectors that relations compare instead."""
 
     projection: Tensor  # [G, D], unit rows
-    compared: Tensor | None  # [G, F], unit rows
+    compared: Tensor | None  # [G, F], unit rows; None: relations compare the keys
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class StepReport:
     """Numbers of a step, on the device until they are read."""
 
     loss: Tensor
-    contrast: Tensor | None  # mean contrastive loss; log(1+K) when nothing is learnt
+    contrast: Tensor | None  # mean contrastive loss; about log(1+K) while nothing is learnt
     cross_entropy: Tensor | None
     gradient_norm: Tensor
-    finite: Tensor  # whether loss and gradient were; on a CPU the step raises otherwise
+    finite: Tensor  # whether loss and gradient are finite; if not, the step raises on a CPU
 
 
 def train_step(
@@ -122,14 +122,14 @@ def train_step(
     method, bank, means = learner.method, learner.bank, learner.means
     share = learner.processes.share(len(rows))
     device = learner.processes.device
-    here = rows.to(device)  # [G]
-    labels = data.labels[here]  # [G]
-    index = data.index[here]  # [G]
+    on_device = rows.to(device)  # [G]
+    labels = data.labels[on_device]  # [G]
+    index = data.index[on_device]  # [G]
     for group in learner.optimizer.param_groups:
         group["lr"] = place.learning_rate * group.get("share", 1.0)
 
-    encoded = learner.encodes_keys(place.epoch)
-    if encoded:
+    encodes_keys = learner.encodes_keys(place.epoch)
+    if encodes_keys:
         learner.update_keys(config.key_momentum)
     output = learner.query(make_views(data, config, place, rows, "query", share))
     losses = torch.zeros(len(output.features), device=device)  # [B]
@@ -137,19 +137,17 @@ def train_step(
 
     if bank is not None:
         # Keys are of G rows, the same on every process.
-        if means is None or encoded:
+        if means is None or encodes_keys:
             keys = encode_keys(learner, data, config, place, rows)
             fresh = keys.projection
         else:
             fresh = learner.processes.gather(output.projection.detach(), len(rows))  # [G, D]
-            keys = Keys(means.of(here, fresh), hog_vectors_of(data, rows))
+            keys = Keys(means.of(on_device, fresh), hog_vectors_of(data, rows))
         own = keys.projection[share]  # [B, D]
-        drawn = None
+        clusters = None
         if learner.clusters is not None:
-            table = uniforms(len(rows), 2 * len(bank), config.seed, "clusters", place.epoch, place.step)[
-                share
-            ]
-            drawn = learner.clusters.draws(here[share], bank.keys, table)
+            table = uniforms(len(rows), 2 * len(bank), config.seed, "clusters", place.epoch, place.step)
+            clusters = learner.clusters.draws(on_device[share], bank.keys, table[share])
         inputs = RelationInputs(
             keys=own if keys.compared is None else keys.compared[share],
             coarse=labels[share],
@@ -159,11 +157,11 @@ def train_step(
             bank_index=bank.index if config.exclude_own_keys else None,
             w=place.w,
             tau=config.tau,
-            neighbours=neighbours_of(data, here[share], bank.index),
-            names=data.names_of(here[share]),
-            # names stay as they are during a run, so a bank of sample numbers knows them
+            neighbours=neighbours_of(data, on_device[share], bank.index),
+            names=data.names_of(on_device[share]),
+            # looked up by sample number: names do not change during a run
             bank_names=data.names_of(data.rows_of(bank.index)) if data.names is not None else None,
-            clusters=drawn,
+            clusters=clusters,
         )
         contrast = relation_loss(
             output.projection,
@@ -175,18 +173,18 @@ def train_step(
         )
         losses = losses + method.contrast_weight(place.w) * contrast
     if output.logits is not None:
-        names = data.names_of(here[share])
+        names = data.names_of(on_device[share])
         if data.coarse_of is None or names is None:
-            beside = config.coarse_weight
+            added_weight = config.coarse_weight
             cross_entropy = torch.nn.functional.cross_entropy(
                 output.logits.float(), labels[share], reduction="none"
             )
         else:
-            beside = config.fine_weight
+            added_weight = config.fine_weight
             cross_entropy = finest_cross_entropy(output.logits, labels[share], names, data.coarse_of)
-        losses = losses + (method.cross_entropy_weight(place.w) + beside) * cross_entropy
+        losses = losses + (method.cross_entropy_weight(place.w) + added_weight) * cross_entropy
 
-    # Gradients are averaged over processes; shares may differ by a row, so each row is weighed exactly.
+    # Gradients are averaged over processes, whose shares may differ by a row: scaled so, all rows weigh the same.
     scale = learner.processes.count / len(rows)
     loss = losses.sum() * scale
     learner.forget_gradients()
@@ -201,11 +199,11 @@ def train_step(
     if bank is not None:
         entering = keys.projection
         if means is not None:
-            means.take_in(here, fresh)
-            entering = means.of(here, fresh)
+            means.take_in(on_device, fresh)
+            entering = means.of(on_device, fresh)
         bank.enqueue(entering, labels, index, keys.compared)
         if learner.clusters is not None:
-            learner.clusters.take_in(here, entering)
+            learner.clusters.take_in(on_device, entering)
 
     def mean(share_of_rows: Tensor | None) -> Tensor | None:
         return None if share_of_rows is None else learner.processes.mean(share_of_rows.detach().sum() * scale)
@@ -216,35 +214,37 @@ def train_step(
 
 
 def make_views(
-    data: TrainingData, config: RunConfig, place: Place, rows: Tensor, purpose: str, part: slice | Tensor
+    data: TrainingData, config: RunConfig, place: Place, rows: Tensor, side: str, part: slice | Tensor
 ) -> Tensor:
-    """Make normalised views of `rows[part]`, drawn as for the whole global batch."""
-    images, sizes = data.feed.take(rows[part])  # [b, ...], read at once for views of either kind
+    """Make normalised views of `rows[part]`, drawn as for the whole global batch.
 
-    def seen(policy: Policy, drawn_for: str, some: Tensor | None = None) -> Tensor:
-        """Make views of the part, or of some ``[n]`` of its rows."""
-        table = uniforms(len(rows), policy.draws, config.seed, drawn_for, place.epoch, place.step)[part]
-        chosen, of_these = images, sizes
-        if some is not None:
-            here = some.to(images.device)
-            table, chosen = table[some], images[here]
-            of_these = None if sizes is None else sizes[some]
-        return data.normalise(policy(chosen, table, size=data.image_size, sizes=of_these))
+    side: "query" or "key".
+    """
+    images, sizes = data.feed.take(rows[part])  # [b, ...], read once, also for queries of both kinds
 
-    if purpose == "key":
-        views = seen(data.key_view, purpose)
+    def views_by(policy: Policy, purpose: str, subset: Tensor | None = None) -> Tensor:
+        """Make views of the part, or of a subset ``[n]`` of it."""
+        table = uniforms(len(rows), policy.draws, config.seed, purpose, place.epoch, place.step)[part]
+        chosen, chosen_sizes = images, sizes
+        if subset is not None:
+            table, chosen = table[subset], images[subset.to(images.device)]
+            chosen_sizes = None if sizes is None else sizes[subset]
+        return data.normalise(policy(chosen, table, size=data.image_size, sizes=chosen_sizes))
+
+    if side == "key":
+        views = views_by(data.key_view, side)
     elif not config.uses_hog:
-        views = seen(data.query_view, purpose)
+        views = views_by(data.query_view, side)
     else:
-        mild = torch.arange(len(rows))[part] % 2 == 1  # every second place, so that every process has as many
-        weak, strong = mild.nonzero().squeeze(1), (~mild).nonzero().squeeze(1)
-        both = torch.cat([seen(data.key_view, WEAK_QUERY, weak), seen(data.query_view, purpose, strong)])
+        is_weak = torch.arange(len(rows))[part] % 2 == 1  # every second row: as many in every process
+        weak, strong = is_weak.nonzero().squeeze(1), (~is_weak).nonzero().squeeze(1)
+        both = torch.cat([views_by(data.key_view, WEAK_QUERY, weak), views_by(data.query_view, side, strong)])
         views = both[torch.cat([weak, strong]).argsort().to(both.device)]
     return views.contiguous(memory_format=torch.channels_last)
 
 
 def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, count: int) -> Tensor:
-    """Return the order ``[G]`` in which rows of a global batch are shared out to be encoded as keys."""
+    """Return the order ``[G]`` in which the rows are divided to be encoded as keys."""
     if processes.count > 1 and config.batchnorm == "local":
         return torch.randperm(count, generator=generator(config.seed, "shuffle", epoch, step))
     return torch.arange(count)
@@ -252,7 +252,7 @@ def key_order(processes: Processes, config: RunConfig, epoch: int, step: int, co
 
 @torch.no_grad()
 def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: Place, rows: Tensor) -> Keys:
-    """Encode the keys of the whole global batch, G rows, in its order.
+    """Encode the keys of the whole global batch, in its order.
 
     With several processes and local BatchNorm, a process encodes the keys of a shuffled part, as MoCo does:
     a query and its key must not share batch statistics that give the match away. Since views follow from
@@ -277,7 +277,7 @@ def encode_keys(learner: Learner, data: TrainingData, config: RunConfig, place: 
 
 
 def hog_vectors_of(data: TrainingData, rows: Tensor) -> Tensor | None:
-    """Return the HOG features of some images, ``[G, A]``, if relations compare those."""
+    """Return the HOG features ``[G, A]`` of images; None if relations do not use any."""
     if data.hog is None:
         return None
     vectors = data.hog.vectors
@@ -285,7 +285,10 @@ def hog_vectors_of(data: TrainingData, rows: Tensor) -> Tensor | None:
 
 
 def neighbours_of(data: TrainingData, rows: Tensor, bank_index: Tensor) -> Neighbourhood | None:
-    """Return the neighbours of images ``[B]`` among a bank's samples ``[K]``, if found by HOG features."""
+    """Return the HOG neighbours of images ``[B]`` among the bank's samples ``[K]``.
+
+    None if relations do not use HOG features.
+    """
     if data.hog is None:
         return None
     return data.hog.neighbours.among(rows, data.rows_of(bank_index))
@@ -295,7 +298,7 @@ def _gradient_norm(learner: Learner, config: RunConfig, loss: Tensor) -> tuple[T
     """Return the norm of the gradient, and whether it is finite.
 
     The gradients are the same on every process, so all of them stop together. Under float16 the loss scaler
-    expects an overflow now and then and skips that update itself; there only the loss is looked at.
+    expects an overflow now and then and skips that update itself; there only the loss is checked.
     """
     learner.processes.fabric.strategy.precision.unscale_gradients(learner.optimizer.optimizer)
     gradients = [p.grad for p in learner.parameters if p.grad is not None]
@@ -308,7 +311,7 @@ def not_finite(config: RunConfig, place: Place, loss: float) -> TrainingError:
     """Return the error of a step whose loss or gradient was NaN or Inf."""
     return TrainingError(
         f"the loss or its gradient became NaN or Inf at step {place.step + 1}, in epoch {place.epoch + 1} "
-        f"(loss {loss:.4g}, learning rate {place.learning_rate:.4g}); nothing of this step was kept. {remedy(config)}"
+        f"(loss {loss:.4g}, learning rate {place.learning_rate:.4g}); this step was not saved. {remedy(config)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Train in a temporary folder: for estimators, which keep their encoder in memory."""
+"""Train in a temporary folder, for estimators that keep the encoder in memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def dataset_of(
     *,
     fine: bool,
 ) -> Dataset:
-    """Make a dataset of training images, uint8 ``[N, C, H, W]``; fine: whether ``labels`` [N] are the fine ones."""
+    """Make a dataset of training images, uint8 ``[N, C, H, W]``.
+
+    fine: whether the labels ``[N]`` are fine labels.
+    """
     part = ImageSet(images, labels, labels if fine else None, np.arange(len(images)), sizes)
     return Dataset(
         name="arrays",
@@ -69,7 +72,7 @@ def dataset_of(
 def fitted_config(
     data: Dataset, given: Mapping[str, Any], *, method: str, preset: str, seed: int
 ) -> RunConfig:
-    """Complete the preset with the given settings, and with sizes for few and small images."""
+    """Complete the given settings from the preset, with sizes for few, small images."""
     usual: dict[str, Any] = {"eval_every_epochs": 0}
     if max(data.train.images.shape[2:]) < SMALLEST_VIEW and not given.get("freeze"):
         usual["image_size"] = SMALLEST_VIEW  # below, the encoder's halvings would leave nothing
@@ -94,7 +97,7 @@ def train_temporarily(
     download: bool = False,
     callback: Callback | None = None,
 ) -> Trained:
-    """Train to the same weights as `maskcon.fit`, in a folder that is deleted afterwards.
+    """Train to the same weights as `maskcon.fit`, in a folder that is then deleted.
 
     Args:
         config: settled on the data, see `maskcon.training.setup.settle`.

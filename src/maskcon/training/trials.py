@@ -1,4 +1,7 @@
-"""Short runs of a head on a frozen backbone that share their features and leave no files: a trial takes seconds."""
+"""Trials: short runs of a head on shared features of a frozen backbone.
+
+A trial takes seconds and leaves no files.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ MOST_STEPS = 150  # of a trial
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial leaves.
+    """Result of a trial.
 
     recall: recall@1 of the scored images by their finest labels, 0..1
     embeddings: float32 [M, V, D], the scored images in each of their cached views
@@ -56,7 +59,7 @@ class FrozenTrials:
 
     Args:
         config: settled on the data; it has freeze=yes.
-        callback: told about the embedding.
+        callback: receives the progress of the embedding.
     """
 
     def __init__(self, config: RunConfig, data: Dataset, machine: Machine, callback: Callback) -> None:
@@ -75,15 +78,15 @@ class FrozenTrials:
         Args:
             config: method, w, tau, seed and epochs of the trial.
             rows: training images [n] to learn from.
-            labels: what the method is told of them, [n].
+            labels: what the method sees of them, [n].
             scored: training images [M] to score on, by their coarse label; None: the test images, by their finest.
         """
-        held = self.features.train[:0] if scored is None else self.features.train[scored]
+        views = self.features.train[:0] if scored is None else self.features.train[scored]  # [M, V, D]
         features = replace(self.features, train=self.features.train[rows])
         part: ImageSet = self.data.test
         if scored is not None:
             part = replace(self.data.train.subset(scored), fine=None)
-            plain = np.asarray(held[:, features.query_views], dtype=np.float32)
+            plain = np.asarray(views[:, features.query_views], dtype=np.float32)
             features = replace(features, test=torch.from_numpy(plain).to(self.processes.device))
         size = features.train.shape[2]
         learner = build_learner(
@@ -118,10 +121,8 @@ class FrozenTrials:
         finally:
             evaluator.close()
             training_data.feed.close()
-        views = torch.from_numpy(np.asarray(held, dtype=np.float32)).to(device)  # [M, V, D]
-        embedded = replace(features, test=views.flatten(0, 1)).embed_test(
-            learner.model.backbone, torch.arange(views.shape[0] * views.shape[1])
-        )
+        flat = torch.from_numpy(np.asarray(views, dtype=np.float32)).to(device).flatten(0, 1)  # [M * V, D]
+        embedded = replace(features, test=flat).embed_test(learner.model.backbone, torch.arange(len(flat)))
         recall = training.progress.evaluations[-1]["recall"]["1"]
         return Trial(recall, embedded.view(views.shape).cpu().numpy())
 
@@ -135,11 +136,11 @@ def open_trials(
     callback: Callback,
     check: Callable[[Dataset], None] = lambda data: None,  # noqa: ARG005
 ) -> tuple[RunConfig, FrozenTrials]:
-    """Complete the settings of a frozen run as `maskcon train SOURCE --freeze` does, and embed its images.
+    """Complete settings as `maskcon train SOURCE --freeze` does; embed the images.
 
     Args:
-        folder: of the trials, where no run is.
-        check: called with the data, to refuse them before the images are embedded.
+        folder: of the trials; it holds no run.
+        check: called with the data; may raise before the images are embedded.
 
     Raises:
         UsageError: the pretrained weights are missing, or the settings do not fit.
@@ -170,7 +171,10 @@ def open_trials(
 
 
 def shortened(config: RunConfig, images: int) -> RunConfig:
-    """Return the settings of a trial on so many images: at most MOST_STEPS steps, half of the images in the bank."""
+    """Return the settings of a trial on so many images.
+
+    At most MOST_STEPS steps, and half of the images in the bank.
+    """
     steps = steps_in_epoch(images, config.batch_size)
     epochs = max(1, min(config.epochs, MOST_STEPS // steps))
     bank = max(config.batch_size, min(config.bank_size, images // 2))

@@ -15,7 +15,7 @@ from maskcon.config.resolution import Choosing, chosen_settings, frozen_settings
 from maskcon.config.settings import Machine
 from maskcon.models.published import PUBLISHED, UNREACHABLE, weights_folder
 from maskcon.training import automatic
-from maskcon.training.automatic import facts_bytes, find_out, look, read_facts, weights_at_hand
+from maskcon.training.automatic import facts_bytes, find_out, local_weights, look, read_facts
 from maskcon.training.run_folder import CHOICES
 from tests.miniature import miniature
 from tests.training.automatic.deciding import SMALL_NET, Heard, decided
@@ -65,9 +65,9 @@ def found_out(photos: Path, machine: Machine, heard: Heard, **given) -> Facts:
 
 
 def test_weights_count_when_they_are_here(machine):
-    assert weights_at_hand() == frozenset()
+    assert local_weights() == frozenset()
     put_weights("mobilenet_v2")
-    assert weights_at_hand() == {"mobilenet_v2"}
+    assert local_weights() == {"mobilenet_v2"}
 
 
 def test_the_weights_that_would_be_chosen_are_fetched_where_that_is_allowed(photos, machine, monkeypatch):

@@ -1,4 +1,4 @@
-"""The frozen path: a pretrained backbone sees every image once, and only a head is trained on what it saw.
+"""Frozen runs: a pretrained backbone embeds every image once, then a head learns.
 
 images -> views, a few each -> backbone -> cache on disk       (extract.py, cache.py; once)
 cache -> one of the cached views, at random -> head -> ...     (features.py; the usual training loop)

@@ -1,6 +1,6 @@
-"""Features on disk, filled in chunks: a kill costs one chunk at most, a damaged chunk is computed again.
+"""Features on disk, in chunks: a kill costs one chunk at most, as does damage.
 
-features/<key>/description.json   what the features were made of; the key is its hash
+features/<key>/description.json   what the features depend on; the key is its hash
                features.npy       [N, V, F], whole from the start, with gaps until it is done
                done.txt           a line "chunk sha256" for each chunk that is in place
 """
@@ -30,7 +30,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def features_folder() -> Path:
-    """Return the folder of cached features in the user's cache; it may be deleted at any time."""
+    """Return the user's folder of cached features; it may be deleted at any time."""
     return cache_root() / "features"
 
 
@@ -41,7 +41,7 @@ def key_of(description: Mapping[str, Any]) -> str:
 
 
 class FeatureFile:
-    """The array of one cache, [N images, V views, F], and which of its chunks are complete.
+    """Array of one cache, [N images, V views, F], and which chunks are complete.
 
     Args:
         folder: created if missing.
@@ -63,7 +63,7 @@ class FeatureFile:
         self._row_bytes = shape[1] * shape[2] * self.dtype.itemsize
         try:
             make_folder(folder)
-            if not self._is_ours():
+            if not self._matches():
                 self._create(description)
         except OSError as error:
             raise cannot_keep(folder, error) from error
@@ -77,21 +77,21 @@ class FeatureFile:
         return len(self._header) + self.shape[0] * self._row_bytes
 
     def rows(self, chunk: int) -> range:
-        """Row numbers of a chunk."""
+        """Return the row numbers of a chunk."""
         return range(chunk * CHUNK_IMAGES, min((chunk + 1) * CHUNK_IMAGES, self.shape[0]))
 
     def missing(self) -> list[int]:
         """Return the chunks that are missing or do not match their checksum."""
-        listed, array = self._listed(), self.array()
+        checksums, array = self._checksums(), self.array()
         spans = [slice(self.rows(chunk).start, self.rows(chunk).stop) for chunk in range(self.chunks)]
         return [
             chunk
             for chunk, span in enumerate(spans)
-            if chunk not in listed or _digest(array[span].tobytes()) != listed[chunk]
+            if chunk not in checksums or _digest(array[span].tobytes()) != checksums[chunk]
         ]
 
     def write(self, chunk: int, values: NDArray[np.floating[Any]]) -> None:
-        """Write a chunk: its bytes, and when the disk has them, the line with its checksum."""
+        """Write a chunk: its bytes, then, once they are synced, its checksum."""
         data = np.ascontiguousarray(values, dtype=self.dtype).tobytes()
         if len(data) != len(self.rows(chunk)) * self._row_bytes:
             raise ValueError(f"chunk {chunk} has {values.shape}, which does not fit {self.shape}")
@@ -109,10 +109,10 @@ class FeatureFile:
             raise cannot_keep(self.folder, error) from error
 
     def array(self) -> np.memmap[Any, np.dtype[np.floating[Any]]]:
-        """All features, memory-mapped."""
+        """Return all features, memory-mapped."""
         return np.memmap(self.path, self.dtype, mode="r", offset=len(self._header), shape=self.shape)
 
-    def _is_ours(self) -> bool:
+    def _matches(self) -> bool:
         try:
             with self.path.open("rb") as file:
                 same = file.read(len(self._header)) == self._header
@@ -136,7 +136,7 @@ class FeatureFile:
             raise
         sync_folder(self.folder)
 
-    def _listed(self) -> dict[int, str]:
+    def _checksums(self) -> dict[int, str]:
         try:
             lines = (self.folder / DONE).read_text(encoding="ascii", errors="replace").splitlines()
         except FileNotFoundError:

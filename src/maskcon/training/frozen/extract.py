@@ -1,6 +1,6 @@
-"""Features of several views of every image by a frozen backbone, from the cache or into it.
+"""Cached features of several views of every image by a frozen backbone.
 
-Resumable, in bounded memory.
+They are computed in bounded memory, and resumed after a stop.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Extraction:
     thaw: int = 0
 
     def chunk(self, number: int, rows: range) -> NDArray[np.float32]:
-        """Compute features [len(rows), V, F]; they depend on seed and chunk number, not on other chunks."""
+        """Compute features [len(rows), V, F] of a chunk; other chunks do not matter."""
         images, sizes = self.feed.take(torch.arange(rows.start, rows.stop))
         step = batch_views(self.facts.image_size)
         parts = [slice(start, start + step) for start in range(0, len(rows), step)]
@@ -68,13 +68,13 @@ class Extraction:
         for place, policy in enumerate(self.views):
             draws = 0 if policy is None else policy.draws
             table = uniforms(len(rows), draws, self.seed, "cached", place, number)
-            seen = (
+            views = (
                 self._view(policy, images[part], table[part], None if sizes is None else sizes[part])
                 for part in parts
             )
             columns.append(
                 torch.cat(
-                    [self.net.levels(view, self.facts.earlier_weight, self.thaw).float() for view in seen]
+                    [self.net.levels(view, self.facts.earlier_weight, self.thaw).float() for view in views]
                 )
             )
         features = torch.stack(columns, dim=1)
@@ -96,35 +96,36 @@ class Extraction:
 
 @torch.inference_mode()
 def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[int, float]:
-    """Compute the missing chunks of `file`; return the number of views and the seconds.
+    """Compute the missing chunks of `file`; return the number of views and seconds.
 
-    Raises `Interrupted` when asked to stop, with all finished chunks kept.
+    Raises:
+        Interrupted: a stop was requested; all finished chunks are kept.
     """
     missing = file.missing()
     views = len(work.views)
     total = file.shape[0] * views
     done = total - sum(len(file.rows(chunk)) for chunk in missing) * views
-    begun, made = time.perf_counter(), 0
+    begun, computed = time.perf_counter(), 0
     with StopRequest() as stop:
         if missing:
             progress(done, total, 0.0)  # the first chunk may take a while
         for chunk in missing:
             rows = file.rows(chunk)
-            file.write(chunk, _as_kept(work.chunk(chunk, rows), file))
-            made += len(rows) * views
-            progress(done + made, total, made / max(time.perf_counter() - begun, 1e-9))
+            file.write(chunk, _to_dtype(work.chunk(chunk, rows), file.dtype))
+            computed += len(rows) * views
+            progress(done + computed, total, computed / max(time.perf_counter() - begun, 1e-9))
             if stop.signal_number is not None:
                 raise Interrupted(
-                    f"stopped with {done + made} of {total} views embedded and kept; "
+                    f"stopped with {done + computed} of {total} views embedded and kept; "
                     "rerun the same command to resume",
                     stop.signal_number,
                 )
-    return made, time.perf_counter() - begun
+    return computed, time.perf_counter() - begun
 
 
-def _as_kept(features: NDArray[np.float32], file: FeatureFile) -> NDArray[np.floating[Any]]:
-    largest = float(np.finfo(file.dtype).max)
-    return np.clip(features, -largest, largest).astype(file.dtype)  # no Inf where half precision ends
+def _to_dtype(features: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[np.floating[Any]]:
+    largest = float(np.finfo(dtype).max)
+    return np.clip(features, -largest, largest).astype(dtype)  # no Inf beyond the range of half precision
 
 
 def cached_features(
@@ -135,26 +136,26 @@ def cached_features(
     progress: Progress,
     message: Message,
 ) -> NDArray[Any]:
-    """Return the features of one part from the cache, completed first."""
+    """Complete the features of one part in the cache and return them."""
     folder = features_folder() / key_of(description)
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
             make_folder(folder)
             waiting = "another run is at work on the same features; waiting for it"
-            held.enter_context(one_at_a_time(folder, lambda: message(waiting)))
+            stack.enter_context(one_at_a_time(folder, lambda: message(waiting)))
         except OSError as error:
             raise cannot_keep(folder, error) from error
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if "thaw" in description and not (folder / FEATURES).exists() and size > WORTH_TELLING:
             message(f"keeping {size / 1e9:.1f} GB of maps of {shape[0]} images in {folder}")
         file = FeatureFile(folder, shape, dtype, description)
-        made, seconds = extract(work, file, progress)
-    if made:
-        images = made // shape[1]
+        computed, seconds = extract(work, file, progress)
+    if computed:
+        images = computed // shape[1]
         which = f"{images} images" if images == shape[0] else f"the missing {images} of {shape[0]} images"
         message(
             f"embedded {which}, {counted(shape[1], 'view')} each, in {seconds:.0f} s "
-            f"({made / seconds:,.0f} views/s); kept in {folder}"
+            f"({computed / seconds:,.0f} views/s); kept in {folder}"
         )
     return file.array()
 
@@ -163,22 +164,23 @@ def describe(
     part: ImageSet,
     facts: EncoderFacts,
     weights: str,
-    seen: Sequence[Policy | None],
+    views: Sequence[Policy | None],
     seed: int,
     engine: str = "torch",
     thaw: int = 0,
 ) -> dict[str, Any]:
-    """Return what the features of a part depend on: neither labels nor the seed of a run.
+    """Return what the features of a part depend on: no labels, no seed of a run.
 
     engine: see `engine_of`; features of one differ from those of another by rounding, and are never mixed.
     """
-    random = any(policy is not None for policy in seen)
+    random = any(policy is not None for policy in views)
     return {
         "backbone": {k: v for k, v in asdict(facts).items() if k not in ("head_features", "test_resize")},
         "weights": weights,
         # a policy of ours by all its numbers: an edited one under the same name is another one
         "views": [
-            f"test {facts.test_resize}" if p is None else repr(p) if is_dataclass(p) else p.name for p in seen
+            f"test {facts.test_resize}" if p is None else repr(p) if is_dataclass(p) else p.name
+            for p in views
         ],
         "seed": seed if random else None,
         "pictures": part.images_fingerprint(),
