@@ -90,7 +90,7 @@ def pretrained_backbones(accelerator: Accelerator, given: Mapping[str, Any]) -> 
 
 
 def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
-    """Choose a pretrained encoder if its weights are here, else one from scratch.
+    """Choose a pretrained encoder if its weights are here, else a fresh one.
 
     Without a CUDA GPU it is frozen. Returns None if the user has named it, or wants to freeze one and no weights are
     here: that is refused later.
@@ -109,8 +109,8 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
         return Choice(
             "encoder",
             f"{backbone} with ImageNet weights, frozen, and a head that learns",
-            f"its weights are here{'' if frozen else ' and there is no CUDA GPU'}: images are embedded once, "
-            "training takes minutes"
+            f"its weights are on this machine{'' if frozen else ' and there is no CUDA GPU'}: "
+            "images are embedded once, training takes minutes"
             + ("" if best else f"; {FROZEN_BACKBONE} is the first choice, but {missing}"),
             {"freeze": True} if best else {"freeze": True, "backbone": backbone},
         )
@@ -121,7 +121,7 @@ def encoder_choice(facts: Facts, given: Mapping[str, Any]) -> Choice | None:
         return Choice(
             "encoder",
             f"{TUNED_BACKBONE} with ImageNet weights, all of it learns",
-            "its weights are here and there is a GPU",
+            "its weights are on this machine, which has a GPU",
             {**whole, "weights": "imagenet", "normalise": "imagenet", "warmup_epochs": 5.0},
         )
     return Choice(
@@ -198,7 +198,7 @@ def bank_choice(facts: Facts, *, batch_size: int, usual: int) -> Choice:
     size = max(batch_size, min(half, usual))
     images = counted(facts.train, "training image")
     if half < batch_size:
-        reason = f"one batch, the least it can be: there are only {images}"
+        reason = f"one batch, the minimum: there are only {images}"
     elif half < usual:
         reason = f"at most half of the {images}, so that its keys stay fresh"
     else:

@@ -161,7 +161,7 @@ def _layers(
     if "relation_space" not in overrides and settings["relation_space"][0] == "hog" and pretrained:
         settings["relation_space"] = ("features", "pretrained features find better neighbours than HOG")
     if "normalise" not in overrides and pretrained and mean_and_std(backbone)[0] != IMAGENET_MEAN:
-        settings["normalise"] = ("backbone", f"{backbone} was trained on images normalised otherwise")
+        settings["normalise"] = ("backbone", f"{backbone} was trained with another normalisation")
     epochs = settings["epochs"][0]
     if not isinstance(epochs, int):  # refused later
         return settings

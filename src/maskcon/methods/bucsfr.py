@@ -83,12 +83,12 @@ class Clusters(nn.Module):
         """Cluster all keys again, by class, and merge at most two clusters of each."""
         first = 0
         self._centres.zero_()
-        for label, wanted in enumerate(self._numbers.tolist()):
+        for label, most in enumerate(self._numbers.tolist()):
             members = ((self.coarse == label) & self._keys.any(dim=1)).nonzero().squeeze(1)
             if len(members) == 0:
                 continue
             keys = self._keys[members]
-            cluster = merge(keys, k_means(keys, min(wanted, len(members)), generator))
+            cluster = merge(keys, k_means(keys, min(most, len(members)), generator))
             number = int(cluster.max()) + 1
             sums = torch.nn.functional.one_hot(cluster, number).T.float() @ keys
             self._centres[first : first + number] = torch.nn.functional.normalize(sums, dim=1)

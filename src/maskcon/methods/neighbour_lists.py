@@ -32,11 +32,11 @@ class Neighbourhood(NamedTuple):
 
     def table(self) -> Tensor:
         """Return similarities to the bank, float32 ``[B, K]``; -inf if not listed."""
-        found = self.similarity.new_full(
+        table = self.similarity.new_full(
             (len(self.columns), 1 + len(self.stands_for)), -math.inf, dtype=torch.float32
         )
-        found.scatter_(1, self.columns, self.similarity.float())
-        return found[:, self.stands_for]
+        table.scatter_(1, self.columns, self.similarity.float())
+        return table[:, self.stands_for]
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def nearest_in(
                 merge(second, first, both.T)
         left = max(0, count - first - TILE)
         progress(1 - (left / count) ** 2)
-    found = [best[start] for start in sorted(best)]
-    return torch.cat([places for _, places in found]), torch.cat([similarity for similarity, _ in found])
+    blocks = [best[start] for start in sorted(best)]
+    return torch.cat([places for _, places in blocks]), torch.cat([similarity for similarity, _ in blocks])
 
 
 def _best(variants: Tensor, others: Tensor) -> Tensor:

@@ -89,15 +89,15 @@ class CompiledNet(Backbone):
     def levels(self, images: Tensor, weight: float, thaw: int = 0) -> Tensor:
         if thaw != self._thaw:
             raise ValueError(f"this net was made for thaw={self._thaw}, not {thaw}")
-        found = self._run(images)
-        maps = [flat(found.pop())] if thaw else []
-        means = [mean.flatten(1) for mean in found]
+        outputs = self._run(images)
+        maps = [flat(outputs.pop())] if thaw else []
+        means = [mean.flatten(1) for mean in outputs]
         read = [*means[1 : 1 + self._means_read], *maps] if thaw else []
         return torch.cat([join_levels(means, weight), *read], dim=1)
 
     def _run(self, images: Tensor) -> list[Tensor]:
-        found = self._session.run(None, {"images": images.detach().float().contiguous().numpy()})
-        return [torch.from_numpy(values) for values in found]
+        outputs = self._session.run(None, {"images": images.detach().float().contiguous().numpy()})
+        return [torch.from_numpy(values) for values in outputs]
 
 
 def graph_of(net: InvertedResidualNet, thaw: int = 0) -> bytes:
@@ -122,8 +122,8 @@ def graph_of(net: InvertedResidualNet, thaw: int = 0) -> bytes:
 
     limits = [constant(torch.tensor(float(limit))) for limit in (0, 6)]
 
-    def add_layer(layer: nn.Module, given: str) -> str:
-        maps = given
+    def add_layer(layer: nn.Module, before: str) -> str:
+        maps = before
         for module in layer.modules():
             if isinstance(module, nn.Conv2d):
                 assert module.bias is not None  # what folding leaves
@@ -139,7 +139,7 @@ def graph_of(net: InvertedResidualNet, thaw: int = 0) -> bytes:
                 )  # fmt: skip
             elif isinstance(module, nn.ReLU6):
                 maps = add("Clip", maps, *limits)
-        return add("Add", given, maps) if getattr(layer, "adds_input", False) else maps
+        return add("Add", before, maps) if getattr(layer, "adds_input", False) else maps
 
     maps, means, starts = "images", [], []
     for number, stage in enumerate(net.stages()):
@@ -148,13 +148,13 @@ def graph_of(net: InvertedResidualNet, thaw: int = 0) -> bytes:
             maps = add_layer(layer, maps)
         if number in net.earlier_stages:
             means.append(add("GlobalAveragePool", maps))
-    found = [add("GlobalAveragePool", maps), *means, *([starts[-thaw]] if thaw else [])]
+    outputs = [add("GlobalAveragePool", maps), *means, *([starts[-thaw]] if thaw else [])]
     tensor = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes,
         net.name,
         [tensor("images", TensorProto.FLOAT, ["B", net.in_channels, "H", "W"])],
-        [tensor(name, TensorProto.FLOAT, None) for name in found],
+        [tensor(name, TensorProto.FLOAT, None) for name in outputs],
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -62,14 +62,14 @@ class InWheel:
 
 def _read_table() -> dict[str, dict[str, Published | InWheel]]:
     """Read published.csv: name of the weights -> backbone -> where they are."""
-    found: dict[str, dict[str, Published | InWheel]] = {}
+    table: dict[str, dict[str, Published | InWheel]] = {}
     text = importlib.resources.files("maskcon.models").joinpath("published.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        entries = found.setdefault(row.pop("weights"), {})
+        entries = table.setdefault(row.pop("weights"), {})
         backbone = row.pop("backbone")
-        given = {key: value for key, value in row.items() if value}
-        entries[backbone] = Published(**given) if row["url"] else InWheel(**given)
-    return found
+        fields = {key: value for key, value in row.items() if value}
+        entries[backbone] = Published(**fields) if row["url"] else InWheel(**fields)
+    return table
 
 
 # the weights of MobileNetV2 are under the MIT licence, those of EfficientNet-Lite under Apache-2.0

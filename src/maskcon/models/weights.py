@@ -46,10 +46,10 @@ def load_weights(
     ['conv1 stays fresh: 3x3 in the backbone, 7x7 in the file', ...]
     """
     path = locate(backbone.name, path_or_name, download=download)
-    found, notes = _backbone_entries(read_state(path), backbone)
-    notes += _fit_stem(found, backbone, path if whole else None)
-    _require_match(found, backbone, path)
-    backbone.load_state_dict(found, strict=False)
+    entries, notes = _backbone_entries(read_state(path), backbone)
+    notes += _fit_stem(entries, backbone, path if whole else None)
+    _require_match(entries, backbone, path)
+    backbone.load_state_dict(entries, strict=False)
     return [*notes, f"weights from {path.name}"]
 
 
@@ -101,7 +101,7 @@ def locate(backbone: str, path_or_name: str | Path, *, download: bool = False) -
 def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dict[str, Tensor], list[str]]:
     """Return the backbone's entries by its own names, and a note about ignored ones."""
     expected = backbone.state_dict()
-    found: dict[str, Tensor] = {}
+    entries: dict[str, Tensor] = {}
     ignored = 0
     for full_name, value in state.items():
         name = full_name
@@ -110,14 +110,14 @@ def _backbone_entries(state: dict[str, Tensor], backbone: Backbone) -> tuple[dic
         if name not in expected and name.startswith((*_MOMENTUM_COPIES, *_HEADS)):
             ignored += 1
             continue
-        if name in found:
+        if name in entries:
             raise UsageError(f"the weights hold {name} twice, under different prefixes ({full_name})")
-        found[name] = value
-    found = backbone.translate(found)
-    return found, [f"ignored {ignored} tensors of heads or momentum copies"] if ignored else []
+        entries[name] = value
+    entries = backbone.translate(entries)
+    return entries, [f"ignored {ignored} tensors of heads or momentum copies"] if ignored else []
 
 
-def _fit_stem(found: dict[str, Tensor], backbone: Backbone, whole: Path | None) -> list[str]:
+def _fit_stem(entries: dict[str, Tensor], backbone: Backbone, whole: Path | None) -> list[str]:
     """Adapt or drop the weight [out, C, k, k] of the first layer; return notes.
 
     It is adapted where the channels differ and dropped where the kernel does.
@@ -126,40 +126,42 @@ def _fit_stem(found: dict[str, Tensor], backbone: Backbone, whole: Path | None) 
     """
     first = backbone.first_layer
     name = first.removesuffix(".weight")
-    wanted = backbone.state_dict().get(first)
-    given = found.get(first)
-    if wanted is None or given is None or given.ndim != 4 or given.shape[0] != wanted.shape[0]:
+    ours = backbone.state_dict().get(first)
+    theirs = entries.get(first)
+    if ours is None or theirs is None or theirs.ndim != 4 or theirs.shape[0] != ours.shape[0]:
         return []
-    if given.shape[2:] != wanted.shape[2:]:
-        sizes = ["x".join(str(side) for side in kernel.shape[2:]) for kernel in (wanted, given)]
+    if theirs.shape[2:] != ours.shape[2:]:
+        sizes = ["x".join(str(side) for side in kernel.shape[2:]) for kernel in (ours, theirs)]
         if whole is not None:
             raise UsageError(
                 f"{whole} does not fit: its {name} is {sizes[1]}, the backbone's {sizes[0]}, which would stay random; "
                 "choose --set stem=imagenet (7x7) or stem=small (3x3) by the file"
             )
-        found[first] = wanted
+        entries[first] = ours
         return [f"{name} stays fresh: {sizes[0]} in the backbone, {sizes[1]} in the file"]
-    if wanted.shape[1] == 1 and given.shape[1] == 3:
+    if ours.shape[1] == 1 and theirs.shape[1] == 3:
         # The sum gives a grey image the response of the same image in three equal channels.
-        found[first] = given.sum(dim=1, keepdim=True)
+        entries[first] = theirs.sum(dim=1, keepdim=True)
         return [f"{name} summed over the colour channels of the file"]
     return []
 
 
-def _require_match(found: dict[str, Tensor], backbone: nn.Module, path: Path) -> None:
+def _require_match(entries: dict[str, Tensor], backbone: nn.Module, path: Path) -> None:
     expected = backbone.state_dict()
     # Older files lack the batch counters, which nothing reads while BatchNorm has a momentum.
     optional = {name for name in expected if name.endswith("num_batches_tracked")}
     problems = {
-        "missing": [name for name in expected if name not in found and name not in optional],
-        "unexpected": [name for name in found if name not in expected],
+        "missing": [name for name in expected if name not in entries and name not in optional],
+        "unexpected": [name for name in entries if name not in expected],
         "of another shape": [
             f"{name} {tuple(value.shape)} instead of {tuple(expected[name].shape)}"
-            for name, value in found.items()
+            for name, value in entries.items()
             if name in expected and value.shape != expected[name].shape
         ],
         "not finite": [  # no training recovers from them
-            name for name, value in found.items() if value.is_floating_point() and not value.isfinite().all()
+            name
+            for name, value in entries.items()
+            if value.is_floating_point() and not value.isfinite().all()
         ],
     }
     described = [

@@ -75,7 +75,7 @@ def epochs_within(budget: Budget, assembly: Assembly, callback: Callback) -> Cho
     if started >= ends:
         raise UsageError(
             f"--budget {duration(budget.seconds)} is too short: reading the images alone took "
-            f"{duration(started - begun)}; give more"
+            f"{duration(started - begun)}; allow more time"
         )
 
     def on_extract(done: int, total: int, views_per_second: float) -> None:
@@ -176,15 +176,15 @@ def _seconds_per_image(
 ) -> float:
     """Time some batches, without the first few, which warm up."""
     batches = data.batches(config, epoch=0)
-    spent: list[float] = []
-    begun = time.perf_counter()
+    seconds: list[float] = []
+    start = time.perf_counter()
     for rows in islice(cycle(batches), count):
         before = time.perf_counter()
         work(rows).item()  # waits for a GPU
-        spent.append((time.perf_counter() - before) / len(rows))
-        if len(spent) > 1 and time.perf_counter() - begun > MOST_SECONDS:
+        seconds.append((time.perf_counter() - before) / len(rows))
+        if len(seconds) > 1 and time.perf_counter() - start > MOST_SECONDS:
             break
-    return fmean(spent[warm:] or spent[-1:])
+    return fmean(seconds[warm:] or seconds[-1:])
 
 
 def _evaluation_seconds(
@@ -195,8 +195,8 @@ def _evaluation_seconds(
     if cached is None and len(test) > SCORED_IMAGES:
         part = test.subset(np.linspace(0, len(test) - 1, SCORED_IMAGES).astype(np.int64))
     evaluator = Evaluator(learner, part, facts, frozen=cached)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     evaluator.evaluate(lambda: False)
-    spent = time.perf_counter() - begun
+    seconds = time.perf_counter() - start
     evaluator.close()
-    return spent * len(test) / max(1, len(part))
+    return seconds * len(test) / max(1, len(part))

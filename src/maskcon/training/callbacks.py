@@ -80,7 +80,7 @@ def begin_line(config: RunConfig, data: Dataset) -> str:
     title = full_title(method.title, config.coarse_weight)
     width = "" if has_own_shape(config.backbone) else f" of width {config.width}"
     encoder = (
-        f"{config.backbone} {config.frozen_part}, a head on it"
+        f"{config.backbone} {config.frozen_part}, with a trained head"
         if config.freeze
         else f"{config.backbone}{width}"
     )

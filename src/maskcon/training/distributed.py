@@ -138,7 +138,7 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
         local = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // local
     if accelerator == "cuda" and local > torch.cuda.device_count():
-        raise UsageError(f"{local} devices asked for, {torch.cuda.device_count()} found; lower --devices")
+        raise UsageError(f"{local} devices requested, {torch.cuda.device_count()} found; lower --devices")
     several = local * nodes > 1
     fabric = Fabric(
         accelerator=accelerator,

@@ -72,7 +72,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             return
         line = _encoded({"kind": kind, **values})
         file = self._opened()
-        with self._with_way_out():
+        with self._explain_errors():
             size_before = file.seek(0, os.SEEK_END)
             try:
                 write_all(file, line)
@@ -86,11 +86,11 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
                 self._board.add_scalar(name, value, values["step"])
 
     def position(self) -> int:
-        """Return the bytes written so far, on the disk; a checkpoint keeps this number."""
+        """Sync the journal and return its length, which a checkpoint keeps."""
         if not self._writes:
             return 0
         file = self._opened()
-        with self._with_way_out():
+        with self._explain_errors():
             os.fsync(file.fileno())
             return file.seek(0, os.SEEK_END)
 
@@ -122,7 +122,7 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         return self._file
 
     @contextlib.contextmanager
-    def _with_way_out(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -249,7 +249,7 @@ class Training:
             return
         self.progress.warned = True
         text = (
-            f"collapse: after {epoch + 1} epochs the loss is {mean:.3f} of log(1+K) = {ceiling:.3f} and the keys "
+            f"collapse: after {epoch + 1} epochs the loss is {mean:.3f}, log(1+K) is {ceiling:.3f}, and the keys "
             f"are nearly one vector (mean cosine {cosine:.2f}). Raise --set relation_warmup_epochs "
             f"(now {self.config.relation_warmup_epochs:g}), start from pretrained --set weights, or lower --w"
         )

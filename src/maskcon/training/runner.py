@@ -260,10 +260,10 @@ def resume(training: Training) -> None:
         checkpoint, _ = load_latest(training.checkpoints)
     step = -1 if checkpoint is None else checkpoint.values["step"]
     # A barrier: no process continues, and writes, before all have read.
-    found = processes.gather(torch.tensor([step], device=processes.device), processes.count).tolist()
-    if len(set(found)) > 1:
+    steps = processes.gather(torch.tensor([step], device=processes.device), processes.count).tolist()
+    if len(set(steps)) > 1:
         raise MaskconError(
-            f"the processes do not share {folder}: they find checkpoints of steps {found} there"
+            f"the processes do not share {folder}: they find checkpoints of steps {steps} there"
         )
     if checkpoint is None:
         training.journal.rewind(0)

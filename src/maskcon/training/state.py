@@ -94,7 +94,7 @@ class Learner:
     def share_statistics(self) -> None:
         """Copy the BatchNorm statistics of the first process to all others.
 
-        Each gathers those of its own rows.
+        Until then each has the statistics of its own rows.
         """
         for buffer in self.model.buffers():
             self.processes.copy_first(buffer)

@@ -98,7 +98,7 @@ def test_a_run_waits_for_another_one_that_embeds_the_same_pictures(tmp_path, wei
     told = Waiting()
     fit(tmp_path / "b", weights, epochs=1, callback=told)
     assert [text for text in told.messages if "waiting" in text] == [
-        "another run is at work on the same features; waiting for it"
+        "another run is computing the same features; waiting for it"
     ]
     assert [done for done, _, _ in told.extracted] == [0, 256, 288]
 

@@ -1,4 +1,4 @@
-"""Features on disk, in chunks: a kill costs one chunk at most, as does damage.
+"""Features on disk, in chunks: a kill costs one, a damaged one is computed again.
 
 features/<key>/description.json   what the features depend on; the key is its hash
                features.npy       [N, V, F], whole from the start, with gaps until it is done

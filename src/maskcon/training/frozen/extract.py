@@ -105,7 +105,7 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
     views = len(work.views)
     total = file.shape[0] * views
     done = total - sum(len(file.rows(chunk)) for chunk in missing) * views
-    begun, computed = time.perf_counter(), 0
+    start, computed = time.perf_counter(), 0
     with StopRequest() as stop:
         if missing:
             progress(done, total, 0.0)  # the first chunk may take a while
@@ -113,14 +113,14 @@ def extract(work: Extraction, file: FeatureFile, progress: Progress) -> tuple[in
             rows = file.rows(chunk)
             file.write(chunk, _to_dtype(work.chunk(chunk, rows), file.dtype))
             computed += len(rows) * views
-            progress(done + computed, total, computed / max(time.perf_counter() - begun, 1e-9))
+            progress(done + computed, total, computed / max(time.perf_counter() - start, 1e-9))
             if stop.signal_number is not None:
                 raise Interrupted(
                     f"stopped with {done + computed} of {total} views embedded and kept; "
                     "rerun the same command to resume",
                     stop.signal_number,
                 )
-    return computed, time.perf_counter() - begun
+    return computed, time.perf_counter() - start
 
 
 def _to_dtype(features: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[np.floating[Any]]:
@@ -141,7 +141,7 @@ def cached_features(
     with ExitStack() as stack:
         try:
             make_folder(folder)
-            waiting = "another run is at work on the same features; waiting for it"
+            waiting = "another run is computing the same features; waiting for it"
             stack.enter_context(one_at_a_time(folder, lambda: message(waiting)))
         except OSError as error:
             raise cannot_keep(folder, error) from error
