@@ -1,7 +1,7 @@
 """BuCSFR (Shi et al., ICCV 2025) in our form: clusters choose the positives.
 
 At the start of every epoch after a warm-up, the last key of each image is clustered within its coarse class by
-k-means; then the two clusters of the class whose union loses the least information become one, if that is little:
+k-means; then the two clusters of the class whose union costs least are merged, if the cost is small:
 
     L(X)    = (n + D)/2 log2 det(I + D/(16 n) X^T X)                    coding length of the n rows of X [n, D]
     cost    = L(smaller of a, b) / (L(a) + L(b) - L(a with b))          merge a, b where least, if 0 < cost < 2

@@ -57,7 +57,7 @@ class Projector(nn.Module):
 
 
 class CoarseClassifier(nn.Module):
-    """Linear classifier of features [B, F], for the cross-entropy of methods."""
+    """Linear classifier of features [B, F], for the cross-entropy term."""
 
     def __init__(self, in_features: int, classes: int) -> None:
         super().__init__()

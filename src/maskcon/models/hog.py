@@ -65,7 +65,7 @@ def oriented_gradients(images: Tensor, shifts: Sequence[tuple[int, int]] = SHIFT
 
 
 def _window_span(side: int) -> tuple[int, int]:
-    """Return the start of the first window on a side, and the pixels of all windows.
+    """Return the start of the first window on a side, and the pixels in all windows.
 
     >>> _window_span(32)
     (1, 30)

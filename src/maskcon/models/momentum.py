@@ -125,7 +125,7 @@ class MomentumPair(nn.Module):
 
     @cached_property
     def _parameters_of_both(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Parameters of key and query in the same order; listing takes half an update."""
+        """Parameters of key and query, alike in order; listing them costs half an update."""
         leaders = dict(self.query.named_parameters())  # it may have a classifier, which the key has not
         return list(self.key.parameters()), [leaders[name] for name, _ in self.key.named_parameters()]
 

