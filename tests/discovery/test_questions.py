@@ -12,7 +12,7 @@ import pytest
 from maskcon._utils.errors import DataError, UsageError
 from maskcon.data.kinds_file import KindRow, read_kinds, write_kinds
 from maskcon.discovery.clusters import fit_space
-from maskcon.discovery.edits import check_edits, list_changes
+from maskcon.discovery.edits import apply_edits, check_edits, list_changes
 from maskcon.discovery.kinds import Embedded, Kinds, Wanted, find_kinds
 from maskcon.discovery.kinds_export import plan_places
 from maskcon.discovery.kinds_folder import Origin, read_folder, write_folder
@@ -127,6 +127,40 @@ def test_answered_images_and_junk_are_not_asked_about_again_and_not_moved():
     asked = {question.path for question in choose_questions(after, embedded, 100)}
     assert asked == set(embedded.paths) - set(told) - {embedded.paths[5]}
     assert len(truth) == 40
+
+
+def test_class_marked_as_junk_as_a_whole_is_taken_over_and_not_asked_about():
+    embedded, _ = clustered((10, 10))
+    kinds = find_kinds(embedded)
+    after = apply_answers(kinds, [replace(row, role="junk") for row in kinds.rows], embedded)
+    assert {row.role for row in after.rows} == {"junk"}
+    assert choose_questions(after, embedded, 10) == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_answered_image_that_became_junk_counts_no_more():
+    embedded, truth = clustered((40, 40), distance=2)
+    whole = find_kinds(embedded, Wanted(every=1))
+    gala, fuji = embedded.paths[0], embedded.paths[50]
+    named = apply_answers(whole, answers(whole, {gala: "Gala"}), embedded)
+    marked = apply_edits(named, [replace(named.known()[gala], role="junk")], embedded)
+    assert marked.answered == {gala}
+    after = apply_answers(marked, answers(marked, {fuji: "Fuji"}), embedded)
+    assert kind_of(after) == {
+        path: "Gala" if kind == 0 else "Fuji" for path, kind in zip(embedded.paths, truth, strict=True)
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_answer_restores_an_image_from_junk_and_counts():
+    embedded, _ = clustered((20, 20), distance=2)
+    kinds = find_kinds(embedded, Wanted(every=2))
+    odd = embedded.paths[3]
+    marked = apply_edits(kinds, [replace(kinds.known()[odd], role="junk")], embedded)
+    restored = [replace(row, role="") for row in answers(marked, {odd: "Gala"})]
+    after = apply_answers(marked, restored, embedded)
+    assert after.known()[odd].role != "junk"
+    assert Counter(row.kind for row in after.rows)["Gala"] == 20
 
 
 def test_kinds_that_a_person_named_as_a_whole_keep_their_images():

@@ -1,20 +1,22 @@
-"""Which images to ask a person about, and what the answers tell of the other images.
+"""Choose images to ask a person about, and apply the answers to other images.
 
     need(i)   = min(spread, d(i, nearest image of its kind whose name is known)^2)
     worth(x)  = sum of max(0, need(i) - d(i, x)^2) over the images i of the kind of x
 
 d is the distance on the principal axes of the class, spread the mean squared distance of its images to their centre.
 The image of the largest worth is asked about first, the next one as if its name were known, and so on: first one image
-in the middle of every large kind, by which kinds of one name merge, then images far from all that are known. Questions
-come class by class, PER_KIND for each of its kinds, first where their mean worth is largest: a few answers in one class
-tell more than one in each. In a class of one kind worth counts a third.
+in the middle of every large kind, by which kinds of one name merge, then images far from all known ones. Questions come
+class by class, PER_KIND for each of its kinds, first where their mean worth is largest: a few answers in one class tell
+more than one in each. In a class of one kind, the worth counts a third.
 
 Answers count for the images around them:
 
-1. Of a kind in which images were given names, every other image takes that of these names (or the kind itself, if a
-   person had named it) whose mean of known images is nearest.
-2. ROUNDS of k-means follow in the class, from these kinds: known images are fixed and count as KNOWN_WEIGHT images.
-   Images of a kind that a person named as a whole, and of which none is known, are fixed too.
+1. In a kind with named images, every other image takes the name whose known images have the nearest mean. The kind's
+   own name is a candidate too if a person gave it.
+2. ROUNDS of k-means follow in the class, starting from these kinds: known images are fixed and count as KNOWN_WEIGHT
+   images. Images of a kind that a person named as a whole, and of which no image is known, are fixed too.
+
+Junk takes no part, even if it was answered before it was marked.
 
 Letters in shapes: S images of a sample, N of a class, A axes.
 """
@@ -34,7 +36,7 @@ from maskcon.discovery.clusters import Floats, distances
 from maskcon.discovery.edits import apply_edits
 from maskcon.discovery.kinds import CoarseClass, Embedded, Kinds, sample_rows
 
-ONE_KIND = 1 / 3  # weight of classes of one kind: most of them are one
+ONE_KIND = 1 / 3  # weight of classes of one kind: most of them do have a single one
 PER_KIND = 4
 ROUNDS, KNOWN_WEIGHT = 3, 20
 
@@ -44,8 +46,8 @@ class Question:
     """An image whose name would help.
 
     Attributes:
-        kind: of the image now.
-        reason: in words.
+        kind: the image's present kind.
+        reason: why it is asked about, in words.
         choices: kinds of its class, that of the image first, then the nearest.
     """
 
@@ -69,10 +71,10 @@ def choose_questions(kinds: Kinds, embedded: Embedded, count: int) -> list[Quest
         for name, group in kinds.classes.items()
         if name in embedded.rows_of
     ]
-    asked = [group.ask(PER_KIND * len(set(group.group.kinds))) for group in classes]
-    asked.sort(key=lambda pair: -pair[0])
-    questions = [question for _, some in asked for question in some]
-    for group in classes:  # those that no class had room for
+    batches = [group.ask(PER_KIND * len(set(group.group.kinds))) for group in classes]
+    batches.sort(key=lambda batch: -batch[0])
+    questions = [question for _, batch in batches for question in batch]
+    for group in classes:  # beyond PER_KIND
         if len(questions) >= count:
             break
         questions += group.ask(count - len(questions))[1]
@@ -80,18 +82,19 @@ def choose_questions(kinds: Kinds, embedded: Embedded, count: int) -> list[Quest
 
 
 def question_rows(questions: Sequence[Question], kinds: Kinds) -> list[KindRow]:
-    """Return the rows of a file to fill in: the kind is empty, the question says why and what it is now."""
+    """Return the rows of a file to fill in.
+
+    The kind is empty; the question gives the reason and the present kind.
+    """
     known = kinds.known()
     return [
-        replace(
-            known[asked.path], kind="", question=f"{number}: {asked.reason}; now {asked.kind or 'no kind'}"
-        )
-        for number, asked in enumerate(questions, start=1)
+        replace(known[item.path], kind="", question=f"{number}: {item.reason}; now {item.kind or 'no kind'}")
+        for number, item in enumerate(questions, start=1)
     ]
 
 
 def check_replaced(file: Path, kinds: Kinds) -> None:
-    """Refuse to write questions over a file with answers that were not taken over.
+    """Refuse to overwrite a file of questions whose answers were not taken over.
 
     Raises:
         UsageError: with the way out.
@@ -108,31 +111,34 @@ def check_replaced(file: Path, kinds: Kinds) -> None:
 
 
 def apply_answers(before: Kinds, answers: Sequence[KindRow], embedded: Embedded) -> Kinds:
-    """Take over answers, and what they tell of the other images; see above.
+    """Apply answers to their images and to the images around them; see above.
 
     Args:
-        answers: rows that passed `check_edits`; those without a kind and not marked as junk are not answered.
+        answers: rows that passed `check_edits`; a row that has no kind and is not junk is not answered.
         embedded: the images.
     """
-    told = [row for row in answers if row.kind or row.role == "junk"]
+    given = {row.path: row for row in answers if row.kind or row.role == "junk"}
     known = before.known()
-    junk = {row.path for row in told if row.role == "junk"}
-    answered = (before.answered | {row.path for row in told}) - junk
-    name_of = {path: known[path].kind for path in answered} | {row.path: row.kind for row in told}
-    edits = [replace(known[row.path], kind=row.kind or known[row.path].kind, role=row.role) for row in told]
+    junk = {path for path, row in given.items() if row.role == "junk"}
+    answered = (before.answered | given.keys()) - junk
+    name_of = {path: known[path].kind for path in answered if known[path].role != "junk"}
+    name_of |= {path: row.kind for path, row in given.items()}
+    edits = [
+        replace(known[path], kind=row.kind or known[path].kind, role=row.role) for path, row in given.items()
+    ]
     place = {path: row for row, path in enumerate(embedded.paths)}
-    for coarse in sorted({row.coarse for row in told}):
+    for coarse in sorted({row.coarse for row in given.values()}):
         group = before.classes[coarse]
         rows = [
             row for row in before.rows if row.coarse == coarse and row.path in place and row.path not in junk
         ]
         points = group.space.project(embedded.vectors[[place[row.path] for row in rows]])
-        edits += _spread(rows, points, {row.path: name_of[row.path] for row in rows if row.path in answered})
+        edits += _spread(rows, points, {row.path: name_of[row.path] for row in rows if row.path in name_of})
     return replace(apply_edits(before, edits, embedded), answered=frozenset(answered))
 
 
 def _spread(rows: Sequence[KindRow], points: Floats, name_of: Mapping[str, str]) -> list[KindRow]:
-    """Return the images of a class that take another kind by the answers.
+    """Return the rows of a class whose kind changes by the answers.
 
     Args:
         points: of these images, [N, A].
@@ -141,9 +147,8 @@ def _spread(rows: Sequence[KindRow], points: Floats, name_of: Mapping[str, str])
     before = [row.kind for row in rows]
     found = np.array([name_of.get(row.path, row.kind) for row in rows], dtype=object)
     is_known = np.array([row.path in name_of for row in rows], dtype=bool)
-    used = np.array([row.role != "junk" for row in rows], dtype=bool)
-    told = sorted(set(found[is_known]))
-    means = {name: points[is_known & used & (found == name)].mean(0) for name in told}
+    used = np.array([row.role != "junk" for row in rows], dtype=bool) | is_known
+    means = {name: points[is_known & (found == name)].mean(0) for name in sorted(set(found[is_known]))}
     free = used & ~is_known
     for kind in sorted(set(before)):
         own = np.array([was == kind for was in before], dtype=bool)
@@ -159,6 +164,8 @@ def _spread(rows: Sequence[KindRow], points: Floats, name_of: Mapping[str, str])
     weight = np.where(is_known, KNOWN_WEIGHT, 1.0) * used
     for _ in range(ROUNDS):
         names = sorted({name for name, own in zip(found, used, strict=True) if own and name})
+        if not names:  # nothing but junk
+            break
         total = [np.average(points, 0, weight * (found == name)) for name in names]
         found[free] = np.array(names, dtype=object)[distances(points[free], np.stack(total)).argmin(1)]
     return [
@@ -169,14 +176,16 @@ def _spread(rows: Sequence[KindRow], points: Floats, name_of: Mapping[str, str])
 
 
 class _Class:
-    """A sample of the images of a coarse class, and how much each needs to be known."""
+    """A sample of the images of a coarse class, and the need of each (see above)."""
 
     def __init__(
         self, group: CoarseClass, kinds: Kinds, known: Mapping[str, KindRow], embedded: Embedded
     ) -> None:
         junk = frozenset(path for path, row in known.items() if row.role == "junk")
         sample = [
-            row for row in sample_rows(embedded, group.name, junk).tolist() if embedded.paths[row] in known
+            row
+            for row in sample_rows(embedded, group.name, junk).tolist()
+            if embedded.paths[row] in known and embedded.paths[row] not in junk
         ]
         self.group, self.known = group, known
         self.paths = [embedded.paths[row] for row in sample]
@@ -188,20 +197,21 @@ class _Class:
         spread = ((self.points - self.points.mean(0)) ** 2).sum(1).mean() if sample else 0.0
         self.need = np.full(len(sample), spread)
         self.is_free = np.array([path not in kinds.answered for path in self.paths], dtype=bool)
-        told = [row for row in embedded.rows_of[group.name].tolist() if embedded.paths[row] in kinds.answered]
-        told_points = group.space.project(embedded.vectors[told]).astype(np.float64)
-        told_kinds = np.array([known[embedded.paths[row]].kind for row in told])
-        self.is_told = dict.fromkeys(self.kinds.tolist(), False)
-        for kind in self.is_told:
-            own, near = self.kinds == kind, told_points[told_kinds == kind]
+        answered = kinds.answered - junk
+        rows = [row for row in embedded.rows_of[group.name].tolist() if embedded.paths[row] in answered]
+        answered_points = group.space.project(embedded.vectors[rows]).astype(np.float64)
+        answered_kinds = np.array([known[embedded.paths[row]].kind for row in rows])
+        self.has_known = dict.fromkeys(self.kinds.tolist(), False)  # kind -> whether an image of it is known
+        for kind in self.has_known:
+            own, near = self.kinds == kind, answered_points[answered_kinds == kind]
             if not len(near) and UNNAMED.fullmatch(kind) is None:  # named as a whole: its middle is known
                 near = self.points[own].mean(0, keepdims=True)
             if len(near):
-                self.is_told[kind] = True
+                self.has_known[kind] = True
                 self.need[own] = np.minimum(self.need[own], (distances(self.points[own], near) ** 2).min(1))
 
     def ask(self, count: int) -> tuple[float, list[Question]]:
-        """Choose questions; return their mean worth beside them. They count as known from now on."""
+        """Choose questions, which count as known from then on; return their mean worth too."""
         same = self.kinds[:, None] == self.kinds[None]
         questions: list[Question] = []
         total = 0.0
@@ -218,17 +228,17 @@ class _Class:
         kind = str(self.kinds[chosen])
         own = self.kinds == kind
         nearer = int((own & (self.squares[chosen] < self.need)).sum())
-        of = counted(int(own.sum()), "image")
-        reason = f"closer to {nearer:,} of the {of} of {kind} than any known one"
-        if not self.is_told[kind]:
-            reason = f"no image of {kind} is known yet ({of})"
-        self.is_told[kind], self.is_free[chosen] = True, False
+        size = counted(int(own.sum()), "image")
+        reason = f"closer to {nearer:,} of the {size} of {kind} than any known one"
+        if not self.has_known[kind]:
+            reason = f"no image of {kind} is known yet ({size})"
+        self.has_known[kind], self.is_free[chosen] = True, False
         self.need[own] = np.minimum(self.need[own], self.squares[chosen][own])
         names = [*dict.fromkeys(self.group.kinds)]
         to_centres = distances(self.points[[chosen]], self.group.centres)[0]
-        far = {
+        distance_of = {
             name: to_centres[[place for place, k in enumerate(self.group.kinds) if k == name]].min()
             for name in names
         }
-        choices = sorted(names, key=lambda name: (name != kind, far[name]))
+        choices = sorted(names, key=lambda name: (name != kind, distance_of[name]))
         return Question(self.paths[chosen], self.group.name, kind, reason, tuple(choices))
