@@ -9,7 +9,7 @@ import pytest
 
 from maskcon._utils.errors import UsageError
 from maskcon.discovery.columns import GoneError
-from maskcon.discovery.edit_kinds import read_asked
+from maskcon.discovery.edit_kinds import read_request
 from maskcon.discovery.editor import Editor
 from maskcon.discovery.edits import apply_edits
 from maskcon.discovery.kinds import find_kinds
@@ -26,7 +26,7 @@ def editor():
 
 
 def edit(editor, **values):
-    return editor.apply(editor.plan(read_asked(values)))
+    return editor.apply(editor.plan(read_request(values)))
 
 
 def state(editor):

@@ -9,7 +9,7 @@ import pytest
 
 from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon.data.kinds_file import kinds_bytes, read_kinds, write_kinds
-from maskcon.discovery.edit_kinds import read_asked
+from maskcon.discovery.edit_kinds import read_request
 from maskcon.discovery.journal import EDITS, open_journal, record_of, replay, take_of
 from maskcon.discovery.kinds import find_kinds
 from maskcon.discovery.kinds_folder import CSV, Origin, read_folder, write_folder
@@ -36,7 +36,7 @@ def edited(folder, *edits):
     """Apply edits as a server does, in a journal that was there or is begun; return the state."""
     found, journal = rebuilt(folder), open_journal(folder)
     for values in edits:
-        record = {"undo": True} if values == "undo" else record_of(found.editor.plan(read_asked(values)))
+        record = {"undo": True} if values == "undo" else record_of(found.editor.plan(read_request(values)))
         journal.append(record)
         found.run(record)
     return found
@@ -161,7 +161,7 @@ def test_a_cleared_kind_is_taken_over(folder):
 
 def test_an_answer_is_known_again_by_its_id(folder):
     found, journal = rebuilt(folder), open_journal(folder)
-    record = {**record_of(found.editor.plan(read_asked(RENAME))), "id": "a1"}
+    record = {**record_of(found.editor.plan(read_request(RENAME))), "id": "a1"}
     journal.append(record)
     found.run(record)
     assert rebuilt(folder).answers == {"a1": (1, "apple: renamed kind 1 to Gala (50 images)")}

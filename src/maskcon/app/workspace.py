@@ -22,7 +22,7 @@ from maskcon.app.page_data import PageData
 from maskcon.app.search import Uploads, search
 from maskcon.app.sheet import sheet_html
 from maskcon.discovery.columns import GoneError, Snapshot
-from maskcon.discovery.edit_kinds import read_asked
+from maskcon.discovery.edit_kinds import read_request
 from maskcon.discovery.journal import Journal, Replay, record_of, take_of
 from maskcon.discovery.kinds import Embedded
 from maskcon.discovery.kinds_export import export_kinds
@@ -225,9 +225,9 @@ class Workspace:
         """Apply an edit that a person asked for; it is on the disk when this returns."""
         values = dict(values)
         name = values.pop("edit_id", None)
-        asked = read_asked(values)
+        request = read_request(values)
         with self.lock:
-            return self._answered(name) or self._commit(record_of(self.editor.plan(asked)), name)
+            return self._answered(name) or self._commit(record_of(self.editor.plan(request)), name)
 
     def undo(self, name: str | None = None) -> dict[str, Any]:
         """Take back the newest edit."""

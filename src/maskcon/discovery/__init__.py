@@ -1,1 +1,1 @@
-"""The finer kinds inside coarse classes: found, judged, edited and kept. Needs no torch."""
+"""Find, judge, edit and store the kinds inside coarse classes, without torch."""

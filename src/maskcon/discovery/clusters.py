@@ -1,11 +1,11 @@
-"""Kinds of one coarse class: principal axes, Ward tree, the price of a kind, the best of many k-means.
+"""Find the kinds of one coarse class: principal axes, Ward tree, price, k-means.
 
     increase(merge) = height^2 / 2           of the sum of squares within kinds, in the Ward tree of a class
     spread          = mean over classes of the mean squared distance of an image to its class centre
     kinds(class)    = 1 + #{merges: increase(merge) > PRICE * spread}
 
-One price holds for the whole dataset: a class of few images, or one that varies as any class does, stays whole. A class
-is also left whole if its kinds explain no more than those of a single normal distribution would (`evidence`).
+One price holds for the whole dataset: a class of few images, or one that varies no more than other classes do, stays
+whole. So does a class whose kinds explain no more than those of a single normal distribution would (`evidence`).
 Letters in shapes: N images of a class, S of its sample, L of its tree, D embedding, A axes, K kinds.
 """
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.floating]
 # 12.
 PRICE = 13.0
 SAMPLE = 1000  # images per class that kinds are found in
-LEAVES = 500  # the first of them, that the tree is built of: its cost grows with the square
+LEAVES = 500  # of these, the first ones that the tree is built from: its cost grows with the square
 AXES = 50
 STARTS = 40  # of k-means: with 10, two seeds of a run agree less often (docs/kinds.md)
 CURVE = 20  # numbers of kinds that the price is reported for
@@ -33,10 +33,10 @@ CURVE = 20  # numbers of kinds that the price is reported for
 # `Tree.evidence`. Of the normal distributions that the price would split, fewer than 1 in 100 exceed it.
 SURE = 2.5
 REFERENCES = 20  # such distributions drawn per class
-LEAST_DEVIATION = 0.06  # of the mean: less is not told apart from a distribution that is not quite normal
+LEAST_DEVIATION = 0.06  # share of the mean: less may come from a distribution that is not quite normal
 CLEAR = 100.0  # evidence beyond doubt
 HALVES = 5  # half-samples to judge stability by
-COLLAPSED = 1e-6  # mean squared distance of unit rows below which a class has no directions to speak of
+COLLAPSED = 1e-6  # mean squared distance of unit rows below which a class counts as collapsed
 DISTINCT = 1e-9  # share of the sum of squares below which a merge joins equal images
 
 
@@ -63,8 +63,8 @@ def fit_space(vectors: Floats) -> Space:
     rows = unit_rows(vectors.astype(np.float64))
     mean = rows.mean(0)
     _, scales, axes = np.linalg.svd(rows - mean, full_matrices=False)
-    kept = max(1, int((scales[:AXES] > 1e-6 * scales[0]).sum()))
-    return Space(mean.astype(np.float32), axes[:kept].T.astype(np.float32))
+    count = max(1, int((scales[:AXES] > 1e-6 * scales[0]).sum()))
+    return Space(mean.astype(np.float32), axes[:count].T.astype(np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class Tree:
 
     @cached_property
     def increases(self) -> Floats:
-        """Increase of the sum of squares by each merge, ascending, [L - 1]; they sum to the total."""
+        """Increases of the sum of squares by merge, ascending, [L - 1]."""
         return np.sort(self.merges[:, 2] ** 2 / 2)
 
     @property
@@ -109,8 +109,8 @@ class Tree:
     def split(self, kinds: int) -> tuple[Floats, NDArray[np.int64]]:
         """Split the sample by k-means: centres [K, A] and kinds [S].
 
-        The best, by the sum of squares within kinds, of one start from the tree's centres and STARTS random ones. K is
-        smaller than asked for where the tree has fewer different images.
+        The best result, by the sum of squares within kinds, of one start from the tree's centres and STARTS random
+        ones. K is smaller than `kinds` if the tree has fewer different images.
         """
         from scipy.cluster.hierarchy import fcluster
         from sklearn.cluster import KMeans
@@ -127,13 +127,13 @@ class Tree:
         return _means(self.points, labels), labels
 
     def evidence(self, kinds: int) -> float:
-        """Compare what these kinds explain with what they would in a normal distribution.
+        """Compare what these kinds explain with what they would explain in normal data.
 
         evidence = (explained - mean) / max(deviation, LEAST_DEVIATION * mean)
 
         explained: sum of squares between the kinds; mean and deviation: the same in REFERENCES samples of the normal
-        distribution with the covariance of the class, as many kinds each. CLEAR if the kinds leave less than half of
-        what they leave there: many kinds along few axes explain nearly everything in both cases.
+        distribution with the covariance of the class, split into as many kinds. CLEAR if the unexplained share is less
+        than half of the mean there: many kinds along few axes explain nearly everything in both cases.
         """
         random = np.random.default_rng(0)
         deviations = self.leaves.std(0)
@@ -149,7 +149,7 @@ class Tree:
         return float(self.increases[len(self.increases) + 1 - kinds :].sum() / self.increases.sum())
 
     def stability(self, labels: NDArray[np.int64]) -> float | None:
-        """Return the mean adjusted Rand index of clusterings of half-samples against kinds [S].
+        """Return the mean adjusted Rand index of half-sample clusterings and kinds [S].
 
         None where the halves hold fewer than two images per kind: kinds of one image agree whatever they are.
         """

@@ -1,4 +1,6 @@
-"""The state of every image as columns: kind and junk are set, confidence and role of a class are judged when asked for.
+"""Hold the state of every image as columns.
+
+Kind and junk are set; confidence and role are judged per class when they are read.
 
 Letters in shapes: N images of the dataset, n of a class, K centres, A axes.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from maskcon._utils.errors import UsageError
 from maskcon.data.kinds_file import KindRow
 from maskcon.discovery.clusters import Floats, distances
-from maskcon.discovery.kinds import CoarseClass, Embedded, Kinds
+from maskcon.discovery.kinds import CoarseClass, Embedded, Kinds, select_centres
 from maskcon.discovery.roles import ROLES, judge_rows, ranks
 
 Ids = NDArray[np.int64]
@@ -24,12 +26,12 @@ BLOCK = 4096  # images whose vectors are copied at once
 
 
 class GoneError(UsageError):
-    """What an edit names is not there, or not any more."""
+    """An edit names something that is not there, or no longer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The state of every image at one moment, to be written while edits go on."""
+    """The state of every image at one moment, to be written while edits continue."""
 
     paths: Sequence[str]
     classes: Sequence[str]
@@ -90,14 +92,14 @@ class Columns:
         self.versions = dict.fromkeys(self.groups, 0)
 
     def code(self, name: str) -> int:
-        """Return the number by which `kind` names this kind."""
+        """Return the code of a kind in `kind`; a new name gets a new code."""
         if name not in self._codes:
             self._codes[name] = len(self._names)
             self._names.append(name)
         return self._codes[name]
 
     def code_of(self, name: str) -> int:
-        """Return the number of a kind, -1 if no image ever had it."""
+        """Return the code of a kind, -1 if no image ever had it."""
         return self._codes.get(name, -1)
 
     def name_of(self, code: int) -> str:
@@ -105,7 +107,7 @@ class Columns:
         return self._names[code]
 
     def kinds_of(self, coarse: str) -> dict[str, int]:
-        """Return the kinds of a class with their sizes, junk not counted, from the largest."""
+        """Return the kinds of a class with their sizes without junk, largest first."""
         self._check_class(coarse)
         rows = self.members[coarse]
         codes = self.kind[rows[~self.junk[rows]]]
@@ -115,20 +117,18 @@ class Columns:
         return {self._names[code]: int(sizes[code]) for code in order}
 
     def judged(self) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        """Return confidence [N], NaN for none, and roles [N], places in `ROLES`, of the newest state."""
+        """Return confidence [N], NaN for none, and roles [N] as places in `ROLES`."""
         for name in sorted(self._stale):
             self._judge(name)
         self._stale.clear()
         return self._confidence, self._role
 
     def group(self, coarse: str) -> CoarseClass:
-        """Return a class with the centres of the kinds that have images; one stays in any case."""
+        """Return a class with the centres of its non-empty kinds; at least one stays."""
         group = self.groups[coarse]
         sizes = self.kinds_of(coarse)
-        kept = [place for place, kind in enumerate(group.kinds) if kind in sizes] or [0]
-        if len(kept) == len(group.kinds):
-            return group
-        return replace(group, centres=group.centres[kept], kinds=tuple(group.kinds[place] for place in kept))
+        places = [place for place, kind in enumerate(group.kinds) if kind in sizes] or [0]
+        return group if len(places) == len(group.kinds) else select_centres(group, places)
 
     def kinds(self) -> Kinds:
         """Return the newest state."""
@@ -171,7 +171,7 @@ class Columns:
         )
 
     def prepare(self, name: str) -> None:
-        """Compute what the first change of a class would wait for; other threads may change the state meanwhile."""
+        """Compute in advance what the first change of a class needs; thread-safe."""
         self._class_points(name)
         self._class_ranks(name)
 
@@ -181,7 +181,7 @@ class Columns:
         return self._rank[name]
 
     def _class_points(self, name: str) -> Floats:
-        """Project the images of a class onto its axes, [n, A]; an image without an embedding is at the centre."""
+        """Project a class onto its axes, [n, A]; zeros for images without embeddings."""
         if name not in self._points:
             self._points[name] = self._projected(name, self.members[name])
         return self._points[name]
@@ -196,7 +196,7 @@ class Columns:
 
 
 def _places(paths: Sequence[str], among: Sequence[str]) -> Ids:
-    """Return the place [N] of each path among others, -1 where it is not there."""
+    """Return the place [N] of each path among others, -1 where it is absent."""
     if list(paths) == list(among):
         return np.arange(len(paths))
     place = {path: number for number, path in enumerate(among)}

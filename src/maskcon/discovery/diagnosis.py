@@ -1,4 +1,4 @@
-"""Judge an embedding in plain words: collapsed, a repetition of the coarse classes, or fit to find kinds in.
+"""Judge in plain words whether an embedding is fit to find kinds in.
 
     spread        1 - |mean|^2                                          of unit rows
     rank          exp(entropy of the shares of variance by direction)   of rows, and of rows minus their class mean
@@ -39,11 +39,11 @@ Labels = NDArray[np.integer]
 
 @dataclass(frozen=True)
 class Measures:
-    """What was measured; None where it cannot be. See the head of the module.
+    """Measurements, None where impossible; see the head of the module.
 
     Attributes:
-        views: agreement of an image with an augmented view of it; seeds: with the runs of other seeds, mean.
-        stability: of the kinds, mean over classes of several kinds by images; whole: classes of one kind.
+        views: agreement of an image with an augmented view of it; seeds: mean agreement with runs of other seeds.
+        stability: of the kinds, mean over classes of several kinds, weighted by images; whole: classes of one kind.
         recall, purity: share of images whose nearest one in their coarse class has their fine label; share of images
             that have the most frequent fine label of their kind.
         confusions: fine labels and the share of images of the first whose nearest image in the class is of the second.
@@ -69,7 +69,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Finding:
-    """One question, its answer in words, and how good that is."""
+    """One question, its answer in words, and a rating."""
 
     question: str
     answer: str
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A verdict, what it rests on, and commands or settings to try next."""
+    """A verdict, its findings, and commands or settings to try next."""
 
     state: State
     verdict: str
@@ -120,10 +120,10 @@ def measure(
         agreement(near, neighbours(unit_rows(other.astype(np.float64)), coarse), coarse) for other in others
     ]
     known = [value for value in seeds if value is not None]
-    of_view = None
+    view_agreement = None
     if views is not None:
-        seen = neighbours(rows, coarse, queries=unit_rows(views.astype(np.float64)))
-        of_view = agreement(near, seen, coarse)
+        near_views = neighbours(rows, coarse, queries=unit_rows(views.astype(np.float64)))
+        view_agreement = agreement(near, near_views, coarse)
     return Measures(
         images=len(rows),
         coarse_classes=len(np.unique(coarse)),
@@ -131,22 +131,22 @@ def measure(
         rank=round(effective_rank(rows - rows.mean(0)), 1),
         within=round(float((inner**2).sum(1).mean()) / spread, 3) if spread > 1e-6 else 0.0,
         within_rank=round(effective_rank(inner), 1),
-        views=None if of_view is None else round(of_view, 3),
+        views=None if view_agreement is None else round(view_agreement, 3),
         seeds=round(float(np.mean(known)), 3) if known else None,
         other_seeds=len(known),
-        **(_of_kinds(kinds) if kinds is not None else {}),
-        **(_of_fine(near, coarse, fine, fine_names, kind_of) if fine is not None else {}),
+        **(_measure_kinds(kinds) if kinds is not None else {}),
+        **(_measure_fine(near, coarse, fine, fine_names, kind_of) if fine is not None else {}),
     )
 
 
 def effective_rank(rows: Floats) -> float:
-    """Return exp(entropy) of the shares of variance of centred rows [N, D]; 1 if there is none."""
+    """Return exp(entropy) of the variance shares of centred rows [N, D], at least 1."""
     shares = np.linalg.svd(rows, compute_uv=False) ** 2
     return 1.0 if shares.sum() <= 1e-9 * max(1, len(rows)) else entropy_rank(shares)
 
 
 def neighbours(rows: Floats, coarse: Labels, queries: Floats | None = None) -> NDArray[np.int64]:
-    """Return the NEIGHBOURS nearest images of each in its class, itself left out, [N, 10]; -1 in small classes."""
+    """Find each image's nearest others in its class, [N, 10]; -1 in small classes."""
     found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.int64)
     for label in np.unique(coarse):
         own = np.flatnonzero(coarse == label)
@@ -158,7 +158,7 @@ def neighbours(rows: Floats, coarse: Labels, queries: Floats | None = None) -> N
 
 
 def agreement(one: NDArray[np.int64], other: NDArray[np.int64], coarse: Labels) -> float | None:
-    """Return how much neighbours [N, 10] agree, corrected for chance; None if all classes are too small."""
+    """Return the agreement of neighbours [N, 10]; None if all classes are too small."""
     _, label, counts = np.unique(coarse, return_inverse=True, return_counts=True)
     sizes = counts[label]
     used = np.flatnonzero(sizes > 2 * NEIGHBOURS)
@@ -169,7 +169,7 @@ def agreement(one: NDArray[np.int64], other: NDArray[np.int64], coarse: Labels) 
     return float(((shared - chance) / (1 - chance)).mean())
 
 
-def _of_kinds(kinds: Kinds) -> dict[str, Any]:
+def _measure_kinds(kinds: Kinds) -> dict[str, Any]:
     several = [group for group in kinds.classes.values() if len(set(group.kinds)) > 1]
     images = Counter(row.coarse for row in kinds.rows if row.role != "junk")
     judged = [(group.stability, images[group.name]) for group in several if group.stability is not None]
@@ -187,7 +187,7 @@ def _of_kinds(kinds: Kinds) -> dict[str, Any]:
     }
 
 
-def _of_fine(
+def _measure_fine(
     near: NDArray[np.int64],
     coarse: Labels,
     fine: Labels,
@@ -291,14 +291,14 @@ def _seeds(found: Measures) -> Finding:
 def _kinds(found: Measures) -> Finding:
     if found.kinds is None:
         return Finding("kinds sure?", "not known: `maskcon kinds` has not been run", "unknown")
-    of = f"{counted(found.kinds, 'kind')}, {counted(found.whole or 0, 'class', 'classes')} left whole"
+    counts = f"{counted(found.kinds, 'kind')}, {counted(found.whole or 0, 'class', 'classes')} left whole"
     if found.stability is None:
         unknown = "not known: too few images per kind; " if found.kinds > (found.whole or 0) else ""
-        return Finding("kinds sure?", unknown + of, "unknown")
+        return Finding("kinds sure?", unknown + counts, "unknown")
     sure = found.stability >= STABLE and (found.borderline or 0) <= BORDERLINE
     answer = (
         f"{'yes' if sure else 'not very'}: stability {found.stability:.2f}, {found.borderline or 0:.0%} of the images "
-        f"borderline; {of}"
+        f"borderline; {counts}"
     )
     return Finding("kinds sure?", answer, "good" if sure else "doubtful")
 

@@ -1,4 +1,4 @@
-"""Single edits of kinds: what each may say, as a person gives it and as the journal keeps it.
+"""Define and check single edits of kinds, as requested and as journalled.
 
 Images are named by their row in kinds.npz.
 """
@@ -83,7 +83,7 @@ class Restore(_Edit):
 
 
 class Keep(_Edit):
-    """Say that images belong where they are: to their kind or class, or beside their near-duplicates."""
+    """Confirm images in their kind or class, or beside their near-duplicates."""
 
     action: Literal["keep"] = "keep"
     ids: Rows
@@ -91,7 +91,7 @@ class Keep(_Edit):
 
 
 class Reject(_Edit):
-    """Turn down a suggestion: these images do not belong to this kind."""
+    """Reject a suggestion: these images do not belong to this kind."""
 
     action: Literal["reject"] = "reject"
     ids: Rows
@@ -99,7 +99,7 @@ class Reject(_Edit):
 
 
 class Parts(_Edit):
-    """A split as it came out: the images of each new kind; the others keep theirs."""
+    """The result of a split: the images of each new kind; the others keep theirs."""
 
     action: Literal["parts"] = "parts"
     coarse: str
@@ -108,7 +108,10 @@ class Parts(_Edit):
 
 
 class Take(_Edit):
-    """Changes made in kinds.csv by hand, or that follow from answers: images by class and by new kind, and junk."""
+    """Changes made in kinds.csv by hand, or that follow from answers.
+
+    moved: class -> new kind -> images
+    """
 
     action: Literal["take"] = "take"
     of: Literal["kinds.csv", "answers"] = "kinds.csv"
@@ -117,26 +120,26 @@ class Take(_Edit):
     restored: list[Row] = []
 
 
-Asked = Rename | Merge | Move | Split | Junk | Restore | Keep | Reject
-Edit = Rename | Merge | Move | Junk | Restore | Keep | Reject | Parts | Take  # a split is kept as its parts
-_ASKED: TypeAdapter[Asked] = TypeAdapter(Annotated[Asked, Field(discriminator="action")])
-_KEPT: TypeAdapter[Edit] = TypeAdapter(Annotated[Edit, Field(discriminator="action")])
+Request = Rename | Merge | Move | Split | Junk | Restore | Keep | Reject
+Edit = Rename | Merge | Move | Junk | Restore | Keep | Reject | Parts | Take  # a split is stored as its parts
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="action")])
+_EDIT: TypeAdapter[Edit] = TypeAdapter(Annotated[Edit, Field(discriminator="action")])
 
 
-def read_asked(values: Any) -> Asked:
-    """Check an edit that a person asked for.
+def read_request(values: Any) -> Request:
+    """Check an edit that a person requests.
 
     Raises:
         UsageError: with the field and the reason.
     """
     with _one_line():
-        return _ASKED.validate_python(values)
+        return _REQUEST.validate_python(values)
 
 
-def read_kept(values: Any) -> Edit:
-    """Check an edit of the journal."""
+def read_edit(values: Any) -> Edit:
+    """Check an edit from the journal."""
     with _one_line():
-        return _KEPT.validate_python(values)
+        return _EDIT.validate_python(values)
 
 
 @contextmanager

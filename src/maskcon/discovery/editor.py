@@ -1,6 +1,6 @@
-"""Kinds under edit: one edit at a time, undo and redo without limit, each in time of the class that it concerns.
+"""Edit kinds one change at a time, with unlimited undo and redo.
 
-Centres follow their images as in `edits.apply_edits`.
+The time of an edit depends on the size of its class only. Centres follow their images as in `edits.apply_edits`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from maskcon._utils.errors import UsageError
 from maskcon._utils.text import counted
 from maskcon.discovery.columns import NO_KIND, Columns, GoneError, Ids
 from maskcon.discovery.edit_kinds import (
-    Asked,
     Edit,
     Junk,
     Keep,
@@ -24,6 +23,7 @@ from maskcon.discovery.edit_kinds import (
     Parts,
     Reject,
     Rename,
+    Request,
     Restore,
     Split,
     Take,
@@ -35,7 +35,7 @@ from maskcon.discovery.revision import free_numbers, split_points
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What one edit did to one class: before and after, of the images `ids` and of the centres."""
+    """One edit's change to a class: images `ids` and centres, before and after."""
 
     coarse: str
     ids: Ids
@@ -63,16 +63,16 @@ class Editor(Columns):
 
     @property
     def last_edit(self) -> str | None:
-        """What the edit said that `undo` would take back."""
+        """Text of the edit that `undo` would take back."""
         return self._done[-1].text if self._done else None
 
     def known(self) -> set[int]:
-        """Return the rows of images whose kind a person said: moved by hand, or kept in their kind."""
-        said = {row for done in self._done if isinstance(done.edit, Move) for row in done.edit.ids}
-        return said | self.kept("ask") | self.kept("outliers")
+        """Return the rows of images whose kind a person gave: moved by hand, or kept."""
+        moved = {row for done in self._done if isinstance(done.edit, Move) for row in done.edit.ids}
+        return moved | self.kept("ask") | self.kept("outliers")
 
     def kinds_before(self) -> dict[int, str]:
-        """Return the kind that each known image had before a person said it."""
+        """Return the kind that each known image had before a person gave it one."""
         found = {row: self.name_of(int(self.kind[row])) for row in self.known() if not self.junk[row]}
         for done in reversed(self._done):
             for step in done.steps if isinstance(done.edit, Move) else ():
@@ -81,12 +81,12 @@ class Editor(Columns):
         return found
 
     def kept(self, queue: str) -> set[int]:
-        """Return the rows of images that a person kept when this queue asked about them."""
+        """Return the rows of images that a person kept in this queue."""
         edits = (done.edit for done in self._done)
         return {row for edit in edits if isinstance(edit, Keep) and edit.queue == queue for row in edit.ids}
 
     def rejected(self, kind: str) -> set[int]:
-        """Return the rows of images of which a person said that they do not belong to this kind."""
+        """Return the rows of images that a person rejected for this kind."""
         edits = (done.edit for done in self._done)
         return {row for edit in edits if isinstance(edit, Reject) and edit.kind == kind for row in edit.ids}
 
@@ -96,22 +96,22 @@ class Editor(Columns):
         return bool(self._undone)
 
     def kinds(self) -> Kinds:
-        """Return the newest state; images whose kind a person said count as answered."""
+        """Return the newest state; images whose kind a person gave count as answered."""
         kinds = super().kinds()
         known = {self.paths[row] for row in self.known() if not self.junk[row]}
         return replace(kinds, answered=kinds.answered | known)
 
-    def plan(self, asked: Asked) -> Edit:
-        """Check an edit against the newest state; a split is computed.
+    def plan(self, request: Request) -> Edit:
+        """Check an edit against the newest state; compute a split.
 
         Raises:
             GoneError: what it names is not there.
             UsageError: it would change nothing, or cannot be done.
         """
-        if isinstance(asked, Split):
-            return self._parts(asked)
-        self._resolved(asked)
-        return asked
+        if isinstance(request, Split):
+            return self._parts(request)
+        self._resolved(request)
+        return request
 
     def apply(self, edit: Edit) -> str:
         """Apply a planned edit; return what it changed."""
@@ -149,7 +149,10 @@ class Editor(Columns):
     def _resolved(
         self, edit: Edit
     ) -> tuple[dict[str, dict[int, Ids]], dict[str, dict[bool, Ids]], str | None]:
-        """Return class -> code -> images, class -> junk or not -> images, and the kind whose centres go."""
+        """Return what an edit changes.
+
+        Class -> code -> images; class -> is junk -> images; the kind whose centres are dropped.
+        """
         if isinstance(edit, Rename):
             edit = Merge(coarse=edit.coarse, kinds=[edit.kind], to=edit.to)
         if isinstance(edit, Merge):
@@ -198,22 +201,22 @@ class Editor(Columns):
                 junk.setdefault(name, {})[is_junk] = part
         return moved, junk, None
 
-    def _parts(self, asked: Split) -> Parts:
-        rows = self._rows_of(asked.coarse, asked.kind)
+    def _parts(self, split: Split) -> Parts:
+        rows = self._rows_of(split.coarse, split.kind)
         rows = rows[~self.junk[rows] & (self._vector_of[rows] >= 0)]
-        self._check_some(rows, f"{asked.coarse}/{asked.kind} has no image that is not junk")
+        self._check_some(rows, f"{split.coarse}/{split.kind} has no image that is not junk")
         _, labels = split_points(
-            self._class_points(asked.coarse)[np.searchsorted(self.members[asked.coarse], rows)],
+            self._class_points(split.coarse)[np.searchsorted(self.members[split.coarse], rows)],
             [self.paths[row] for row in rows.tolist()],
-            asked.parts,
+            split.parts,
             self.spread,
-            f"{asked.coarse}/{asked.kind}",
+            f"{split.coarse}/{split.kind}",
         )
         order = np.argsort(-np.bincount(labels), kind="stable")[1:]  # the largest keeps its name
-        taken = {self._names[code] for code in np.unique(self.kind[self.members[asked.coarse]]).tolist()}
-        free = free_numbers(taken | set(self.groups[asked.coarse].kinds))
+        taken = {self._names[code] for code in np.unique(self.kind[self.members[split.coarse]]).tolist()}
+        free = free_numbers(taken | set(self.groups[split.coarse].kinds))
         new = {next(free): rows[labels == label].tolist() for label in order}
-        return Parts(coarse=asked.coarse, kind=asked.kind, new=new)
+        return Parts(coarse=split.coarse, kind=split.kind, new=new)
 
     def _step(
         self, name: str, moved: Mapping[int, Ids], junk: Mapping[bool, Ids], dropped: str | None
@@ -236,7 +239,7 @@ class Editor(Columns):
         self._touch(step.coarse)
 
     def _followed(self, name: str, before: NDArray[np.int32], dropped: str | None) -> CoarseClass:
-        """Let the centres of a class follow its images; those of a kind that was split become the parts' means."""
+        """Return a class whose centres follow its images; `dropped` loses its own."""
         group, rows = self.groups[name], self.members[name]
         now, used = self.kind[rows], ~self.junk[rows]
         named = used & (now != NO_KIND)

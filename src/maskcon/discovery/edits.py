@@ -1,4 +1,4 @@
-"""What people change in kinds.csv: renamed and merged kinds, moved images, junk; checked, listed and taken over."""
+"""Check, list and apply changes in kinds.csv: names, moved images, junk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ What = Literal["renamed", "merged", "moved", "junk", "restored", "added", "remov
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between two states of the kinds of a class; `images` are concerned."""
+    """One difference between two states of a class; `images` is their number."""
 
     coarse: str
     what: What
@@ -68,7 +68,7 @@ def list_changes(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[Change]
 
 
 def changes_by_class(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[str]:
-    """Sum up what differs between two states, for kinds that were found anew: a line per class, one of lost names."""
+    """Summarise two states of kinds found anew: a line per class, one for lost names."""
     before = {(row.coarse, row.path): row.kind for row in old}
     lines = []
     for coarse in sorted({row.coarse for row in (*old, *new)}):
@@ -79,8 +79,8 @@ def changes_by_class(old: Sequence[KindRow], new: Sequence[KindRow]) -> list[str
         own = [row for row in new if row.coarse == coarse]
         moved = sum(before.get((coarse, row.path), row.kind) != row.kind for row in own)
         if moved or numbers[0] != numbers[1]:
-            of = f"{moved:,} of {counted(len(own), 'image')} changed kind"
-            lines.append(f"{coarse}: {counted(numbers[0], 'kind')} before, {numbers[1]} now; {of}")
+            changed = f"{moved:,} of {counted(len(own), 'image')} changed kind"
+            lines.append(f"{coarse}: {counted(numbers[0], 'kind')} before, {numbers[1]} now; {changed}")
         lost = {row.name for row in old if row.coarse == coarse and row.name} - {row.kind for row in own}
         if lost:
             lines.append(f"{coarse}: names no longer used: {', '.join(sorted(lost))}")
@@ -128,10 +128,10 @@ def check_edits(before: Kinds, edited: Sequence[KindRow], file: Path) -> None:
 
 
 def apply_edits(before: Kinds, edited: Sequence[KindRow], embedded: Embedded) -> Kinds:
-    """Take over kinds and junk from edited rows; images that they leave out keep their kind.
+    """Apply kinds and junk of edited rows; other images keep their kind.
 
     Centres follow their images: a renamed or merged kind keeps its centres under the new name, and images that were
-    moved to a name of their own get a centre there. Confidence and roles are those of before.
+    moved to a new name get a centre of their own. Confidence and roles stay unchanged.
 
     Args:
         edited: rows that passed `check_edits`.
@@ -159,7 +159,7 @@ def apply_edits(before: Kinds, edited: Sequence[KindRow], embedded: Embedded) ->
 def _follow(
     group: CoarseClass, pairs: Sequence[tuple[str, KindRow]], embedded: Embedded, place: Mapping[str, int]
 ) -> CoarseClass:
-    """Give each centre the name that most of its kind's images have now, and new names a centre."""
+    """Rename centres by `follow_names`, and give new names a centre."""
     flows = Counter((was, now.kind) for was, now in pairs if now.kind)
     names = follow_names(group.kinds, flows)
     centres = [group.centres]

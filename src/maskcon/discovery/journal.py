@@ -1,13 +1,13 @@
-"""edits.jsonl: the edits of the explorer, one line each, durable before they are acknowledged.
+"""Journal edits in edits.jsonl, each durable before it is acknowledged.
 
     {"maskcon": "edits", "format": 1, "base": sha256 of kinds.npz, "sum": ...}
     {"edit": {"action": "rename", ...}, "id": "...", "sum": ...}
     {"undo": true, "sum": ...}    {"redo": true, "sum": ...}
-    {"csv": sha256, "revision": 3, "sum": ...}      before kinds.csv is written: its checksum, and the edits it holds
+    {"csv": sha256, "revision": 3, "sum": ...}      before kinds.csv is written: its checksum and revision
 
-`sum` is a checksum over the line and the sum of the line before. The state is kinds.npz with the journal replayed; a
-kinds.csv that is not one that was written is an edit by hand (`Replay.by_hand`). A last line without its end was never
-acknowledged and is cut off. A journal of another kinds.npz is out of date: what it held was taken over.
+`sum` is a checksum over the line and the previous sum. The state is kinds.npz with the journal replayed; a kinds.csv
+that does not match its checksum was edited by hand (`Replay.by_hand`). A last line without its end was never
+acknowledged and is cut off. A journal of another kinds.npz is out of date: its edits are part of the present one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from maskcon._utils.errors import CorruptFileError, MaskconError
 from maskcon._utils.files import failpoint, sync_file, sync_folder, write_all
 from maskcon._utils.paths import check_regular
 from maskcon.data.kinds_file import KindRow, kinds_bytes, read_kinds
-from maskcon.discovery.edit_kinds import Edit, Take, read_kept
+from maskcon.discovery.edit_kinds import Edit, Take, read_edit
 from maskcon.discovery.editor import Editor
 from maskcon.discovery.edits import check_edits
 from maskcon.discovery.kinds import Embedded, Kinds
@@ -39,18 +39,18 @@ SUM_DIGITS = 16
 
 @dataclass(eq=False)
 class Journal:
-    """The journal of a folder, open for appending; its opener holds the folder's lock."""
+    """The journal of a folder, open for appending; the opener locks the folder."""
 
     path: Path
     size: int  # bytes of complete lines
     last_sum: str
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write one line and wait until it is on the disk; on an error the file is as before."""
+        """Write one line and wait until it is on the disk; an error changes nothing."""
         line, total = _line(record, self.last_sum)
         try:
             with self.path.open("r+b", buffering=0) as file:
-                file.truncate(self.size)  # what an append that failed may have left
+                file.truncate(self.size)  # a failed append may have left more
                 file.seek(self.size)
                 try:
                     write_all(file, line)
@@ -71,7 +71,7 @@ class Replay:
     """A state rebuilt from kinds.npz and its journal.
 
     Attributes:
-        answers: revision and text of the edits that carried an id, for a page that asks again.
+        answers: id -> revision and text of its edit, for a page that repeats a request.
         revision: edits, undos and redos so far.
         by_hand: rows of kinds.csv that a person changed after it was written.
     """
@@ -88,7 +88,7 @@ class Replay:
         elif "redo" in record:
             text = self.editor.redo()
         else:
-            text = self.editor.apply(read_kept(record["edit"]))
+            text = self.editor.apply(read_edit(record["edit"]))
         self.revision += 1
         if "id" in record:
             self.answers[record["id"]] = (self.revision, text)
@@ -101,7 +101,7 @@ def record_of(edit: Edit) -> dict[str, Any]:
 
 
 def take_of(editor: Editor, rows: Sequence[KindRow]) -> Take:
-    """Return rows that were changed by hand as one edit."""
+    """Combine rows that were changed by hand into one edit."""
     place = {path: row for row, path in enumerate(editor.paths)}
     moved: dict[str, dict[str, list[int]]] = {}
     junk: list[int] = []
@@ -116,7 +116,7 @@ def take_of(editor: Editor, rows: Sequence[KindRow]) -> Take:
 
 
 def open_journal(folder: Path) -> Journal:
-    """Open the journal of the kinds.npz that is there, or begin one; one of other kinds is set aside."""
+    """Open or begin the journal of kinds.npz; one of other kinds is set aside."""
     path, base = folder / EDITS, state_digest(folder)
     if path.exists():
         records, size, last_sum = read_records(path)
@@ -128,7 +128,7 @@ def open_journal(folder: Path) -> Journal:
             return Journal(path, size, last_sum)
         if records:
             path.replace(path.with_name(f"edits-{records[0]['base'][:SUM_DIGITS]}.jsonl"))
-        else:  # a power loss came before its first line was there
+        else:  # a power loss came before its first line
             path.unlink()
     line, total = _line({"maskcon": "edits", "format": FORMAT, "base": base}, "")
     with path.open("xb", buffering=0) as file:
@@ -152,7 +152,7 @@ def replay(folder: Path, kinds: Kinds, embedded: Embedded) -> Replay:
     editor = Editor(kinds, embedded)
     found = Replay(editor)
     records = _records(folder)
-    # the last two that were written: a kill may come between the line and the file
+    # the last two: a kill may come between the journal line and the file
     files = [(record["csv"], record["revision"]) for record in records if "csv" in record]
     written = dict([("", 0), *files][-2:])
     states: dict[int, tuple[NDArray[np.int32], NDArray[np.bool_]]] = {}
@@ -165,7 +165,7 @@ def replay(folder: Path, kinds: Kinds, embedded: Embedded) -> Replay:
     if content and not _is_written(folder, content, written, kinds):
         rows = read_kinds(folder / CSV)
         check_edits(kinds, rows, folder / CSV)
-        # it was made from the one that it differs least from
+        # it was made from the written state that it differs least from
         found.by_hand = min((_differing(editor, rows, *state) for state in states.values()), key=len)
     return found
 
@@ -189,14 +189,14 @@ def _differing(
 
 
 def _is_written(folder: Path, content: bytes, written: Mapping[str, int], kinds: Kinds) -> bool:
-    """Whether this kinds.csv is one that was written, or that kinds.npz replaces."""
+    """Tell whether this kinds.csv is unedited: as written, or as before kinds.npz."""
     if (digest := hashlib.sha256(content).hexdigest()) in written:
         return True
     return "" in written and (content == kinds_bytes(kinds.rows) or digest == replaced_csv(folder))
 
 
 def _records(folder: Path) -> list[dict[str, Any]]:
-    """Return what was done since kinds.npz was written."""
+    """Return the journal's records since kinds.npz was written."""
     path = folder / EDITS
     if path.is_file():
         records, _, _ = read_records(path)

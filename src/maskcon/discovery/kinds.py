@@ -1,4 +1,4 @@
-"""The kinds of a dataset: find them, and give every image its kind, confidence and role.
+"""Find the kinds of a dataset; give every image its kind, confidence and role.
 
 Letters in shapes: N images, D embedding, A axes, K centres of a class.
 """
@@ -50,7 +50,7 @@ class Embedded:
 
     @cached_property
     def rows_of(self) -> dict[str, NDArray[np.int64]]:
-        """Rows of each coarse class, in order of its name."""
+        """Rows of each coarse class, sorted by its name."""
         rows: dict[str, list[int]] = {name: [] for name in sorted(set(self.coarse))}
         for row, name in enumerate(self.coarse):
             rows[name].append(row)
@@ -59,7 +59,10 @@ class Embedded:
 
 @dataclass(frozen=True, eq=False)
 class CoarseClass:
-    """A coarse class and its kinds: centres [K, A] and the kind of each; edits may give several centres one kind."""
+    """A coarse class: centres [K, A] and the kind of each.
+
+    Several centres may belong to one kind after edits.
+    """
 
     name: str
     space: Space
@@ -73,7 +76,7 @@ class CoarseClass:
 class Kinds:
     """The kinds of a dataset; rows in the order of its source.
 
-    spread: see `clusters`; answered: paths of images that a person was asked about, see `questions`.
+    spread: see `clusters`; answered: paths of images that a person named, see `questions`.
     """
 
     classes: Mapping[str, CoarseClass]
@@ -88,14 +91,14 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Numbers of kinds that a user asked for: one for every class, or by class; scale: see `suggest`."""
+    """Requested numbers of kinds: for every class, or by class; scale: see `suggest`."""
 
     every: int | None = None
     by_class: Mapping[str, int] | None = None
     scale: float = 1.0
 
     def number_of(self, name: str) -> int | None:
-        """Return the number asked for in a class; None: as many as suggested."""
+        """Return the number requested for a class; None: as many as suggested."""
         return (self.by_class or {}).get(name, self.every)
 
 
@@ -106,15 +109,15 @@ def find_kinds(
     junk: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Kinds:
-    """Find the kinds of every coarse class; the same images give the same kinds in any order.
+    """Find the kinds of every coarse class, in whatever order its images come.
 
     Args:
         wanted: numbers to use instead of those suggested.
-        junk: paths that take no part; they get the nearest kind.
+        junk: paths to leave out; they get the nearest kind.
         progress: called as progress(classes done, classes).
 
     Raises:
-        UsageError: a number was asked for that a class cannot have.
+        UsageError: a class cannot have the requested number.
 
     Example:
         >>> random = np.random.default_rng(0)
@@ -191,7 +194,7 @@ def with_rows(
 
 
 def sample_rows(embedded: Embedded, name: str, junk: frozenset[str]) -> NDArray[np.int64]:
-    """Choose at most SAMPLE rows of a class by a hash of their paths, in the order of the hashes."""
+    """Choose at most SAMPLE rows of a class, in the order of their paths' hashes."""
     rows = embedded.rows_of[name]
     used = np.array([row for row in rows.tolist() if embedded.paths[row] not in junk], dtype=np.int64)
     if not len(used):
@@ -200,6 +203,7 @@ def sample_rows(embedded: Embedded, name: str, junk: frozenset[str]) -> NDArray[
 
 
 def by_hash(paths: Sequence[str]) -> NDArray[np.int64]:
+    """Choose at most SAMPLE places in the order of the hashes of their paths."""
     hashes = [hashlib.sha256(path.encode("utf-8", "surrogatepass")).digest() for path in paths]
     return np.array(sorted(range(len(paths)), key=hashes.__getitem__)[:SAMPLE], dtype=np.int64)
 
@@ -235,7 +239,13 @@ def _numbered(
 
 
 def _without_empty(group: CoarseClass, found: Sequence[str], is_junk: Sequence[bool]) -> CoarseClass:
-    """Drop the centres of kinds that have no image left; one stays, for images to come."""
+    """Drop the centres of kinds without an image; one stays for new images."""
     used = {kind for kind, junk in zip(found, is_junk, strict=True) if not junk}
-    kept = [place for place, kind in enumerate(group.kinds) if kind in used] or [0]
-    return replace(group, centres=group.centres[kept], kinds=tuple(group.kinds[place] for place in kept))
+    return select_centres(group, [place for place, kind in enumerate(group.kinds) if kind in used] or [0])
+
+
+def select_centres(group: CoarseClass, places: Sequence[int]) -> CoarseClass:
+    """Return a class with these of its centres."""
+    return replace(
+        group, centres=group.centres[list(places)], kinds=tuple(group.kinds[place] for place in places)
+    )

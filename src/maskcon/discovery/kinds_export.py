@@ -1,8 +1,8 @@
-"""Kinds as a folder tree of images, COARSE/KIND/IMAGE, that is a Hugging Face `imagefolder` too.
+"""Export kinds as folders COARSE/KIND/IMAGE, also a Hugging Face `imagefolder`.
 
 The folder holds metadata.jsonl (file_name, path, coarse, kind, confidence, role) and a README.md by which
-`datasets.load_dataset(FOLDER)` takes all images as one split, whatever their classes are called. Exported again, it is
-brought up to date: moved images are moved, unchanged files are not copied again, files of others are not touched.
+`datasets.load_dataset(FOLDER)` takes all images as one split, whatever their classes are called. A repeated export
+brings it up to date: moved images are moved, unchanged files are not copied again, other files are not touched.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ configs:
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export did.
+    """The result of an export.
 
     Attributes:
-        images: in the folder now.
-        written: of these, copied or linked by this call.
-        removed: files of an earlier export that have no place any more.
-        left_out: path -> why, of images that could not be read.
+        images: number in the folder now.
+        written: number of these that this call copied or linked.
+        removed: number of files of an earlier export that are out of date.
+        left_out: path -> reason, for images that could not be read.
     """
 
     folder: Path
@@ -84,11 +84,11 @@ def export_kinds(
         progress: called as progress(images done, images).
 
     Raises:
-        UsageError: the folder holds something else, lies among the images, or images that are no files were to be
-            linked.
+        UsageError: the folder holds something else or lies among the images, or links are requested to images that
+            are not files.
     """
-    kept = [row for row in rows if row.role != "junk"]
-    places = plan_places(kept, suffix=".png" if isinstance(images, ImageArrays) else None)
+    exported = [row for row in rows if row.role != "junk"]
+    places = plan_places(exported, suffix=".png" if isinstance(images, ImageArrays) else None)
     if links and isinstance(images, ImageArrays):
         raise UsageError(f"images of {images.source} are no files to link to; export copies, without --links")
     before = _check_folder(folder, images)
@@ -98,14 +98,14 @@ def export_kinds(
     )
     (folder / METADATA).unlink(missing_ok=True)
     row_of = {text_path(path): row for row, path in enumerate(images.paths)}
-    written, left_out, made = 0, {}, set()
-    for number, row in enumerate(kept):
+    written, left_out, folders = 0, {}, set()
+    for number, row in enumerate(exported):
         if progress is not None:
-            progress(number, len(kept))
+            progress(number, len(exported))
         target = folder / places[row.path]
-        if target.parent not in made:
+        if target.parent not in folders:
             _make_folders(folder, target.parent)
-            made.add(target.parent)
+            folders.add(target.parent)
         try:
             if row.path not in row_of:
                 raise DataError("not in its source any more")
@@ -113,22 +113,22 @@ def export_kinds(
         except (OSError, DataError) as error:
             left_out[row.path] = getattr(error, "strerror", None) or str(error)
         failpoint("export-after-image")
-    done = [row for row in kept if row.path not in left_out]
+    done = [row for row in exported if row.path not in left_out]
     stale = before - {places[row.path] for row in done}
     removed = sum(_remove(folder, name) for name in sorted(stale))
     write_atomically(folder / README, _card(done))
     write_atomically(folder / METADATA, _lines(_record(row, places[row.path]) for row in done))
     (folder / PLAN).unlink()
     if progress is not None:
-        progress(len(kept), len(kept))
+        progress(len(exported), len(exported))
     return Exported(folder, len(done), written, removed, left_out)
 
 
 def plan_places(rows: Iterable[KindRow], *, suffix: str | None = None) -> dict[str, str]:
-    """Give every image a place COARSE/KIND/IMAGE that is safe on any system and that no other has.
+    """Give every image a unique place COARSE/KIND/IMAGE that is safe on any system.
 
     Args:
-        suffix: of all files, such as `.png`; None keeps that of each.
+        suffix: extension of all files, such as `.png`; None keeps each file's own.
 
     Returns:
         The place of each path, with `/`.
@@ -153,7 +153,9 @@ def plan_places(rows: Iterable[KindRow], *, suffix: str | None = None) -> dict[s
 
 
 def safe_name(text: str) -> str:
-    """Make a name of one file or folder of any text: no separators, no control characters, nothing hidden.
+    """Turn any text into the name of a file or folder.
+
+    The name has no separators or control characters and is not hidden.
 
     >>> safe_name("red/green apple"), safe_name(".."), safe_name("CON.jpg"), safe_name("=1+1"), safe_name("Äpfel.jpg")
     ('red_green apple', '_', '_CON.jpg', '_=1+1', 'Äpfel.jpg')
@@ -169,7 +171,7 @@ def safe_name(text: str) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Cut a name to so many characters and 200 bytes."""
+    """Cut a name to at most `longest` characters and 200 bytes."""
     text = text[:longest]
     while len(text.encode()) > 200:
         text = text[:-1]
@@ -177,7 +179,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _free(name: str, used: set[str]) -> str:
-    """Number a name that is taken, in any case of letters, before its ending."""
+    """Number a name that is taken, ignoring case, before its extension."""
     stem, dot, ending = name.rpartition(".")
     number, found = 1, name
     while found.casefold() in used:
@@ -188,7 +190,10 @@ def _free(name: str, used: set[str]) -> str:
 
 
 def _check_folder(folder: Path, images: Images) -> set[str]:
-    """Refuse folders that are no export, or lie among the images; return the files of an earlier export."""
+    """Return the files of an earlier export; refuse folders with other content.
+
+    A folder among the images is refused too.
+    """
     source = Path(images.source)
     if (
         isinstance(images, ImageFiles)
@@ -214,13 +219,13 @@ def _check_folder(folder: Path, images: Images) -> set[str]:
 
 
 def _is_place(name: str) -> bool:
-    """Whether `plan_places` could have made it: nothing else is ever removed."""
+    """Tell whether `plan_places` could give this place: nothing else is ever removed."""
     parts = name.split("/")
     return len(parts) == 3 and not any(FORBIDDEN.search(part) or part[:1] in ("", ".") for part in parts)
 
 
 def _make_folders(folder: Path, inner: Path) -> None:
-    """Create COARSE/KIND in the folder; follow no link out of it."""
+    """Create COARSE/KIND in the folder without following links."""
     for place in (inner.parent, inner):
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise UsageError(f"{place} is in the way of the export to {folder}; remove it")
@@ -259,7 +264,7 @@ def _put(images: Images, row: int, target: Path, *, links: bool) -> bool:
 
 
 def _remove(folder: Path, name: str) -> bool:
-    """Remove a file of an earlier export, and its folders if they are empty then."""
+    """Remove a file of an earlier export, and folders that it leaves empty."""
     target = folder / name
     if target.parent.is_symlink() or target.parent.parent.is_symlink():
         return False

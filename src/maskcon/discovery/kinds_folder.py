@@ -1,8 +1,9 @@
-"""The folder of `maskcon kinds`: kinds.csv for people, kinds.json for programs, kinds.npz to go on from.
+"""Read and write the folder of `maskcon kinds`.
 
-kinds.npz is the one file that counts: it holds the kinds with their centres, and the checksum of the kinds.csv that it
-replaces. After a kill between two files, that older csv is not taken for an edit (`journal.replay`). It is a zip file
-with a comment, its last bytes: SEAL and the sha256 (hex) of all bytes before the digits.
+kinds.csv is for people, kinds.json for programs. Only kinds.npz is read again: it holds the kinds with their centres,
+and the checksum of the kinds.csv that it replaces. After a kill between two files, that older csv is not taken for an
+edit (`journal.replay`). kinds.npz is a zip file that ends with a comment: SEAL and the sha256 (hex) of all bytes before
+the digits.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ CSV, JSON, STATE, BACKUP = "kinds.csv", "kinds.json", "kinds.npz", "kinds.before
 FORMAT = 1
 SEAL = b"maskcon kinds, sha256="
 DIGITS = 64
-UNSEALED_END = b"PK\5\6", b"\0\0"  # how the last 22 bytes begin and end: an archive without a comment
+UNSEALED_END = b"PK\5\6", b"\0\0"  # start and end of the last 22 bytes of an archive without a comment
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What kinds were found in.
+    """The encoder and the images that kinds were found in.
 
     Attributes:
         encoder: sha256 (hex) of the encoder's file.
-        source: what the images were gathered from; None for the run's own.
+        source: where the images come from; None for the run's own.
         sheets: coarse class -> file of its contact sheet and a checksum of what it shows.
     """
 
@@ -71,7 +72,7 @@ def write_folder(folder: Path, kinds: Kinds, origin: Origin, *, keep_backup: boo
 
 
 def read_folder(folder: Path) -> tuple[Kinds, Origin] | None:
-    """Read the kinds that were written last, without edits; None if there are none.
+    """Read the kinds as last written, without edits; None if there are none.
 
     Raises:
         CorruptFileError: kinds.npz cannot be read.
@@ -87,13 +88,13 @@ def read_folder(folder: Path) -> tuple[Kinds, Origin] | None:
 
 
 def replaced_csv(folder: Path) -> str:
-    """Return the checksum of the kinds.csv that was there before kinds.npz was written."""
+    """Return the checksum of the kinds.csv that kinds.npz replaces."""
     found = _read_state(folder / STATE)
     return "" if found is None else found[2]
 
 
 def describe_bytes(kinds: Kinds, origin: Origin) -> bytes:
-    """Return kinds.json: the criterion, and every class with its numbers and kinds."""
+    """Return the content of kinds.json: the criterion, and classes with their kinds."""
     record: dict[str, Any] = {"format": FORMAT, "encoder": origin.encoder, "source": origin.source}
     record |= {"images": len(kinds.rows), "criterion": criterion(kinds.spread)}
     record["classes"] = [
@@ -148,8 +149,8 @@ def _read_state(path: Path) -> tuple[Kinds, Origin, str] | None:
     check_regular(path)
     content = path.read_bytes()
     body, digits = content[:-DIGITS], content[-DIGITS:]
-    is_earlier = (content[-22:-18], content[-2:]) == UNSEALED_END  # of a version without checksums
-    if not is_earlier and (not body.endswith(SEAL) or digits != _digest(body).encode()):
+    is_unsealed = (content[-22:-18], content[-2:]) == UNSEALED_END  # written by a version without checksums
+    if not is_unsealed and (not body.endswith(SEAL) or digits != _digest(body).encode()):
         raise ValueError("it does not match its checksum")
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         state = json.loads(file["state"].tobytes())

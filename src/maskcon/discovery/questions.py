@@ -211,7 +211,7 @@ class _Class:
                 self.need[own] = np.minimum(self.need[own], (distances(self.points[own], near) ** 2).min(1))
 
     def ask(self, count: int) -> tuple[float, list[Question]]:
-        """Choose questions, which count as known from then on; return their mean worth too."""
+        """Choose questions, then known; return their mean worth and the questions."""
         same = self.kinds[:, None] == self.kinds[None]
         questions: list[Question] = []
         total = 0.0

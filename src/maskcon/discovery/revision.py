@@ -1,4 +1,4 @@
-"""Go on from kinds that were found: assign added images, split a kind, find kinds anew under the same names."""
+"""Revise kinds: add images, split a kind, find kinds anew with the old names."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from maskcon.discovery.kinds import (
     by_hash,
     find_kinds,
     sample_rows,
+    select_centres,
     split_class,
     with_rows,
 )
 
 
 def add_images(before: Kinds, embedded: Embedded) -> Kinds:
-    """Keep the kinds of known images, assign added ones to them, drop those that are gone.
+    """Assign added images to the kinds, and drop images that are gone.
 
-    A coarse class that was not there before gets kinds of its own at the same price.
+    Known images keep their kinds. A new coarse class gets kinds of its own at the same price.
     """
     known = before.known()
     classes = dict(before.classes)
@@ -66,12 +67,12 @@ def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, st
 
     Args:
         before: kinds of exactly these images.
-        which: `apple/3` or `apple/Golden Delicious`; `apple/3=4` asks for four parts.
+        which: `apple/3` or `apple/Golden Delicious`; `apple/3=4` requests four parts.
 
     Returns:
-        The kinds after it, the coarse class, and the kinds that it became; the largest keeps the name.
+        The new state, the coarse class, and the kinds that the kind was split into; the largest keeps its name.
     """
-    group, kind, parts = _which(before, which)
+    group, kind, parts = _find_kind(before, which)
     known = before.known()
     own = [
         row
@@ -85,11 +86,11 @@ def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, st
     free = free_numbers({row.kind for row in before.rows if row.coarse == group.name})
     order = np.argsort(-np.bincount(labels, minlength=len(centres)), kind="stable")
     names = {int(label): kind if place == 0 else next(free) for place, label in enumerate(order)}
-    kept = [place for place, name in enumerate(group.kinds) if name != kind]
+    others = select_centres(group, [place for place, name in enumerate(group.kinds) if name != kind])
     after = replace(
         group,
-        centres=np.concatenate([group.centres[kept], centres.astype(group.centres.dtype)]),
-        kinds=(*(group.kinds[place] for place in kept), *(names[label] for label in range(len(centres)))),
+        centres=np.concatenate([others.centres, centres.astype(group.centres.dtype)]),
+        kinds=(*others.kinds, *(names[label] for label in range(len(centres)))),
     )
     kind_of = {row.path: row.kind for row in before.rows}
     kind_of |= {embedded.paths[row]: names[label] for row, label in zip(own, labels.tolist(), strict=True)}
@@ -100,22 +101,26 @@ def split_kind(before: Kinds, embedded: Embedded, which: str) -> tuple[Kinds, st
 
 
 def split_points(
-    points: Floats, paths: Sequence[str], parts: int | None, spread: float, called: str
+    points: Floats, paths: Sequence[str], parts: int | None, spread: float, name: str
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Split images by their points [N, A]; None parts: as many as the price tells apart, at least two.
+    """Split images by their points [N, A].
+
+    Args:
+        parts: None: as many as the price tells apart, at least two.
+        name: of what is split, for messages.
 
     Returns:
         Centres [K, A] and the part of each image [N].
 
     Raises:
-        UsageError: there are not so many different images; `called` says in what.
+        UsageError: there are fewer different images than parts.
     """
     wide = points.astype(np.float64)
     with threadpool_limits(1):
         tree = Tree(wide[by_hash(paths)])
         if tree.most < max(2, parts or 2):
             different = counted(tree.most, "different image")
-            raise UsageError(f"{called} has {different}: it cannot be split in {max(2, parts or 2)}")
+            raise UsageError(f"{name} has {different}: it cannot be split in {max(2, parts or 2)}")
         centres, _ = tree.split(parts or max(2, tree.count(PRICE * max(spread, tree.spread / 2))))
     return centres, nearest(wide, centres)
 
@@ -123,21 +128,21 @@ def split_points(
 def refind_kinds(
     before: Kinds, embedded: Embedded, wanted: Wanted | None = None, progress: Progress | None = None
 ) -> Kinds:
-    """Find kinds anew; each keeps the name of the kind that it overlaps most with.
+    """Find kinds anew; each gets the name of the kind that it overlaps most with.
 
-    Where `wanted` only names classes, the others keep their kinds. Junk stays junk; images that a person was asked
-    about keep their kind.
+    If `wanted` gives numbers for some classes only, the others keep their kinds. Junk stays junk, and images that a
+    person named keep their kind.
     """
     known = before.known()
     junk = {row.path for row in before.rows if row.role == "junk"}
     found = find_kinds(embedded, wanted, junk=junk, progress=progress)
     named = wanted.by_class if wanted is not None and wanted.every is None else None
     only = set(named or found.classes) | set(found.classes) - set(before.classes)
-    kept = add_images(before, embedded) if only != set(found.classes) else found
+    old = add_images(before, embedded) if only != set(found.classes) else found
     classes: dict[str, CoarseClass] = {}
     kind_of: dict[str, str] = {}
     for name in found.classes:
-        source = found if name in only else kept
+        source = found if name in only else old
         rows = [row for row in source.rows if row.coarse == name]
         names = {row.kind: row.kind for row in rows}
         if name in only:
@@ -153,7 +158,9 @@ def refind_kinds(
 
 
 def _overlapping_names(rows: Sequence[KindRow], known: Mapping[str, KindRow]) -> dict[str, str]:
-    """Map new kinds to the old ones that they overlap most with (Hungarian), others to free numbers.
+    """Map new kinds to the old ones they overlap most with, others to free numbers.
+
+    Pairs are matched by the Hungarian method.
 
     A pair must share more than half of the smaller kind.
     """
@@ -178,19 +185,19 @@ def _overlapping_names(rows: Sequence[KindRow], known: Mapping[str, KindRow]) ->
 
 
 def free_numbers(taken: set[str]) -> Iterator[str]:
-    """Yield numbers that no kind of a class has yet, as names."""
+    """Yield the unused names "kind 1", "kind 2", ... of a class."""
     return (f"kind {number}" for number in range(1, 10**9) if f"kind {number}" not in taken)
 
 
-def _which(before: Kinds, which: str) -> tuple[CoarseClass, str, int | None]:
-    """Read `apple/3`, `apple/Golden` or either with `=N`."""
+def _find_kind(before: Kinds, which: str) -> tuple[CoarseClass, str, int | None]:
+    """Find the kind that `apple/3` or `apple/Golden` names, with or without `=N`."""
     for text, parts in _readings(which):
         for name, group in before.classes.items():
             if text.startswith(f"{name}/"):
                 kind = text[len(name) + 1 :]
-                for called in (kind, f"kind {kind}"):
-                    if called in group.kinds:
-                        return group, called, parts
+                for candidate in (kind, f"kind {kind}"):
+                    if candidate in group.kinds:
+                        return group, candidate, parts
     known = [
         f"{name}/{kind}" for name, group in before.classes.items() for kind in dict.fromkeys(group.kinds)
     ]

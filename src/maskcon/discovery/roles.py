@@ -1,4 +1,4 @@
-"""How sure an image's kind is, and its role in it: typical, borderline or outlier."""
+"""Judge images: confidence in their kind, role (typical, borderline, outlier)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def judge(
         kinds: kind of each centre; several may have one.
         found: kind of each image.
         paths: decide among equal distances.
-        is_junk: these keep the role junk, and do not count.
+        is_junk: junk keeps its role and does not count.
     """
     names = {name: number for number, name in enumerate(dict.fromkeys(kinds))}
     confidence, roles = judge_rows(
@@ -57,15 +57,15 @@ def judge_rows(
                  1 - rank / N              in a class of one kind: rank by distance to the centre, from 0
 
     typical: the nearest third of a kind; borderline: confidence below BORDERLINE (never in a class of one kind);
-    outlier: distance above the third quartile + 1.5 interquartile ranges of its kind. Outlier goes before borderline,
-    borderline before typical. An image without a kind has neither confidence nor role.
+    outlier: distance above the third quartile + 1.5 interquartile ranges of its kind. Outlier takes precedence over
+    borderline, and borderline over typical. An image without a kind has neither confidence nor role.
 
     Args:
         to_centres: distances [N, K] to the centres.
         centre_kind: number [K] of the kind of each centre, without gaps.
         kind: number [N] of the kind of each image, -1 for none.
         rank: [N] decides among equal distances.
-        junk: [N] these do not count.
+        junk: [N] whether an image is junk, which does not count.
 
     Returns:
         Confidence [N], NaN for none, and roles [N], places in `ROLES`.

@@ -1,7 +1,7 @@
-"""Kinds in a folder, opened to be changed: `maskcon kinds` and the explorer go through this.
+"""Open a folder of kinds to change, for `maskcon kinds` and the explorer.
 
 with open_kinds(run) as session:             # maskcon.api.kinds: gathers, embeds, locks, reads
-    kinds = session.next_kinds()             # found, or those of before with edits and added images
+    kinds = session.next_kinds()             # found, or the previous ones with edits and added images
     session.save(kinds)
 """
 
@@ -31,7 +31,7 @@ READ_AT_ONCE = 128
 
 
 def embedded_of(file: Embeddings) -> Embedded:
-    """Take the images of an embeddings file as `find_kinds` needs them."""
+    """Convert an embeddings file to what `find_kinds` needs."""
     paths = [text_path(entry.path) for entry in file.entries]
     return Embedded(paths, [entry.coarse or UNLABELLED for entry in file.entries], file.vectors)
 
@@ -43,13 +43,13 @@ def text_path(path: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """Images and the kinds that a folder holds of them; its opener holds the folder's lock.
+    """Images and their kinds in a folder; the opener holds the folder's lock.
 
     Attributes:
-        images: their reader; may list images that cannot be read.
-        embedded: those that were embedded, in the order of the source.
-        before: the kinds as written last, edits of kinds.csv not taken over; None if there are none.
-        origin: what is written beside the kinds.
+        images: reader of the images; may list some that cannot be read.
+        embedded: the embedded images, in the order of the source.
+        before: the kinds as last written, without edits of kinds.csv; None if there are none.
+        origin: stored with the kinds.
     """
 
     folder: Path
@@ -61,11 +61,13 @@ class Session:
     def next_kinds(
         self, anew: Wanted | None = None, *, names: Path | None = None, progress: Progress | None = None
     ) -> Kinds:
-        """Find kinds, or take over edits of the explorer and of kinds.csv, and assign added images.
+        """Find kinds, or apply edits and assign added images.
+
+        Edits come from the explorer and from kinds.csv.
 
         Args:
             anew: find kinds anew, with these numbers; names stay with the images they fit best.
-            names: an edited file, or answers to `maskcon ask`, to take over in place of the folder's own.
+            names: an edited file, or answers to `maskcon ask`, to apply in place of the folder's own file.
             progress: called as progress(classes done, classes) where kinds are found.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Scores of embeddings without any label, from the literature on self-supervised learning.
+"""Score embeddings without labels, by measures from self-supervised learning.
 
 They reward spread. `maskcon tune` reports them beside its own criterion and does not choose by them (docs/tune.md).
 
@@ -23,13 +23,14 @@ Floats = NDArray[np.floating]
 
 SHRINKAGE = 1e-4  # LiDAR: added to the diagonal of S_w
 VOTERS = 10  # CLID: neighbours that predict a cluster
-IMAGES = 1000  # the first so many: the cost is quadratic
+IMAGES = 1000  # the first ones, since the cost is quadratic
 
 
 def spread_scores(views: Floats) -> dict[str, float]:
-    """Score embeddings of views [N, V, D]; all but LiDAR look at the last view, which is the plain image.
+    """Score embeddings of views [N, V, D].
 
-    CLID comes as its two parts, since their sum has a meaning only after both are standardised over settings.
+    All but LiDAR use the last view only, which is the plain image. CLID is returned as its two parts, since their sum
+    has a meaning only after both are standardised over settings.
     """
     some = np.asarray(views[:IMAGES], dtype=np.float64)
     plain = some[:, -1]
@@ -43,7 +44,9 @@ def spread_scores(views: Floats) -> dict[str, float]:
 
 
 def rankme(vectors: Floats) -> float:
-    """Return exp(entropy) of the shares of the singular values of the unit rows of [N, D]: 1 to min(N, D).
+    """Return RankMe of [N, D], between 1 and min(N, D).
+
+    exp(entropy) of the shares of the singular values of the unit rows
 
     >>> round(rankme(np.ones((10, 4))), 3), round(rankme(np.eye(4)), 3)
     (1.0, 4.0)
@@ -52,7 +55,10 @@ def rankme(vectors: Floats) -> float:
 
 
 def entropy_rank(sizes: Floats) -> float:
-    """Return exp(entropy) of the shares of these sizes: the number of equal ones that are as spread; 1 if all are 0."""
+    """Return exp(entropy) of the shares of these sizes; 1 if all are 0.
+
+    This is the number of equal sizes with the same entropy.
+    """
     if not sizes.sum() > 0:
         return 1.0
     shares = sizes[sizes > 0] / sizes.sum()
@@ -60,7 +66,10 @@ def entropy_rank(sizes: Floats) -> float:
 
 
 def alpha_req(vectors: Floats) -> float:
-    """Return |alpha - 1| for the slope -alpha of log eigenvalue over log rank, least squares; [N, D]."""
+    """Return alpha-ReQ of [N, D].
+
+    |alpha - 1|; -alpha is the least-squares slope of log eigenvalue over log rank
+    """
     centred = vectors - vectors.mean(axis=0)
     values = np.linalg.svd(centred, compute_uv=False) ** 2
     values = values[values > values[0] * 1e-9] if len(values) else values
@@ -71,7 +80,10 @@ def alpha_req(vectors: Floats) -> float:
 
 
 def lidar(views: Floats) -> float:
-    """Return the effective rank of the linear discriminants between images [N, V, D], views being one class."""
+    """Return the effective rank of the linear discriminants between images [N, V, D].
+
+    The views of an image form one class.
+    """
     count, each, size = views.shape
     means = views.mean(axis=1)  # [N, D]
     inside = (views - means[:, None]).reshape(-1, size)
@@ -84,7 +96,10 @@ def lidar(views: Floats) -> float:
 
 
 def learnability(vectors: Floats) -> float:
-    """Return how often the majority of the nearest others has the k-means cluster of an image, k = sqrt(N); [N, D]."""
+    """Return how well neighbours predict the k-means clusters of [N, D], k = sqrt(N).
+
+    The share of images whose cluster is the most frequent one among their VOTERS nearest others
+    """
     unit = unit_rows(vectors)
     clusters = max(2, round(len(unit) ** 0.5))
     if len(np.unique(unit, axis=0)) < clusters:
@@ -96,7 +111,10 @@ def learnability(vectors: Floats) -> float:
 
 
 def intrinsic_dimension(vectors: Floats) -> float:
-    """Return the TwoNN estimate N / sum log(r2 / r1), r the distances to the two nearest others; [N, D]."""
+    """Return the TwoNN estimate of the dimension of [N, D].
+
+    N / sum log(r2 / r1); r1 and r2 are the distances to the two nearest others
+    """
     unit = unit_rows(vectors)
     cosines = nearest_others(unit, np.arange(len(unit)), 2)[1]
     if cosines.shape[1] < 2:

@@ -1,4 +1,4 @@
-"""Kinds of a class in figures, and the images that show them: what kinds.json, the sheets and the report print."""
+"""Summarise the kinds of each class for kinds.json, contact sheets and report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KindSummary:
     """One kind.
 
     Attributes:
-        size: images, junk not counted.
+        size: number of images without junk.
         confused_with: the kind with the nearest centre; None in a class of one kind.
         confidence: mean over its images.
         typical, borderline: paths to show, the most typical and the least certain first.
@@ -36,7 +36,7 @@ class KindSummary:
 
 @dataclass(frozen=True)
 class ClassSummary:
-    """One coarse class; kinds from the largest. See `clusters.Suggestion` for the numbers."""
+    """One coarse class, its largest kind first; see `clusters.Suggestion`."""
 
     coarse: str
     images: int

@@ -1,8 +1,8 @@
 """Choose w and tau without fine labels.
 
 Re-coarsening: merge the coarse classes, three or more, into two to four groups at random, train on the groups, and
-score recall@1 on the coarse labels, which then are the finer ones. Each grouping ranks the settings; the best mean rank
-wins.
+score recall@1 on the original coarse labels, which are finer than the groups. Each grouping ranks the settings; the
+best mean rank wins.
 
 Letters in shapes: S settings, R rounds, C coarse classes.
 """
@@ -21,7 +21,7 @@ from scipy.stats import rankdata
 Floats = NDArray[np.floating]
 
 MOST_GROUPS = 4
-FEWEST_CLASSES = 3  # to merge some of them
+FEWEST_CLASSES = 3  # fewer cannot be merged into two groups
 
 
 @dataclass(frozen=True, order=True)
@@ -44,7 +44,7 @@ GRID = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """The settings, best first; scores [S, R] and mean ranks [S] in that order, 1 is the best rank."""
+    """Settings, best first, with scores [S, R] and mean ranks [S]; rank 1 is best."""
 
     settings: tuple[Setting, ...]
     scores: NDArray[np.float64]
@@ -52,16 +52,16 @@ class Ranking:
 
     @property
     def lead(self) -> tuple[float, float]:
-        """Mean and standard error over rounds of the score of the best above that of the second."""
+        """Mean and standard error over rounds of the best score minus the second best."""
         ahead = self.scores[0] - self.scores[1]
         error = ahead.std(ddof=1) / math.sqrt(len(ahead)) if len(ahead) > 1 else math.inf
         return float(ahead.mean()), float(error)
 
 
 def groupings(classes: int, rounds: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """Merge classes at random into 2, 3, 4, 2, ... groups of nearly equal numbers: the group of each, [R, C].
+    """Merge classes at random into groups of nearly equal size, [R, C].
 
-    There are always fewer groups than classes.
+    Rounds have 2, 3, 4, 2, ... groups, always fewer than there are classes.
 
     >>> groupings(5, 2).max(axis=1) + 1
     array([2, 3])
@@ -75,7 +75,9 @@ def groupings(classes: int, rounds: int, *, seed: int = 0) -> NDArray[np.int64]:
 
 
 def rank_settings(settings: Sequence[Setting], scores: Floats) -> Ranking:
-    """Order settings by their mean rank over rounds, scores [S, R] where larger is better; ties by mean score.
+    """Order settings by their mean rank over rounds; ties by mean score.
+
+    scores: [S, R], larger is better
 
     >>> rank_settings([Setting(0, 1), Setting(1, 1)], np.array([[0.1, 0.5], [0.2, 0.6]])).settings[0].w
     1
