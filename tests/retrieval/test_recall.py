@@ -16,12 +16,12 @@ from tests import oracles
 
 @contextmanager
 def blocks(rows: int, kept: int, strip: int = 8) -> Iterator[None]:
-    before = recall.BLOCK_ROWS, recall.KEPT_ELEMENTS, recall.STRIP_BLOCKS
-    recall.BLOCK_ROWS, recall.KEPT_ELEMENTS, recall.STRIP_BLOCKS = rows, kept, strip
+    before = recall.BLOCK_ROWS, recall.CACHED_ELEMENTS, recall.STRIP_BLOCKS
+    recall.BLOCK_ROWS, recall.CACHED_ELEMENTS, recall.STRIP_BLOCKS = rows, kept, strip
     try:
         yield
     finally:
-        recall.BLOCK_ROWS, recall.KEPT_ELEMENTS, recall.STRIP_BLOCKS = before
+        recall.BLOCK_ROWS, recall.CACHED_ELEMENTS, recall.STRIP_BLOCKS = before
 
 
 ANY_BLOCKS = {

@@ -1,4 +1,4 @@
-"""Download files: resumed after interruptions, checked before they get their names."""
+"""Download files; resume after interruptions, check before renaming."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from urllib.parse import urlsplit
 from maskcon._utils.errors import CorruptFileError, DataError, MaskconError
 from maskcon._utils.files import file_digest, one_at_a_time, write_all
 
-Progress = Callable[
-    [int, int], None
-]  # bytes so far, bytes in all; the first again where the second is unknown
+# bytes so far, bytes in total; the former twice if the total is unknown
+Progress = Callable[[int, int], None]
 
 BLOCK_BYTES = 1 << 18
-MAX_FAILURES = 4  # in a row without new bytes; a slow transfer that progresses is never given up
+MAX_FAILURES = 4  # in a row without new bytes; a slow transfer that makes progress is never abandoned
 BACKOFF_SECONDS = 1.0  # doubled after each such failure
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -35,7 +34,7 @@ def fetch(
     progress: Progress | None = None,
     timeout: float = 30,
 ) -> Path:
-    """Download `url` to `destination` and return it; a file already there is checked and kept.
+    """Download `url` to `destination` and return it; check and keep an existing file.
 
     Bytes are written to `destination` + ".part", which is renamed only after the checksum agrees. An interrupted
     transfer is resumed, in this call or a later one. Of several processes, one downloads and the others wait.
@@ -77,10 +76,10 @@ class _Transfer:
     def run(self) -> None:
         """Attempt until complete and checked, or raise."""
         failures = 0
-        furthest = self._have()
+        furthest = self._size()
         restarted = False
         while True:
-            before = self._have()
+            before = self._size()
             resumed = before > 0
             try:
                 if not resumed or self.complaint(self.part) is not None:
@@ -94,11 +93,11 @@ class _Transfer:
                         f"{self.destination}: what {self.url} sent is not the expected file ({complaint}); "
                         "it was deleted and nothing of it used"
                     )
-                # the old part of a resumed file may be of another version: retry once from the start
+                # an old part may belong to another version of the file: retry once from the start
                 restarted, furthest = True, 0
             except _InterruptedError as error:
-                failures = 0 if self._have() > furthest else failures + 1
-                furthest = max(furthest, self._have())
+                failures = 0 if self._size() > furthest else failures + 1
+                furthest = max(furthest, self._size())
                 if failures >= MAX_FAILURES:
                     raise self._unreachable(error) from error
                 if failures:
@@ -109,7 +108,7 @@ class _Transfer:
         actual = file_digest(path, self.algorithm)
         return None if actual == self.digest else f"its {self.algorithm} is {actual} instead of {self.digest}"
 
-    def _have(self) -> int:
+    def _size(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def _attempt(self, offset: int) -> None:
@@ -124,7 +123,7 @@ class _Transfer:
                 self._receive(response, offset)
         except urllib.error.HTTPError as error:
             if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and offset:
-                self.part.unlink(missing_ok=True)  # longer than the file on the server: not a part of it
+                self.part.unlink(missing_ok=True)  # longer than the server's file: not a part of it
                 raise _InterruptedError("the partial file does not fit the server's") from error
             if error.code in TRANSIENT_STATUS:
                 raise _InterruptedError(f"the server answered {error.code} {error.reason}") from error
@@ -142,8 +141,8 @@ class _Transfer:
         if offset and response.status != http.HTTPStatus.PARTIAL_CONTENT:
             offset = 0  # the server sends the whole file again
         elif offset and not response.headers.get("Content-Range", "").startswith(f"bytes {offset}-"):
-            self.part.unlink(missing_ok=True)  # next time without asking for a range
-            raise _InterruptedError("the server sent another part of the file than asked for")
+            self.part.unlink(missing_ok=True)  # the next attempt requests the whole file
+            raise _InterruptedError("the server sent another part of the file than requested")
         total = _announced_total(response, offset)
         done = offset
         with self._writing():
@@ -160,7 +159,7 @@ class _Transfer:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Report an error of the disk, which is not one of the connection."""
+        """Report an error of the disk as such, not as one of the connection."""
         try:
             yield
         except OSError as error:
@@ -181,7 +180,7 @@ class _InterruptedError(Exception):
 
 
 def _build_opener() -> urllib.request.OpenerDirector:
-    """Build an opener for http and https only, so that no redirect leads to a local file or ftp."""
+    """Build an opener for http(s) only: no redirect may lead to a local file or ftp."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

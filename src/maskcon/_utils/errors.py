@@ -1,7 +1,7 @@
-"""Errors that are the user's to fix: one line that names the value and the way out.
+"""Errors that users can fix: one line that names the value and the way out.
 
-The command line prints a `MaskconError` as a single line and exits with its `exit_code`; anything else is a
-defect of ours and shows a traceback only with `--debug`.
+The command line prints a `MaskconError` as a single line and exits with its `exit_code`; any other error is a bug
+and shows a traceback only with `--debug`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 import errno
 from collections.abc import Iterable
 
-# What the machine may answer at any time, whatever the program asks for.
+# What any system call may fail with, whatever the program does.
 FAILURES = frozenset(
     getattr(errno, name, errno.EIO)
     for name in (
@@ -18,7 +18,7 @@ FAILURES = frozenset(
         *("ENOMEM", "ENOSPC", "ENXIO", "EPERM", "EROFS", "ESTALE"),
     )
 )
-BREAKDOWNS = FAILURES - {errno.EACCES, errno.EPERM}  # of a disk, a network, memory: nothing about a file
+BREAKDOWNS = FAILURES - {errno.EACCES, errno.EPERM}  # of a disk, a network or memory, not of one file
 LISTED_AT_MOST = 20  # names an error line still lists in full
 
 
@@ -47,9 +47,9 @@ class TrainingError(MaskconError):
 
 
 def stop_at_breakdown(error: BaseException | None, path: object) -> None:
-    """Raise where the machine failed at a file: an image that could not be read for that is not left out.
+    """Raise `DataError` if the machine failed, not the file.
 
-    It would be there again in the next run, which were one on other data.
+    An image must not be left out for that: the next run could read it again, and would train on other data.
     """
     if isinstance(error, OSError) and error.errno in BREAKDOWNS:
         raise DataError(
@@ -58,7 +58,7 @@ def stop_at_breakdown(error: BaseException | None, path: object) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says, or its kind.
+    """Return the first line of an error's message, or its type.
 
     >>> first_line(KeyError()), first_line(OSError("no\\nbut"))
     ('KeyError', 'no')

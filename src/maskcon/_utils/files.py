@@ -1,4 +1,4 @@
-"""Atomic and durable writes, checksums, advisory locks on folders, and points where tests kill the process.
+"""Atomic and durable writes, checksums, folder locks, and failpoints for tests.
 
 The kernel releases a lock when its process dies. `one_at_a_time` waits for other processes, `FolderLock` refuses to
 start beside another run.
@@ -27,8 +27,8 @@ except ImportError:  # Windows: folders are not locked there
 SUMS = "SHA256SUMS"  # of the files in its folder; `sha256sum -c` reads it
 INTACT, CHANGED, LOST = "intact", "has changed", "has been lost"
 
-FAILPOINT = "MASKCON_FAILPOINT"  # variable that names the point where a test ends the process
-# of file systems that cannot reserve space, or sync folders
+FAILPOINT = "MASKCON_FAILPOINT"  # environment variable: the point where a test ends the process
+# from file systems that cannot reserve space or sync folders
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.EBADF)
 
 
@@ -41,7 +41,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `path` after the block; a kill or an error leaves the old content."""
+    """Open a file that replaces `path` after the block, unless killed or on an error."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("w+b") as file:
@@ -65,7 +65,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, *pieces: bytes) -> None:
-    """Replace a file; a reader, or a kill, finds the old content or the new."""
+    """Replace a file; readers find the old content or the new, also after a kill."""
     with replacing(path) as file:
         file.writelines(pieces)
 
@@ -92,10 +92,10 @@ def file_states(folder: Path, required: Iterable[str] = (), what: str = "the fol
 
     Args:
         required: files that must be listed.
-        what: the folder holds, for messages.
+        what: content of the folder, for messages.
 
     Returns:
-        `INTACT`, `CHANGED` or `LOST` by file name, or that a required file is not listed.
+        By file name: `INTACT`, `CHANGED`, `LOST`, or the text that a required file is not listed.
     """
     path = folder / SUMS
     try:
@@ -138,7 +138,7 @@ def write_all(file: io.FileIO, data: bytes) -> None:
 
 
 def reserve(file: IO[bytes], size: int) -> None:
-    """Reserve disk space for an open file, so that a full disk is noticed early; no-op where unsupported."""
+    """Reserve disk space for an open file where supported; finds a full disk early."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file.fileno(), 0, size)
@@ -148,10 +148,10 @@ def reserve(file: IO[bytes], size: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames durable: write the folder's own entries to the disk."""
+    """Make renames durable: wait until the folder's entries are on the disk."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders; elsewhere one that may be written but not read
+    except PermissionError:  # Windows opens no folders; elsewhere it is writable but not readable
         return
     try:
         os.fsync(handle)
@@ -163,7 +163,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder, and those above it, unless it is there; a power loss after this takes none of them away."""
+    """Create a folder and its parents if absent; they survive a power loss."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -177,7 +177,7 @@ def file_digest(path: Path, algorithm: str) -> str:
 
 
 def failpoint(name: str) -> None:
-    """Exit if the environment variable names this point; ``name:3`` means the third time it is reached."""
+    """Exit if the variable FAILPOINT names this point; ``name:3``: the third time."""
     wanted, _, turn = os.environ.get(FAILPOINT, "").partition(":")
     if wanted == name:
         _passed[name] = _passed.get(name, 0) + 1
@@ -189,13 +189,13 @@ _passed: dict[str, int] = {}
 
 
 @contextlib.contextmanager
-def one_at_a_time(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
+def one_at_a_time(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
     """Wait for the lock of this folder and hold it inside the block.
 
-    The lock is not reentrant: asking for the same folder again inside the block waits forever.
+    The lock is not reentrant: locking the same folder again inside the block waits forever.
 
     Args:
-        waiting: called once, before waiting for another process.
+        on_wait: called once, before waiting for another process.
 
     Yields:
         Whether the lock is held; some network file systems cannot lock a folder.
@@ -206,25 +206,25 @@ def one_at_a_time(folder: Path, waiting: Callable[[], None] | None = None) -> It
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            if waiting is not None:
+            if on_wait is not None:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    waiting()
+                    on_wait()
             fcntl.flock(handle, fcntl.LOCK_EX)  # returns at once where the lock is held already
-            certain = True
+            is_locked = True
         except OSError:
-            certain = False
-        yield certain
+            is_locked = False
+        yield is_locked
     finally:
         os.close(handle)  # releases the lock
 
 
 class FolderLock:
-    """Lock of a run folder; a second run there is refused.
+    """Lock a folder inside the block; refuse one that is locked already.
 
     Args:
-        busy: why, and what to do, where the folder is locked already; by default that another run is writing to it.
+        busy: message for a locked folder, with the way out; by default for another run.
     """
 
     def __init__(self, folder: Path, busy: str | None = None) -> None:

@@ -13,7 +13,7 @@ DATA_VARIABLE = "MASKCON_DATA"
 
 
 def data_root(root: Path | None = None) -> Path:
-    """Return the dataset folder: the one given, else $MASKCON_DATA, else the user's cache."""
+    """Return the dataset folder: `root`, else $MASKCON_DATA, else the user's cache."""
     named = os.environ.get(DATA_VARIABLE) if root is None else root
     if not named:
         return cache_root() / "data"
@@ -36,7 +36,7 @@ def cache_root() -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """Return the full path without links; a circle of links is left for those who open it to report."""
+    """Return the full path without links; a loop of links stays."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):
@@ -44,22 +44,22 @@ def resolved(path: Path) -> Path:
 
 
 def has_file(path: Path | os.DirEntry[str]) -> bool:
-    """Return whether there is a file; False where it may not be looked up, unlike `Path.is_file`."""
+    """Tell whether this is a file; unlike `Path.is_file`, False if access is denied."""
     return stat.S_ISREG(_mode(path))
 
 
 def has_folder(path: Path) -> bool:
-    """Return whether there is a folder; False where it may not be looked up, unlike `Path.is_dir`."""
+    """Tell whether this is a folder; unlike `Path.is_dir`, False if access is denied."""
     return stat.S_ISDIR(_mode(path))
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is anything; False where it may not be looked up, unlike `Path.exists`."""
+    """Tell whether a path exists; unlike `Path.exists`, False if access is denied."""
     return _mode(path) != 0
 
 
 def _mode(path: Path | os.DirEntry[str]) -> int:
-    """Return the mode of a file; 0 where there is none. A disk that fails is an error: it does not say that."""
+    """Return the mode of a file, 0 if there is none; raise if the disk fails."""
     try:
         return os.stat(path).st_mode  # noqa: PTH116
     except ValueError:  # a NUL in the name
@@ -71,7 +71,7 @@ def _mode(path: Path | os.DirEntry[str]) -> int:
 
 
 def check_regular(path: Path) -> None:
-    """Raise `OSError` for a pipe, a socket or a device: opening or reading it might never end."""
+    """Raise `OSError` for a pipe, socket or device, which might block forever."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder fails when it is opened
         raise OSError(errno.EINVAL, "not a regular file")

@@ -1,17 +1,17 @@
-"""Text of messages: plural nouns, durations, titles of methods; names made safe to show."""
+"""Text of messages: plural nouns, durations, titles of methods, printable names."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters, line and paragraph separators, Unicode's Bidi_Control, and half characters (bytes of a file name
-# that are not UTF-8).
+# Control characters, line and paragraph separators, Unicode's Bidi_Control, and surrogates (bytes of a file name that
+# are not UTF-8).
 STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def printable(text: str) -> str:
-    r"""Escape characters that steer a terminal, reorder a line or are no text.
+    r"""Escape characters that control a terminal, reorder a line or are not text.
 
     >>> print(printable("photo\u202egnp.exe"), printable("a\x1b[31m"))
     photo\u202egnp.exe a\x1b[31m
@@ -40,7 +40,9 @@ def duration(seconds: float) -> str:
 
 
 def full_title(title: str, coarse_weight: float) -> str:
-    """Return a method's title, with "+ CE" where cross-entropy is added to a method that has none of its own.
+    """Return a method's title, with "+ CE" if cross-entropy is added to it.
+
+    TeachCon has a cross-entropy of its own.
 
     >>> full_title("MaskCon", coarse_weight=1.0), full_title("TeachCon", coarse_weight=1.0)
     ('MaskCon + CE', 'TeachCon')
@@ -49,7 +51,7 @@ def full_title(title: str, coarse_weight: float) -> str:
 
 
 def escape_formula(text: str) -> str:
-    """Put an apostrophe before text that a spreadsheet would run as a formula; numbers stay.
+    """Put an apostrophe before text that a spreadsheet would run as a formula.
 
     >>> escape_formula("=1+1"), escape_formula("-0.5"), escape_formula("-"), escape_formula("apple")
     ("'=1+1", '-0.5', '-', 'apple')

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-# OpenMP threads spin while they wait for each other, also while another program holds the core of one of them.
+# OpenMP threads spin while they wait for each other, even if another program occupies the core of one of them.
 # GOMP_SPINCOUNT=3000 costs about 1 % on an idle machine, 1000 about 5 %. KMP_BLOCKTIME (milliseconds) does the same
 # for the OpenMP of LLVM and Intel; it was not measured.
 SHORT_WAITS = {"GOMP_SPINCOUNT": "3000", "KMP_BLOCKTIME": "1"}
@@ -18,9 +18,9 @@ BUSY_FIELDS = (0, 1, 2, 5, 6)  # user (includes guests), nice, system, irq, soft
 
 
 def spin_briefly() -> None:
-    """Let OpenMP threads spin only briefly before they sleep, unless the user set these variables.
+    """Let OpenMP threads spin only briefly before they sleep.
 
-    Call this before torch is imported: OpenMP reads them once.
+    Variables that the user set stay. Call this before torch is imported: OpenMP reads them once.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         for name, value in SHORT_WAITS.items():
@@ -28,16 +28,17 @@ def spin_briefly() -> None:
 
 
 def usable_cores() -> int:
-    """Count the cores this process may run on; containers and batch systems often limit them."""
+    """Count the cores that this process may use, often limited by containers."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def free_cores(window: float = WINDOW_SECONDS) -> int:
-    """Count the usable cores that other processes leave idle, at least 1; measures for `window` seconds.
+    """Count the usable cores that other processes leave idle, at least 1.
 
-    Without /proc/stat (Linux) the load average of the last minute is used; without that, no core counts as busy.
+    Measures for `window` seconds. Without /proc/stat (Linux) the load average of the last minute is used; without that,
+    no core counts as busy.
     """
     return max(1, usable_cores() - round(_busy_cores(window)))
 

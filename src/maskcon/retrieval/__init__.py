@@ -1,1 +1,1 @@
-"""Encode images, find nearest neighbours, score recall@K, and keep embeddings and indexes on disk."""
+"""Encode images, find nearest neighbours, score recall@K, store embeddings."""

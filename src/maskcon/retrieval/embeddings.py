@@ -1,6 +1,7 @@
-"""The embeddings file as a store of `refresh`: written in parts, resumed after a kill, complete or not there.
+"""Keep an embeddings file as a store of `refresh`; search one as an index.
 
-An index is an embeddings file in a folder, searched exactly.
+The file is written in parts, resumed after a kill, and either complete or absent. An index is an embeddings file in a
+folder, searched exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OTHER_FORMATS = frozenset(  # a Parquet file with such a name would mislead read
 
 
 def check_target(target: Path) -> None:
-    """Refuse names that cannot or should not become an embeddings file."""
+    """Refuse names that cannot or should not name an embeddings file."""
     if target.is_dir():
         raise UsageError(
             f"{target} is a folder; give a file to write, such as {target / 'embeddings.parquet'}"
@@ -35,9 +36,10 @@ def check_target(target: Path) -> None:
 
 
 class EmbeddingsStore:
-    """See `Store`. Unfinished parts are kept in `.NAME.parts/` beside the file, which the caller locks.
+    """An embeddings file; see `Store`. The caller locks its folder.
 
-    Rows keep the order of the source. A target that is damaged or not an embeddings file is refused.
+    Unfinished parts lie in `.NAME.parts/` beside the file. Rows keep the order of the source. A target that is damaged
+    or not an embeddings file is refused.
     """
 
     def __init__(self, path: Path, owner: Header) -> None:
@@ -92,7 +94,7 @@ class EmbeddingsStore:
         return [vector_of[entry.digest] for entry in entries]
 
     def _files(self) -> list[Embeddings]:
-        """The previous file, and the parts that an earlier attempt with this encoder left; others are deleted."""
+        """Return the previous file and usable parts; delete damaged and foreign ones."""
         if self._parts is None:
             self._parts = []
             for path in sorted(parts_folder(self.path).glob("*.part")):
@@ -111,12 +113,12 @@ class EmbeddingsStore:
 
 
 def parts_folder(target: Path) -> Path:
-    """Folder of the unfinished parts of an embeddings file."""
+    """Return the folder of the unfinished parts of an embeddings file."""
     return target.with_name(f".{target.name}.parts")
 
 
 def remove_empty_parts(target: Path) -> None:
-    """Leave nothing behind if a command failed before its first part."""
+    """Remove the folder of parts if a command failed before its first part."""
     if not any(parts_folder(target).glob("*.part")):
         shutil.rmtree(parts_folder(target), ignore_errors=True)
 

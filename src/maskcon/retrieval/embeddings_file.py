@@ -1,8 +1,8 @@
-"""The embeddings file: Parquet, with a header in its footer and a checksum over every byte.
+"""Read and write the embeddings file: Parquet with a header and a checksum.
 
 Columns: `path`, `coarse` (label, null if unknown), `stamp` (size;mtime_ns), `digest` (sha256 of the content), `vector`
 (float32, as `Run.encode` gives it: not normalised). Any Parquet reader can read it. `maskcon embed` writes one; an
-index is one; so are the parts in which vectors wait for their file.
+index and the unfinished parts of either have the same format.
 
 The footer holds `maskcon` (the header, JSON) and `maskcon.seal` (SEAL and 64 hex digits). The digits are the sha256 of
 the whole file with zeros in their place: any changed, missing or added byte is noticed before anything is parsed.
@@ -42,7 +42,10 @@ ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Content of an embeddings file: N entries and their vectors, float32 [N, D]; digest: the file's checksum."""
+    """Content of an embeddings file: N entries and their vectors, float32 [N, D].
+
+    digest: checksum of the file
+    """
 
     header: Header
     entries: list[Entry]
@@ -53,14 +56,14 @@ class Embeddings:
         return len(self.entries)
 
     def file(self, row: int) -> Path:
-        """Full path of the image of this row."""
+        """Return the full path of the image in this row."""
         if not self.header.root:
             raise UsageError(f"{self.entries[row].path} of {self.header.source} is not a file")
         return Path(self.header.full_path(self.entries[row]))
 
 
 def read_embeddings(path: str | Path) -> Embeddings:
-    """Read an embeddings file; a truncated, changed or foreign one is refused.
+    """Read an embeddings file; refuse a truncated, changed or foreign one.
 
     Example:
         >>> found = read_embeddings("embeddings.parquet")  # doctest: +SKIP
@@ -73,7 +76,7 @@ def read_embeddings(path: str | Path) -> Embeddings:
         check_regular(path)
         with path.open("rb") as handle:
             digest = _checked_digest(handle, path)
-            try:  # without threads and read-ahead: those of pyarrow may abort a process that ends with an error
+            try:  # no threads, no read-ahead: pyarrow's may abort a process that ends with an error
                 return _read(pq.ParquetFile(handle, pre_buffer=False), path, digest)
             except (pa.ArrowException, OSError, ValueError) as error:
                 raise CorruptFileError(f"{path} cannot be read as Parquet ({first_line(error)})") from None
@@ -86,7 +89,7 @@ def read_embeddings(path: str | Path) -> Embeddings:
 def write_embeddings(
     path: Path, header: Header, entries: Sequence[Entry], vectors: Sequence[Vectors]
 ) -> None:
-    """Replace the file by these entries and their vectors, each [D]; on an error the old file is intact."""
+    """Replace the file by entries and vectors [D]; an error leaves the old file."""
     with replacing(path) as file:
         schema = _schema(len(vectors[0]))
         with pq.ParquetWriter(file, schema, use_dictionary=["coarse"], compression=COMPRESSION) as writer:
@@ -100,13 +103,13 @@ def write_embeddings(
                 ]
                 writer.write_table(pa.Table.from_arrays(columns, schema=schema))
                 failpoint("index-in-mid-file")
-            described = {
+            fields = {
                 **header.details,
                 **{"encoder_sha256": header.encoder, "source": header.source, "root": header.root},
                 **{"features": len(vectors[0]), "format": FORMAT},
             }
             seal = (SEAL + UNSEALED).decode()
-            writer.add_key_value_metadata({HEADER_KEY: json.dumps(described, sort_keys=True), SEAL_KEY: seal})
+            writer.add_key_value_metadata({HEADER_KEY: json.dumps(fields, sort_keys=True), SEAL_KEY: seal})
         place = _seal_place(file, path)
         digest = _digest(file, place)
         file.seek(place)
@@ -114,7 +117,9 @@ def write_embeddings(
 
 
 def escaped(name: str) -> str:
-    """Write a file name as valid text: bytes that are not UTF-8 become \\xNN, a backslash is doubled.
+    """Write a file name as valid text.
+
+    Bytes that are not UTF-8 become \\xNN, and backslashes are doubled.
 
     >>> escaped(os.fsdecode(b"caf\\xe9")), unescaped(escaped("a\\\\xe9"))
     ('caf\\\\xe9', 'a\\\\xe9')
@@ -178,7 +183,7 @@ def _checked_digest(file: BinaryIO, path: Path) -> str:
 
 
 def _seal_place(file: BinaryIO, path: Path) -> int:
-    """Find the 64 digits; the file is positioned there."""
+    """Find the 64 digits; leave the file positioned there."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - TAIL_BYTES))
     tail = file.read(TAIL_BYTES)

@@ -18,17 +18,17 @@ from maskcon import transforms
 
 # Batch limits; the second bounds the memory of activations of large images.
 BATCH_IMAGES, BATCH_PIXELS = 500, 1 << 21
-RESIDENT_BYTES = 4 << 30  # sets up to this size live on the device as one array
+RESIDENT_BYTES = 4 << 30  # sets up to this size are held on the device as one array
 
 
 class Feed:
-    """Images of a set by row number, as uint8 ``[B, C, H, W]`` and valid sizes ``[B, 2]`` or None,
-    which stay on the CPU.
+    """Batches of images on the device, by row number.
 
-    Rows of another kind do as well: a frozen run feeds cached features, float16 ``[B, V, F]``.
+    A batch is uint8 ``[B, C, H, W]``, with valid sizes ``[B, 2]`` or None, which stay on the CPU. Rows of another kind
+    work too: a frozen run feeds cached features, float16 ``[B, V, F]``.
 
-    A set that fits lives on the device whole, and a batch is one gather. A memory-mapped or larger one is read
-    batch by batch; `prefetch` reads the next batch while this one is being worked on.
+    A set that fits is held on the device, where a batch is one gather. A memory-mapped or larger one is read batch by
+    batch; `prefetch` reads the next batch while the present one is in use.
     """
 
     def __init__(
@@ -44,33 +44,33 @@ class Feed:
         if not isinstance(images, np.memmap) and images.nbytes <= RESIDENT_BYTES:
             self._resident = torch.from_numpy(np.ascontiguousarray(images)).to(device)
         self._reader = None if self._resident is not None else ThreadPoolExecutor(1, "maskcon-feed")
-        self._ahead: dict[bytes, Future[Tensor]] = {}  # batches asked for, by their row numbers
+        self._ahead: dict[bytes, Future[Tensor]] = {}  # requested batches, by their row numbers
         self._last: tuple[bytes, Tensor] = (b"", torch.empty(0))
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the images of these rows (a CPU tensor); the last batch is cached for its second view."""
+        """Return the images of rows (a CPU tensor); cache the batch for a second view."""
         sizes = None if self._sizes is None else self._sizes[rows]
         if self._resident is not None:
             return self._resident[rows.to(self.device)], sizes
-        name = rows.numpy().tobytes()
-        if name != self._last[0]:
-            waiting = self._ahead.pop(name, None)
-            batch = self._read(rows) if waiting is None else waiting.result()
-            self._last = (name, batch.to(self.device, non_blocking=True))
+        key = rows.numpy().tobytes()
+        if key != self._last[0]:
+            pending = self._ahead.pop(key, None)
+            batch = self._read(rows) if pending is None else pending.result()
+            self._last = (key, batch.to(self.device, non_blocking=True))
         return self._last[1], sizes
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether batches have to be read, so that `prefetch` is worth a call."""
+        """Whether batches have to be read, so that `prefetch` helps."""
         return self._reader is not None
 
     def prefetch(self, *batches: Tensor) -> None:
         """Start reading these batches in the background; drop other pending ones."""
         if self._reader is not None:
-            names = {rows.numpy().tobytes(): rows for rows in batches}
+            rows_of = {rows.numpy().tobytes(): rows for rows in batches}
             self._ahead = {
-                name: self._ahead.get(name) or self._reader.submit(self._read, rows)
-                for name, rows in names.items()
+                key: self._ahead.get(key) or self._reader.submit(self._read, rows)
+                for key, rows in rows_of.items()
             }
 
     def close(self) -> None:
@@ -94,11 +94,11 @@ def embed(
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Tensor | None:
-    """Compute features ``[len(rows), F]``, float32, on the images' device; None if `should_stop`.
+    """Compute features ``[len(rows), F]``, float32, on the device of the images.
 
-    progress: called after each batch, as progress(done, total).
+    None if `should_stop`. The backbone runs in evaluation mode and returns to its previous mode.
 
-    The backbone is put into evaluation mode, and back into its previous mode.
+    progress: called after each batch, as progress(done, total)
     """
     before = backbone.training
     backbone.eval()
@@ -120,7 +120,7 @@ def embed(
 
 @torch.no_grad()
 def raw_pixels(images: Feed, rows: Tensor, *, size: int, resize: Literal["shorter", "both"]) -> Tensor:
-    """Return the pixels as embeddings, ``[len(rows), C*size*size]``: the baseline of learning."""
+    """Return pixels as embeddings, ``[len(rows), C*size*size]``, as a baseline."""
     parts = []
     for part in torch.split(rows, BATCH_IMAGES):
         batch, sizes = images.take(part)

@@ -1,6 +1,6 @@
-"""Exact nearest neighbours by cosine, in bounded memory; stored vectors may be a memory map.
+"""Find exact nearest neighbours by cosine, in bounded memory.
 
-Letters in shapes: N stored vectors, D their length, Q queries.
+Stored vectors may be a memory map. Letters in shapes: N stored vectors, D their length, Q queries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROUNDING = 2.0**-24  # of one float32 operation
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Scale rows [N, D] to length 1; rows of zeros stay zero, NaN and Inf are refused.
+    """Scale rows [N, D] to length 1; rows of zeros stay, NaN and Inf are refused.
 
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -25,7 +25,7 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     bad = np.flatnonzero(~np.isfinite(wide).all(axis=1))
     if len(bad):
         raise UsageError(
-            f"embedding {bad[0]} of {len(wide)} is not finite; the encoder cannot be searched with"
+            f"embedding {bad[0]} of {len(wide)} is not finite; train the encoder again with a lower learning_rate"
         )
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     return (wide / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
@@ -49,7 +49,7 @@ def nearest(
     get equal scores wherever they are stored.
 
     Args:
-        among: [N] which vectors may be found; None: all, M = N.
+        among: [N] which M of the vectors may be found; None: all, M = N.
 
     Returns:
         Positions and cosines, each [Q, min(k, M)], best first, ties by position.
@@ -108,7 +108,7 @@ def nearest_others(
 def best_of(
     stored: NDArray[np.float32], query: NDArray[np.float32], candidates: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Score candidates (ascending positions) in float64; positions and cosines [k] of the best."""
+    """Score candidates (ascending positions) in float64; return the k best."""
     wide = query.astype(np.float64)
     scores = np.empty(len(candidates), dtype=np.float64)
     for start in range(0, len(candidates), RESCORE_ROWS):
@@ -122,7 +122,9 @@ def best_of(
 def rough_nearest(
     vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Find the k nearest of unit vectors [N, D] to many queries [Q, D], in float32 alone: ties by chance.
+    """Find the k nearest of unit vectors [N, D] to queries [Q, D], in float32 only.
+
+    The order of ties is not defined.
 
     Returns:
         Positions and cosines, each [Q, min(k, N)], best first.

@@ -1,4 +1,4 @@
-"""An index in PostgreSQL with pgvector; transactions keep the promises of `Store`.
+"""Store an index in PostgreSQL with pgvector; transactions implement `Store`.
 
 Several indexes, of any dimension, share three tables and are identified by name. All values are passed as parameters.
 """
@@ -52,9 +52,9 @@ TABLES = (
 
 
 class PostgresStore:
-    """See `Store`; use it in a `with` block. With an owner it locks out other writers.
+    """An index in PostgreSQL; see `Store`. Use it in a `with` block.
 
-    A store opened to read (owner None) sees the index as of its opening.
+    With an owner it locks out other writers. A store opened to read (owner None) sees the index as of its opening.
     """
 
     def __init__(self, address: str, name: str, owner: Header | None = None) -> None:
@@ -163,7 +163,7 @@ class PostgresStore:
         self._forgotten = False
 
     def forget(self) -> None:
-        """Keep the rows until the commit replaces them: searches are still answered."""
+        """Keep the rows until the commit replaces them, so that searches still work."""
         self._forgotten = True
 
     def search(self, queries: Vectors, k: int) -> Neighbours:
@@ -188,7 +188,7 @@ class PostgresStore:
         return Neighbours(entries, scores.reshape(len(queries), -1))
 
     def _prepare(self, register: Any) -> None:
-        """Take the write lock and create missing tables; or check that there is something to read."""
+        """Take the write lock and create missing tables; a reader checks for tables."""
         if self.owner is not None:
             free = self._open.execute(f"SELECT pg_try_advisory_lock({WRITE_LOCK})", (self.name,)).fetchone()
             if free != (True,):

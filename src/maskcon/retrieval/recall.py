@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 BLOCK_ROWS, STRIP_BLOCKS = 512, 8  # similarities held at once: 512 x 4096, 8 MB of float32
-KEPT_ELEMENTS = 1 << 25  # normalised embeddings up to 128 MB are kept, larger ones recomputed per block
+CACHED_ELEMENTS = 1 << 25  # normalised embeddings up to 128 MB are cached, larger ones recomputed per block
 NO_MATCH = 1 << 62  # a rank beyond every K
 
 Progress = Callable[[int, int], None]  # similarities done, total
@@ -27,7 +27,9 @@ Part = tuple[slice, slice]  # rows and columns of the similarity matrix
 def recall_at_k(
     embeddings: Tensor, labels: Tensor, ks: Sequence[int] = (1, 2, 5, 10), *, progress: Progress | None = None
 ) -> dict[int, float]:
-    """Compute the share of images with a same-label image among their K nearest others, by cosine.
+    """Compute the share of images with a same-label image among their K nearest.
+
+    Similarity is the cosine.
 
     Args:
         embeddings: ``[N, D]``, any floating type; normalised here.
@@ -61,7 +63,7 @@ def recall_at_k(
 def rank_of_first_match(
     embeddings: Tensor, labels: Tensor, limit: int, *, progress: Progress | None = None
 ) -> Tensor:
-    """Count the others before each image's nearest same-label neighbour, int64 ``[N]``.
+    """Count the images before each one's nearest same-label neighbour, int64 ``[N]``.
 
     Ranks of `limit` and more become `NO_MATCH`. Recall@K is the share of ranks below K.
     """
@@ -70,9 +72,10 @@ def rank_of_first_match(
 
 
 class _Ranking:
-    """All images sorted by label (`order`, ``[N]``), in blocks of nearly equal length, never single rows.
+    """Images sorted by label (`order`, ``[N]``), in blocks of nearly equal length.
 
-    Products of one shape sum in one order; otherwise exact duplicates might no longer tie.
+    There are no blocks of single rows. Products of one shape sum in one order; otherwise exact duplicates might no
+    longer tie.
     """
 
     def __init__(self, embeddings: Tensor, labels: Tensor, limit: int) -> None:
@@ -91,7 +94,7 @@ class _Ranking:
         )  # nearest match's similarity
         self.first = torch.full_like(self.order, count)  # its position
         self.ahead = torch.zeros_like(self.order)  # number of images before it
-        self.kept: Tensor | None = None
+        self.units: Tensor | None = None  # normalised embeddings, sorted by label
         self._normalise()
 
     def ranks(self, progress: Progress | None) -> Tensor:
@@ -143,7 +146,7 @@ class _Ranking:
             self._raise_best(similarity.T, columns, rows)
 
     def _raise_best(self, similarity: Tensor, rows: slice, columns: slice) -> None:
-        """Update the nearest match; matches come in order of position, the first of equal ones stays."""
+        """Update the nearest match; of equal ones, the first in position stays."""
         nearest, place = similarity.max(dim=1)  # the first of equal ones
         best, first = self.best[rows], self.first[rows]
         better = nearest > best
@@ -163,12 +166,12 @@ class _Ranking:
     def _add_ahead(self, similarity: Tensor, rows: slice, columns: slice) -> None:
         """Count images nearer than the best match, or as near and earlier in position."""
         best, ahead = self.best[rows], self.ahead[rows]
-        concerned = (similarity.amax(dim=1) >= best).nonzero().squeeze(1)  # few: most images are far apart
-        if len(concerned) == 0:
+        near_rows = (similarity.amax(dim=1) >= best).nonzero().squeeze(1)  # few: most images are far apart
+        if len(near_rows) == 0:
             return
-        near, bound = similarity[concerned], best[concerned].unsqueeze(1)
-        earlier = self.order[columns] < self.first[rows][concerned].unsqueeze(1)
-        ahead[concerned] += ((near > bound) | ((near == bound) & earlier)).sum(dim=1)
+        near, bound = similarity[near_rows], best[near_rows].unsqueeze(1)
+        earlier = self.order[columns] < self.first[rows][near_rows].unsqueeze(1)
+        ahead[near_rows] += ((near > bound) | ((near == bound) & earlier)).sum(dim=1)
         best[ahead >= self.limit] = torch.inf  # a miss at every K: stop counting
 
     def _same(self, rows: slice, columns: slice) -> Tensor:
@@ -179,23 +182,23 @@ class _Ranking:
 
     def _unit(self, part: slice) -> Tensor:
         """Return normalised embeddings, sorted by label."""
-        if self.kept is not None:
-            return self.kept[part]
+        if self.units is not None:
+            return self.units[part]
         return torch.nn.functional.normalize(self.embeddings[self.order[part]].float(), dim=1)
 
     def _normalise(self) -> None:
-        """Refuse NaN and Inf, and keep the normalised embeddings if they are small."""
-        broken, kept = 0, None
-        if self.embeddings.numel() <= KEPT_ELEMENTS:
-            kept = torch.empty(self.embeddings.shape, dtype=torch.float32, device=self.embeddings.device)
+        """Refuse NaN and Inf, and cache the normalised embeddings if they are small."""
+        broken, units = 0, None
+        if self.embeddings.numel() <= CACHED_ELEMENTS:
+            units = torch.empty(self.embeddings.shape, dtype=torch.float32, device=self.embeddings.device)
         for block in self.blocks:
             unit = self._unit(block)
             broken += int(unit.isfinite().all(dim=1).logical_not().sum())
-            if kept is not None:
-                kept[block] = unit
+            if units is not None:
+                units[block] = unit
         if broken:  # comparisons with NaN are always false
             raise ValueError(f"{broken} of {len(self.order)} embeddings hold NaN or Inf")
-        self.kept = kept
+        self.units = units
 
 
 def _size(part: Part) -> int:

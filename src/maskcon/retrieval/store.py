@@ -1,9 +1,9 @@
-"""The incremental refresh that `embed` and `index` share: only new or changed images are embedded.
+"""Refresh a store of embeddings: embed only new or changed images.
 
     gather (maskcon.data) -> refresh -> a Store: an embeddings file or PostgreSQL
 
-Vectors are identified by the content they were computed from: a renamed or duplicated file is embedded once. The
-encoder is passed in as a function; this module needs no torch.
+`maskcon embed` and `maskcon index` share this. Vectors are identified by the content they were computed from: a renamed
+or duplicated file is embedded once. The encoder is passed in as a function; this module needs no torch.
 Letters in shapes: N images, D length of an embedding, Q queries.
 """
 
@@ -31,8 +31,8 @@ Vectors = NDArray[np.float32]
 # images uint8 [n, C, S, S] and valid sizes [n, 2] or None -> embeddings [n, D]
 Embed = Callable[[NDArray[np.uint8], NDArray[np.int32] | None], NDArray[np.floating]]
 
-CHUNK_IMAGES = 128  # decoded and embedded at once: at most this many, fewer if they are large
-STAGE_SECONDS = 10.0  # between two saves: the work that a kill may cost
+CHUNK_IMAGES = 128  # decoded and embedded at a time, fewer if they are large
+STAGE_SECONDS = 10.0  # between two saves: a kill loses at most this much work
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Entry:
 
     Attributes:
         path: relative to the source's root, with `/`; bytes that are not UTF-8 as Python's file functions give them.
-        size, mtime_ns: if both are unchanged, so is the file; it is not read.
+        size, mtime_ns: a file with both unchanged is not read.
         digest: sha256 (hex) of the content.
         coarse: label; None if unknown, and in stores that keep no labels.
     """
@@ -61,7 +61,7 @@ class Header:
         encoder: sha256 (hex) of the encoder's file.
         source: a dataset's name, or the full path of a folder.
         root: folder that paths are relative to; "" if the images are not files.
-        details: more about the encoder, for people.
+        details: more about the encoder, for readers of the file.
     """
 
     encoder: str
@@ -71,17 +71,17 @@ class Header:
 
     @property
     def where(self) -> str:
-        """What paths are relative to: equal paths below another root or source are other images."""
+        """What paths are relative to: the root, or the source if images are not files."""
         return self.root or self.source
 
     def full_path(self, entry: Entry) -> str:
-        """Full path of an image; its name if it is not a file."""
+        """Return the full path of an image; its name if it is not a file."""
         return str(Path(self.root) / entry.path) if self.root else entry.path
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The nearest images of Q queries, best first; equal scores in the order of the index.
+    """The nearest images of Q queries, best first; ties in the order of the index.
 
     Attributes:
         entries: entries[q][rank].
@@ -93,7 +93,9 @@ class Neighbours:
 
 
 class Store(Protocol):
-    """A place that `refresh` keeps up to date. What is staged survives a kill; a commit is all or nothing.
+    """Embeddings that `refresh` keeps up to date.
+
+    Staged vectors survive a kill; a commit is all or nothing.
 
     Attributes:
         owner: the header after a commit; None for a store opened to read.
@@ -104,15 +106,15 @@ class Store(Protocol):
     notes: list[str]
 
     def header(self) -> Header | None:
-        """None if nothing was committed yet."""
+        """Return the header of the last commit; None if there is none."""
         ...
 
     def entries(self) -> Sequence[Entry]:
-        """Entries of the last commit, in the order of the store."""
+        """Return the entries of the last commit, in the order of the store."""
         ...
 
     def known(self) -> set[str]:
-        """Digests with a vector, committed or staged by an earlier attempt."""
+        """Return the digests with a vector, committed or staged by an earlier attempt."""
         ...
 
     def stage(self, digests: Sequence[str], vectors: Vectors) -> None:
@@ -120,20 +122,20 @@ class Store(Protocol):
         ...
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        """Make the store hold exactly these entries, each with the vector of its digest; drop what was staged."""
+        """Replace the content by these entries and their vectors; drop staged vectors."""
         ...
 
     def forget(self) -> None:
-        """Reuse nothing of what was committed: it comes from another model or source, or is damaged."""
+        """Ignore what was committed: it is damaged or comes from another model or source."""
         ...
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh found and did.
+    """The result of a refresh.
 
     Attributes:
-        embedded: images that went through the encoder now.
+        embedded: number of images that went through the encoder.
         failures: path -> why the image was left out.
     """
 
@@ -151,7 +153,7 @@ class Refreshed:
 
     @property
     def reused(self) -> int:
-        """Images whose vector was there already."""
+        """Number of images whose vector was stored already."""
         return self.total - self.embedded
 
 
@@ -163,7 +165,7 @@ def refresh(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Refreshed:
-    """Make the store hold what the source holds now.
+    """Bring the store up to date with its source.
 
     A file with unchanged path, size and time is not read. Any other is hashed, and embedded only if its content is
     new. The next chunk is read while one is embedded. Chunks start at fixed rows of the source: a resumed refresh
@@ -179,9 +181,9 @@ def refresh(
         for path, stamp, coarse in zip(images.paths, images.stamps, images.coarse, strict=True)
     ]
     if not found:
-        raise _nothing(images, len(before), images.unreadable)
+        raise _no_images(images, len(before), images.unreadable)
     header = store.header()
-    # below another root, equal paths, sizes and times mean nothing: archives give all their files one time
+    # equal paths, sizes and times below another root mean nothing: archives give all their files the same time
     comparable = before if header is not None and store.owner and header.where == store.owner.where else {}
     digests: dict[int, str] = {}  # row -> content
     for row, entry in enumerate(found):
@@ -204,11 +206,11 @@ def refresh(
             if progress is not None:
                 progress(done, len(found))
     finally:
-        staging.flush()  # also when interrupted: nothing computed is lost
+        staging.flush()  # also when interrupted, to lose no work
     _check_strict(strict, failures)
     entries = [replace(found[row], digest=digests[row]) for row in sorted(digests)]
     if not entries:
-        raise _nothing(images, len(before), failures)
+        raise _no_images(images, len(before), failures)
     store.commit(entries)
     now = {entry.path: entry for entry in entries}
     both = now.keys() & before.keys()
@@ -225,7 +227,7 @@ def refresh(
 
 
 def check_replaces(store: Store, where: str, replace: bool) -> None:
-    """Refuse to overwrite what belongs to another model or source, unless asked to replace it."""
+    """Refuse to overwrite the store of another model or source, unless `replace`."""
     owner = store.owner
     assert owner is not None
     try:
@@ -273,9 +275,9 @@ def check_request(queries: Vectors, k: int, dimension: int) -> None:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Some images that were hashed, and those of new content decoded.
+    """Some hashed images; those with new content are decoded in `block`.
 
-    digests: row -> content, of readable images; failures: row -> why; new: the digest of each row of `block`
+    digests: row -> digest of readable images; failures: row -> reason; new: digest of each row of `block`
     """
 
     count: int
@@ -286,7 +288,10 @@ class _Chunk:
 
 
 def _read_ahead(images: Images, pending: Sequence[int], known: set[str]) -> Iterator[_Chunk]:
-    """Hash and decode chunks of the pending rows, each content once; the next one while its predecessor is in use."""
+    """Hash and decode chunks of the pending rows, one chunk ahead.
+
+    Equal images are decoded once.
+    """
     broken: dict[str, str] = {}  # digest -> why it cannot be decoded
 
     def read(rows: list[int]) -> _Chunk:
@@ -354,6 +359,6 @@ def _check_strict(strict: bool, failures: Mapping[str, str]) -> None:
         )
 
 
-def _nothing(images: Images, before: int, failures: Mapping[str, str]) -> DataError:
+def _no_images(images: Images, before: int, failures: Mapping[str, str]) -> DataError:
     kept = f". The {counted(before, 'image')} stored before are unchanged" if before else ""
     return DataError(f"{none_readable(images, failures)}{kept}")
