@@ -53,7 +53,7 @@ def saved(folder: Path, data: Any) -> str:
     return f"hf:{folder}"
 
 
-def test_saved_data_set_with_splits_is_read(tmp_path: Path) -> None:
+def test_saved_dataset_with_splits_is_read(tmp_path: Path) -> None:
     both = datasets.DatasetDict({"train": table(12), "test": table(8, start=50), "extra": table(2)})
     data = load(saved(tmp_path / "pets", both))
     assert (data.name, data.coarse_names, data.fine_names) == (
@@ -108,7 +108,7 @@ def test_columns_and_splits_can_be_chosen(tmp_path: Path) -> None:
         ),
         (",image=coarse_label", "'coarse_label' holds no images"),
         (",imag=img", "unknown option of hf: 'imag'; did you mean 'image'"),
-        (",img", "'img' is no option"),
+        (",img", "'img' is not an option"),
     ],
 )
 def test_misspelt_options_are_clear_errors(tmp_path: Path, options: str, message: str) -> None:

@@ -1,7 +1,7 @@
-"""Unpack .tar.gz and .zip files that may be hostile: all of it, inside the destination, within limits; or nothing.
+"""Unpack .tar.gz and .zip files that may be hostile: within limits, or nothing.
 
 Only plain files and folders are unpacked. Links, devices, absolute paths, `..`, names that clash and sizes beyond
-the cap refuse the whole archive. Owners, permissions and times stored in the archive are not taken over.
+the cap refuse the whole archive. Owners, permissions and times stored in the archive are ignored.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def extract(
 ) -> None:
     """Unpack a .tar.gz or .zip into the new folder `destination`.
 
-    The folder appears in one piece, by a rename, after everything has been read and checked.
+    The folder appears by a rename, after everything has been read and checked.
 
     Args:
-        inside: take only what lies below this top folder of the archive, and leave its name off.
+        inside: unpack only what lies below this top folder of the archive, without its name.
         max_bytes: limit on the unpacked size.
         max_members: limit on the number of files and folders.
     """
@@ -68,7 +68,7 @@ def extract(
         with archive.open("rb") as file, one_at_a_time(destination.parent) as alone:
             if destination.exists():
                 raise DataError(f"{destination} exists already; delete it to unpack {archive.name} again")
-            # by its first bytes: a tar file whose last member is a zip file would pass for one by its end
+            # by its first bytes: zip files are recognised by their end, which a tar file with a zip inside has too
             is_zip = file.read(2) == ZIP_MAGIC
             file.seek(0)
             members = _zip_members(file) if is_zip else _tar_members(file, max_bytes + 4096 * max_members)
@@ -90,14 +90,14 @@ def extract(
 
 
 def _tar_members(file: IO[bytes], limit: int) -> Iterator[Member]:
-    # the cap lies on the unpacked stream, so that headers which claim gigabytes stop there as well
+    # limits the unpacked stream, so that headers that claim gigabytes are stopped too
     limited = _LimitedReader(gzip.GzipFile(fileobj=file), limit)
     with tarfile.open(fileobj=limited, mode="r|") as tar:
         for member in tar:
             if not member.isdir() and member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
                 raise _RefusedError(f"{member.name!r} is a link, a device or another special file")
             yield member.name, member.size, tar.extractfile(member)
-    while limited.read(BLOCK_BYTES):  # to the very end, where the checksum of the compressed data is
+    while limited.read(BLOCK_BYTES):  # to the end, where the checksum of the compressed data is
         pass
 
 
@@ -123,7 +123,7 @@ def _write_members(
     written = 0
     for name, size, content in members:
         parts = _checked_parts(name)
-        # names that some file system takes for one another clash as well
+        # names that are equal on some file systems clash too
         key = unicodedata.normalize("NFC", "/".join(parts)).casefold()
         if content is not None and (key in seen or not parts):
             raise _RefusedError(f"the name {name!r} is empty or occurs twice")
@@ -140,7 +140,7 @@ def _write_members(
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as out:
-                shutil.copyfileobj(content, out)  # its reader refuses a wrong size or checksum
+                shutil.copyfileobj(content, out)  # the reader refuses a wrong size or checksum
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             raise _RefusedError(f"{name!r} lies below a file, or is a folder already") from error
     if not any(path.is_file() for path in folder.rglob("*")):
@@ -160,7 +160,7 @@ def _checked_parts(name: str) -> list[str]:
 
 
 class _LimitedReader(io.RawIOBase):
-    """A stream that refuses to yield more than a number of bytes."""
+    """A stream that raises `ValueError` beyond a number of bytes."""
 
     def __init__(self, source: IO[bytes] | gzip.GzipFile, limit: int) -> None:
         self.source, self.left = source, limit

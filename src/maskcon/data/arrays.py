@@ -1,4 +1,4 @@
-"""Convert arrays of numbers, flattened or not, to the uint8 images ``[N, C, H, W]`` that training reads.
+"""Convert arrays of numbers to uint8 images ``[N, C, H, W]``.
 
 The position of the channels is an argument, never guessed: 3 x 32 x 3 could be read either way.
 Letters in shapes: N images, D = H * W * C values per image, C channels, H and W rows and columns.
@@ -21,14 +21,14 @@ from maskcon._utils.errors import DataError, UsageError, unknown
 Channels = Literal["last", "first"]
 
 BYTE_RANGE = (0.0, 255.0)
-CLIPPED_SHARE = 0.1  # of the values outside the range of the training images: they come on another scale
-CHUNK_VALUES = 1 << 22  # converted together, at most: 32 MB as doubles
+CLIPPED_SHARE = 0.1  # of values outside the range of the training images: a larger share means another scale
+CHUNK_VALUES = 1 << 22  # converted at a time: 32 MB as float64
 
 
 def are_files(X: Any) -> bool:  # noqa: N803
     """Tell whether X is a list (or array, or column) of paths or Pillow images."""
     if isinstance(X, str | Path | Image.Image):
-        raise UsageError("X is a list of images, even if there is only one")
+        raise UsageError("X must be a list of images, even for a single one")
     if isinstance(X, Iterator):  # reading the first item would consume it
         raise UsageError(f"X is a {type(X).__name__}, which can be read only once; give list(X)")
     if getattr(X, "ndim", 1) != 1 or not hasattr(X, "__iter__"):
@@ -126,7 +126,7 @@ def checked_range(pixel_range: Sequence[float]) -> tuple[float, float]:
 def images_of(
     rows: NDArray[Any], shape: Sequence[int], channels: Channels, pixel_range: tuple[float, float]
 ) -> NDArray[np.uint8]:
-    """Scale rows of numbers to images: uint8 ``[N, C, H, W]``, clipped to `pixel_range`.
+    """Scale rows of numbers to uint8 images ``[N, C, H, W]``; clip to `pixel_range`.
 
     Args:
         rows: ``[N, D]``, each an image of `shape` in C order.
@@ -160,7 +160,7 @@ def warn_of_another_scale(rows: NDArray[Any], pixel_range: tuple[float, float]) 
         problem = "fit saw values from 0 to 255, and these go from 0 to 1"
     else:
         return
-    # 5: past the estimator's method and scikit-learn's wrapper of it, to the line that gave X
+    # 5: the caller's line, beyond the estimator's method and scikit-learn's wrapper
     warnings.warn(f"{problem}; bring X to the scale of fit, or set pixel_range", UserWarning, stacklevel=5)
 
 
@@ -171,6 +171,6 @@ def _levels(rows: NDArray[Any], pixel_range: tuple[float, float]) -> NDArray[np.
     if high == low:  # uniform images: all are black
         return np.zeros(rows.shape, dtype=np.uint8)
     shares = (rows.astype(np.float64) - low) / (high - low)
-    # + 0.5 and down, so that a half level goes up at every level
+    # floor(x + 0.5): numpy rounds halves to even
     levels: NDArray[np.uint8] = np.floor(np.clip(shares, 0.0, 1.0) * 255 + 0.5).astype(np.uint8)
     return levels

@@ -1,4 +1,4 @@
-"""Folders of the user's cache and of the data folder: written aside and renamed, named by a fingerprint."""
+"""Write folders of the cache and of the data folder aside, then rename them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maskcon._utils.errors import DataError
 from maskcon._utils.files import make_folder, one_at_a_time, sync_folder
 from maskcon._utils.paths import cache_root
 
-SCRATCH = "packing-"  # begins the names of folders that are not complete
+SCRATCH = "packing-"  # prefix of incomplete folders
 Result = TypeVar("Result")
 
 
@@ -23,13 +23,13 @@ def cached_folder(
 ) -> Result:
     """Read a folder of the cache; write it first if it is absent or damaged.
 
-    It is written under another name, synced and renamed, so that neither a kill nor a full disk leaves a partial one;
-    the next process that writes removes what a killed one left. Of several processes, one writes and the others wait.
+    It is written under another name, synced and renamed, so that neither a kill nor a full disk leaves a partial
+    folder; the next writer removes what a killed one left. Of several processes, one writes and the others wait.
 
     Args:
-        locate: where the folder is; its name ends in a hyphen and a fingerprint of the files it is made of. Folders
-            that differ in the fingerprint alone are replaced.
-        read: None where the folder is absent or damaged.
+        locate: returns the folder's path; its name ends in a hyphen and a fingerprint of the source files. Folders
+            whose names differ only in the fingerprint are replaced.
+        read: returns the content, or None for an absent or damaged folder.
         write: fills the folder; raises to refuse the files.
     """
     target = locate()
@@ -37,7 +37,7 @@ def cached_folder(
     try:
         make_folder(cache)
         with one_at_a_time(cache) as alone:
-            found = read(target)  # another process may have made it while this one waited
+            found = read(target)  # another process may have written it while this one waited
             if found is None:
                 delete_starting(cache, f"{target.name.rpartition('-')[0]}-")  # older or damaged
 
@@ -62,13 +62,12 @@ def write_aside(target: Path, write: Callable[[Path], None], *, prefix: str, swe
     """Fill a new folder under another name and rename it to `target` when complete.
 
     prefix: of the temporary name
-
-    sweep: delete what killed processes left; only if no other process can be writing there.
+    sweep: delete what killed processes left; only if no other process can be writing there
     """
     if sweep:
         delete_starting(target.parent, prefix)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
-        complete = Path(scratch) / "complete"  # for everyone to read; the one around it is private
+        complete = Path(scratch) / "complete"  # readable by everyone, unlike the temporary folder around it
         complete.mkdir()
         write(complete)
         _publish(complete, target)
@@ -92,7 +91,7 @@ def delete_starting(folder: Path, prefix: str) -> None:
 
 
 def check_space(folder: Path, size_bytes: float, work: str, advice: str = "") -> None:
-    """Refuse work that needs more room in the cache than there is."""
+    """Refuse work that needs more space in the cache than is free."""
     free = shutil.disk_usage(folder).free
     if free < size_bytes:
         raise DataError(

@@ -1,7 +1,4 @@
-"""Open the images of any source: a folder, manifest, files, a dataset by name, `hf:NAME` or a `Dataset`.
-
-`embed` and `index` read images through this. Labels are optional.
-"""
+"""Open the images of any source, with or without labels, for `embed` and `index`."""
 
 from __future__ import annotations
 
@@ -39,11 +36,11 @@ def gather(
     """Open the images of a folder, of a list of files, or of a dataset.
 
     Args:
-        source: a folder, with or without class folders; a manifest (.csv, .parquet) with a column path, where paths
-            start from its folder; an image, or several; a dataset by name, or hf:NAME; or a `Dataset`.
+        source: a folder, with or without class folders; a manifest (.csv, .parquet) with a column path, relative to
+            its folder; one or more images; a dataset by name, or hf:NAME; or a `Dataset`.
         canvas, channels: what images of many sizes are decoded onto. Images that come in one size keep it.
         root, variant, download: for datasets by name; see `load`.
-        strict, progress: for those that are decoded or fetched as a whole, here and now; see `load`.
+        strict, progress: for datasets that are decoded or fetched here, as a whole; see `load`.
     """
     if isinstance(source, Dataset):
         return ImageArrays(source.name, source, channels=channels)

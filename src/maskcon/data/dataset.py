@@ -1,4 +1,4 @@
-"""The dataset contract: images as one uint8 array, coarse labels, and fine labels where they are known.
+"""The dataset contract: images as uint8 array, coarse and, if known, fine labels.
 
 Letters in shapes: N images, C channels, H and W the canvas.
 """
@@ -18,14 +18,14 @@ from maskcon._utils.errors import DataError, UsageError
 
 Variant = Literal["paper", "reference"]  # labels as in the paper's text or as in its authors' code
 
-MOST_IMAGES, MOST_VALUES = 1024, 1 << 22  # looked at together, at most: 32 MB as doubles
-SMALLEST_DEVIATION = 1 / 255  # a set of flat images must not blow up when divided by it
-HASH_CHUNK_BYTES = 1 << 24  # a memory-mapped set is hashed without being read into memory at once
+MOST_IMAGES, MOST_VALUES = 1024, 1 << 22  # processed at a time: at most 32 MB as float64
+SMALLEST_DEVIATION = 1 / 255  # dividing uniform images by their deviation must not blow up
+HASH_CHUNK_BYTES = 1 << 24  # hashed at a time, since a memory map may be larger than memory
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """Map each fine class to its coarse class, in the dataset's usual order of classes.
+    """Map each fine class to its coarse class, in the dataset's order of classes.
 
     >>> Grouping(("animal", "vehicle"), ("cat", "dog", "ship"), (0, 0, 1)).sizes
     (2, 1)
@@ -62,7 +62,7 @@ class ImageSet:
     coarse: [N] int64, the labels that training may use
     fine:   [N] int64 or None; used to score, and by the upper bound that trains on fine labels
     index:  [N] int64, a stable id of each sample, unique within the set
-    sizes:  [N, 2] int32 valid (height, width) in the top-left corner of the canvas; None means all of it
+    sizes:  [N, 2] int32 valid (height, width) in the top-left corner of the canvas; None: the whole canvas
     paths:  relative paths, for sources made of files
 
     >>> part = ImageSet(np.zeros((4, 1, 8, 8), np.uint8), np.array([0, 0, 1, 1]), None, np.arange(4))
@@ -146,8 +146,8 @@ class ImageSet:
 class Dataset:
     """A dataset with a part to train on and a part to score on.
 
-    family names the kind of images ("cifar", "products", "cars", "photos", "embedded"), by which fitting views
-    are chosen; coarse_of_fine[f] is the coarse class of fine class f; notes say what a user should know,
+    family names the kind of images ("cifar", "products", "cars", "photos", "embedded"), which decides
+    about the views; coarse_of_fine[f] is the coarse class of fine class f; notes say what a user should know,
     such as files that were skipped.
     """
 
@@ -206,7 +206,9 @@ class Dataset:
 
     @cached_property
     def image_names(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Name each image of both parts: by its path, or as train/ID and test/ID where there are none or they repeat.
+        """Name each image of both parts: by its path, or as train/ID and test/ID.
+
+        The latter is used if there are no paths or they repeat.
 
         >>> part = ImageSet(np.zeros((2, 1, 8, 8), np.uint8), np.zeros(2, np.int64), None, np.array([7, 9]))
         >>> Dataset("toy", part, part, ("one",), None, "photos", None).image_names
@@ -292,7 +294,7 @@ def _shuffled_rank(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 def _balanced(
     rows: NDArray[np.int64], labels: NDArray[np.int64], count: int | None, seed: int
 ) -> NDArray[np.int64]:
-    """Choose at most `count` rows with class counts as equal as possible; keep their order."""
+    """Choose at most `count` rows, balanced over classes; keep their order."""
     if count is None or count >= len(rows):
         return rows
     if count < 1:

@@ -1,4 +1,4 @@
-"""Decode one image file, of any size and mode, to uint8 pixels on a square canvas."""
+"""Decode an image file of any size and mode to uint8 pixels on a square canvas."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ EXTENSIONS = frozenset(
         *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
     )
 )
-# images that Pillow cannot read (HEIC of iPhones, JPEG XL): reported, where other files are ignored
+# images that Pillow cannot read (HEIC of iPhones, JPEG XL) are reported; other files are ignored
 FOREIGN_EXTENSIONS = frozenset({".heic", ".heif", ".jxl"})
-# the only readers of Pillow that are used: some of the others start programs or parse documents
+# Pillow's readers in use: some of the others start programs or parse documents
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")
 ORIENTATION_TAG = 0x0112
-TURN = {  # EXIF orientation -> what brings the image upright
+TURN = {  # EXIF orientation -> operation that turns the image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -40,15 +40,15 @@ TURN = {  # EXIF orientation -> what brings the image upright
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
-# a JPEG is decoded at no less than this multiple of the wanted size; a better filter does the rest
+SWAPPED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+# a JPEG is decoded at no less than this multiple of the target size; a better filter does the rest
 DRAFT_MARGIN = 2
 # other images are first averaged over squares of pixels, which is fast, to no less than this multiple
 REDUCING_GAP = 3
 
 
 class MemoryBudget:
-    """Bytes that all threads together may use at a time; a thread waits until its share is free."""
+    """Bytes that all threads may use together; a thread waits for its share."""
 
     def __init__(self, size: int) -> None:
         self.size = self._free = size
@@ -56,7 +56,7 @@ class MemoryBudget:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Hold `size` bytes inside the block; raise `ValueError` if they exceed the whole budget.
+        """Reserve bytes inside the block; raise `ValueError` if they exceed the budget.
 
         Not reentrant: a thread that reserves twice may wait for itself.
         """
@@ -84,12 +84,15 @@ TIFF_BITS_PER_SAMPLE, TIFF_SAMPLES_PER_PIXEL, TIFF_ROWS_PER_STRIP, TIFF_TILE_LEN
 
 
 class UndecodableError(Exception):
-    """Why a file is not a usable image, in a few words."""
+    """A file is not a usable image; the message says why in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Size of the upright image, Pillow's names of its mode and format, and whether one channel is enough."""
+    """Size of the upright image, its mode and format in Pillow's names.
+
+    is_grey: one channel is enough
+    """
 
     width: int
     height: int
@@ -104,11 +107,11 @@ class Shape:
 
 @contextmanager
 def decompression_bombs_refused() -> Iterator[None]:
-    """Turn Pillow's warning about huge images into an error; silence its others.
+    """Turn Pillow's warning about huge images into an error; silence its other ones.
 
     Warning filters belong to the whole process: enter this once around a pool of threads, not in each of them.
     """
-    _readable_formats()  # Pillow registers its readers here, before threads could race for it
+    _readable_formats()  # registers Pillow's readers before threads could race to do it
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\..*")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -116,7 +119,7 @@ def decompression_bombs_refused() -> Iterator[None]:
 
 
 def is_grey(image: Image.Image) -> bool:
-    """Tell whether one channel is enough; not where transparent parts are put on white."""
+    """Tell whether one channel is enough; False with transparency, put on RGB white."""
     return image.mode in GREY_MODES and "transparency" not in image.info
 
 
@@ -127,7 +130,7 @@ def read_shape(file: Path | BytesIO) -> Shape:
 
 
 def examine(file: Path | BytesIO, side: int) -> tuple[Shape, NDArray[np.uint8]]:
-    """Do `read_shape` and `decode` in colour while opening the file once."""
+    """Read the shape and decode in colour, opening the file once."""
     with _opened(file) as image:
         return _shape(image), to_array(image, side, 3, reduce=True)
 
@@ -135,12 +138,12 @@ def examine(file: Path | BytesIO, side: int) -> tuple[Shape, NDArray[np.uint8]]:
 def decode(
     file: Path | BytesIO, side: int, channels: int, *, without_torch: bool = False
 ) -> NDArray[np.uint8]:
-    """Decode upright, shrunk (never enlarged) to fit side x side; [C, H, W] with H, W <= side.
+    """Decode upright, shrunk (never enlarged) to fit side x side: [C, H, W].
 
-    Transparent parts become white, 16-bit greys are scaled to 8, of an animation the first frame is taken.
+    Transparent parts become white, 16-bit greys are scaled to 8 bits, and the first frame of an animation is used.
 
-    without_torch: shrink by Pillow, for a process that needs torch and its 200 MB for nothing else; pixels differ by
-        rounding.
+    without_torch: shrink with Pillow, for processes that would load torch (200 MB) only for this; pixels differ by
+        rounding
     """
     with _opened(file) as image:
         return to_array(image, side, channels, reduce=True, without_torch=without_torch)
@@ -154,32 +157,32 @@ def to_array(
     reduce: a JPEG may be read at a reduced size, which is faster but shrinks `image` itself.
     """
     try:
-        full_size, wanted = image.size, fitted(image.size, side)
+        full_size, target = image.size, fitted(image.size, side)
         if reduce:
-            # does nothing but to JPEG files, those of phones with a second image inside (MPO) included
-            image.draft(None, (wanted[0] * DRAFT_MARGIN, wanted[1] * DRAFT_MARGIN))
-        factor = max(1, max(image.size) // (max(wanted) * REDUCING_GAP))
+            # affects JPEG files only, including those of phones with a second image inside (MPO)
+            image.draft(None, (target[0] * DRAFT_MARGIN, target[1] * DRAFT_MARGIN))
+        factor = max(1, max(image.size) // (max(target) * REDUCING_GAP))
         with DECODING_MEMORY.reserve(_peak_bytes(image, full_size, factor, channels)):
             image.load()
-            turn = TURN.get(_orientation(image))  # after load: Pillow turns TIFF files by itself there
+            turn = TURN.get(_orientation(image))  # after load, which turns TIFF files itself
             small = convert(image, "L" if channels == 1 else "RGB", factor)
             if reduce and small is not image:
                 image.close()  # its pixels take most of the memory
             upright = small if turn is None else small.transpose(turn)
-            # here, or by Pillow while loading
-            turned = (upright.width >= upright.height) != (wanted[0] >= wanted[1])
-            size = wanted[::-1] if turned else wanted
+            # turned above, or by Pillow while loading
+            is_turned = (upright.width >= upright.height) != (target[0] >= target[1])
+            size = target[::-1] if is_turned else target
             if without_torch and upright.size != size:
                 upright = upright.resize(size, Image.Resampling.LANCZOS)
             pixels = np.asarray(upright).reshape(upright.height, upright.width, channels)
             if upright.size == size:
                 return np.ascontiguousarray(pixels.transpose(2, 0, 1))
-            # imported here, because it imports torch, which takes seconds: headers and small images need none of it
+            # imported here, since it imports torch, which takes seconds: headers and small images do not need it
             from maskcon.data.shrinking import shrunk
 
             return shrunk(pixels, size)
     except Exception as error:  # decoders raise many types on damaged data
-        raise UndecodableError(_in_short(error)) from error
+        raise UndecodableError(_reason(error)) from error
 
 
 def fitted(size: tuple[int, int], side: int) -> tuple[int, int]:
@@ -205,9 +208,9 @@ def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
         raise UndecodableError(f"larger than {Image.MAX_IMAGE_PIXELS} pixels") from error
     except UnidentifiedImageError as error:
         raise UndecodableError("not an image of a known format") from error
-    except Exception as error:  # as above
+    except Exception as error:  # decoders raise many types on damaged data
         stop_at_breakdown(error, file)
-        raise UndecodableError(_in_short(error)) from error
+        raise UndecodableError(_reason(error)) from error
     with image:
         if min(image.size) < 1:
             raise UndecodableError(f"has the size {image.size[0]} x {image.size[1]}")
@@ -221,7 +224,7 @@ def _opened(file: Path | BytesIO) -> Iterator[Image.Image]:
 @cache
 def _readable_formats() -> tuple[str, ...]:
     """Return those of FORMATS that this build of Pillow can read."""
-    # one block per image: freed, large ones go back to the system, where each thread would keep smaller ones
+    # one block per image: large freed blocks go back to the system, while each thread would keep smaller ones
     Image.core.set_block_size(1 << 30)  # type: ignore[attr-defined]
     Image.preinit()
     if not all(name in Image.OPEN for name in FORMATS):
@@ -231,21 +234,21 @@ def _readable_formats() -> tuple[str, ...]:
 
 def _shape(image: Image.Image) -> Shape:
     width, height = image.size
-    if _orientation(image) in LYING:
+    if _orientation(image) in SWAPPED:
         width, height = height, width
     return Shape(width, height, image.mode, image.format or "", is_grey(image))
 
 
 def _orientation(image: Image.Image) -> int:
     try:
-        # that of the base class: the one of PNG files decodes the image
+        # the base class's method: that of PNG files decodes the image
         return int(Image.Image.getexif(image).get(ORIENTATION_TAG, 1))
     except Exception:  # damaged EXIF data: the image is not turned
         return 1
 
 
 def _peak_bytes(image: Image.Image, full_size: tuple[int, int], factor: int, channels: int) -> int:
-    """Estimate the memory that decoding takes at its peak; `full_size` is the size before `draft`."""
+    """Estimate the peak memory of decoding; `full_size` is the size before `draft`."""
     width, height = image.size
     compressed = image.info.get("compression", "raw") != "raw"
     per_pixel = CODEC_BYTES.get(image.format or "", MODE_BYTES.get(image.mode, 4))
@@ -266,7 +269,7 @@ def _peak_bytes(image: Image.Image, full_size: tuple[int, int], factor: int, cha
     return peak + min(64 * width * height, STRIP_BYTES) + reduced * (4 + 2 * channels)
 
 
-def _in_short(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     text = " ".join(str(error).split())[:120]
@@ -279,7 +282,7 @@ LARGEST_WITHOUT_MARGIN = 64
 
 
 def canvas_for(image_size: int) -> int:
-    """Return the side of stored images for views of this size, with a margin if large.
+    """Return the side of stored images for views of this size, with a margin.
 
     >>> canvas_for(224), canvas_for(32)
     (256, 32)
@@ -288,7 +291,7 @@ def canvas_for(image_size: int) -> int:
 
 
 def checked_side(image_size: int | None) -> int:
-    """Return the side asked for, or the usual one; refuse an impossible one."""
+    """Return the requested side, by default the usual one; refuse an impossible one."""
     if image_size is None:
         return DEFAULT_SIDE
     if not SIDE_RANGE[0] <= image_size <= SIDE_RANGE[1]:
@@ -302,10 +305,10 @@ def read_images(
     """Read images onto a common canvas: uint8 ``[N, C, S, S]``, sizes ``[N, 2]``.
 
     Each is turned upright, shrunk (never enlarged) to fit S x S and placed in the top-left corner, as a folder's
-    images are before training. Unlike there, one that cannot be read is an error: the caller counts on N rows.
+    images are before training. An image that cannot be read is an error here, since the caller relies on N rows.
     """
     if isinstance(images, str | Path | Image.Image):
-        raise UsageError("images are given as a list, even if there is only one")
+        raise UsageError("images must be given as a list, even a single one")
     array = np.zeros((len(images), channels, canvas, canvas), dtype=np.uint8)
     sizes = np.empty((len(images), 2), dtype=np.int32)
     with decompression_bombs_refused():

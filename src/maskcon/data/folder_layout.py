@@ -1,4 +1,4 @@
-"""List the labelled images of a folder with one sub-folder per class, without opening them.
+"""List the labelled images of a folder with one sub-folder per class.
 
 flowers/daisy/1.jpg                    coarse labels only; about a fifth of the images is held out to score on
 flowers/daisy/oxeye/1.jpg              coarse and fine labels
@@ -24,14 +24,14 @@ from maskcon.data.decoding import EXTENSIONS, FOREIGN_EXTENSIONS
 TRAIN_NAMES = ("train", "training")
 TEST_NAMES = ("test", "testing", "val", "valid", "validation")  # the first that exists is used
 MAX_DEPTH = 16  # of folders, counted from the given one
-Identity = tuple[int, int]  # device and number of a folder, by which a link back to it is known
+Identity = tuple[int, int]  # device and inode of a folder, to recognise a link back to it
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One image file: its path from the root with `/`, its part, its class folders (names as on disk).
+    """One image file: path from the root with `/`, part, class folders (as on disk).
 
-    key: decides whether it is held out; None: its path, see `splits`
+    key: decides whether it is held out; None: the hash of its path, see `splits`
     index: its id; None: the hash of its path
     """
 
@@ -66,14 +66,16 @@ class Contents(Protocol):
 
 @dataclass
 class Layout:
-    """The images of a folder, a manifest, a named or a Hugging Face dataset, and how messages speak of them.
+    """The images of a source before they are opened, and texts for messages.
+
+    The source is a folder, a manifest, a named or a Hugging Face dataset.
 
     name: of the dataset; root: the folder that paths start from; where: the source, as `show` gives it
-    expected: what a good source holds; test_part: how to give a part to test on
-    kind: distinguishes packs of one folder; contents: reads images that are no files of their own
+    expected: what a valid source holds; test_part: what a part to test on is called
+    kind: distinguishes packs of one folder; contents: reads images that are not files of their own
     grouping, family: of a named dataset, whose classes have numbers of their own
     files: train before test
-    loose_images: of the ignored files, images beside the class folders, in no class
+    loose_images: number of the ignored files that are images beside the class folders, in no class
     unreadable: path, reason
     """
 
@@ -126,9 +128,9 @@ def _empty(root: Path) -> Layout:
 
 
 def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
-    """Find the train and test folders at the top; none where they are classes.
+    """Find the top-level train and test folders; none if they are classes.
 
-    A folder called train beside other folders is a class (images of trains), unless one of them is called test.
+    A folder called train beside other folders is a class (images of trains), unless another is called test.
     """
     by_name = {name.lower(): name for name in folders}
     train = next((by_name[name] for name in TRAIN_NAMES if name in by_name), None)
@@ -140,7 +142,7 @@ def _parts(folders: Collection[str]) -> tuple[str | None, list[str]]:
 def read_any_depth(root: Path) -> Layout:
     """Find every image below `root` at any depth, for embedding.
 
-    The folder of the first level (the second below train and test folders) is the coarse label; "" where there is none.
+    The first-level folder (the second below train and test folders) is the coarse label; "" without one.
     """
     _check_folder(root, "give a folder of images")
     layout = _empty(root)
@@ -180,16 +182,16 @@ def some(names: list[str], limit: int = 5) -> str:
 
 @dataclass
 class FineLabels:
-    """Which coarse class each fine label lies in, and where that was said first."""
+    """The coarse class of each fine label, and the place where it first occurred."""
 
     coarse_of: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def at_odds(self, fine: str, coarse: str, place: str) -> str | None:
-        """Add a label; return a complaint if it lies in another coarse class already.
+    def conflict(self, fine: str, coarse: str, place: str) -> str | None:
+        """Add a fine label; return a complaint if it has another coarse class already.
 
         >>> labels = FineLabels()
-        >>> labels.at_odds("poodle", "dog", "line 2")
-        >>> labels.at_odds("poodle", "cat", "line 3").partition(";")[0]
+        >>> labels.conflict("poodle", "dog", "line 2")
+        >>> labels.conflict("poodle", "cat", "line 3").partition(";")[0]
         "fine label 'poodle' lies in coarse class 'cat', but in 'dog' at line 2"
         """
         other, first = self.coarse_of.setdefault(fine, (coarse, place))
@@ -216,7 +218,7 @@ def _read_part(root: Path, part: str, is_test: bool, layout: Layout) -> None:
     above = frozenset(_identity(root / folder) for folder in ("", part))
     for coarse, identity in _folders(root, part, layout).items():
         if identity in above:
-            continue  # a link back to the whole is no class of it
+            continue  # a link back to the root or the part is not a class
         before = len(direct) + len(deeper)
         for inner in _images(root, _join(part, coarse), layout, above | {identity}):
             path = _join(part, coarse, *inner)
@@ -239,7 +241,7 @@ def _images(
 ) -> Iterator[tuple[str, ...]]:
     """Yield the images in `folder` and below, as path components.
 
-    inside: the folders on the way here, from the root to `folder`, so that a link back to one of them ends.
+    inside: the folders from the root to `folder`; links back to one of them are not followed
     """
     for entry, identity in _entries(root, folder, layout):
         if identity is not None:
@@ -258,7 +260,7 @@ def _images(
         elif suffix not in EXTENSIONS:
             layout.ignored_files += 1
         elif not entry.is_file():
-            # a link that leads nowhere, a pipe, a socket: opening it might never return
+            # a broken link, a pipe, a socket: opening it might never return
             layout.unreadable.append((_join(folder, entry.name), "not a regular file"))
         else:
             yield (entry.name,)
@@ -277,7 +279,7 @@ def _folders(root: Path, folder: str, layout: Layout) -> dict[str, Identity]:
 
 
 def _entries(root: Path, folder: str, layout: Layout) -> list[tuple[os.DirEntry[str], Identity | None]]:
-    """List what is visible in the folder by name; sub-folders with their identity."""
+    """List visible entries of a folder by name; sub-folders with their identity."""
     try:
         with os.scandir(root / folder) as entries:
             every = sorted(entries, key=lambda entry: entry.name)
@@ -307,7 +309,7 @@ def _unreadable(root: Path, error: OSError) -> DataError:
 
 
 def _identity(folder: Path) -> Identity:
-    status = folder.stat()  # that of an os.DirEntry is zero on Windows
+    status = folder.stat()  # an os.DirEntry has zeros on Windows
     return status.st_dev, status.st_ino
 
 

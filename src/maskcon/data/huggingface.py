@@ -1,9 +1,9 @@
-"""A Hugging Face dataset as a source: `hf:NAME`, or `hf:./folder` for one kept with `save_to_disk`.
+"""Read Hugging Face datasets: `hf:NAME`, or `hf:./folder` after `save_to_disk`.
 
 hf:cifar100,image=img,coarse=coarse_label,fine=fine_label
 
-Options follow the name, so that a run remembers them: the columns (image, coarse, fine), the splits (train, test), and
-which release it is (config, revision). Needs the extra `datasets`; nothing is fetched unless it is asked for.
+Options follow the name, so that a run stores them: the columns (image, coarse, fine), the splits (train, test), and the
+release (config, revision). Needs the extra `datasets`; nothing is fetched without `download`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "hf:"
 OPTIONS = ("image", "coarse", "fine", "train", "test", "config", "revision")
 COARSE_NAMES = ("coarse", "coarse_label", "coarse_labels")
 FINE_NAMES = ("fine", "fine_label", "fine_labels")
-MARKS = ("dataset_dict.json", "state.json")  # what save_to_disk leaves in a folder
+MARKS = ("dataset_dict.json", "state.json")  # files that save_to_disk writes
 KEY_BYTES = 8
 
 
@@ -39,20 +39,21 @@ class Address:
 
     @classmethod
     def parse(cls, source: str) -> Address:
-        """
+        """Split a source into the name and its options.
+
         >>> Address.parse("hf:cifar100,coarse=coarse_label")
         Address(name='cifar100', options={'coarse': 'coarse_label'})
         """
         parts = source.removeprefix(PREFIX).split(",")
         # the name of a folder may hold commas too
-        most = next((count for count in range(len(parts), 1, -1) if _folder(",".join(parts[:count]))), 1)
-        name, rest = ",".join(parts[:most]), parts[most:]
+        length = next((count for count in range(len(parts), 1, -1) if _folder(",".join(parts[:count]))), 1)
+        name, rest = ",".join(parts[:length]), parts[length:]
         options: dict[str, str] = {}
         for part in rest:
             key, equals, value = part.partition("=")
             if not equals:
                 raise UsageError(
-                    f"{show(source)}: {show(part)!r} is no option; write {PREFIX}NAME,coarse=COLUMN"
+                    f"{show(source)}: {show(part)!r} is not an option; write {PREFIX}NAME,coarse=COLUMN"
                 )
             if key not in OPTIONS:
                 raise unknown(f"option of {PREFIX}", key, OPTIONS)
@@ -92,7 +93,7 @@ def _folder(name: str) -> Path | None:
 def read_hub(source: str, *, download: bool = False, looking: Progress | None = None) -> Layout:
     """Open the dataset, choose its columns and read its labels.
 
-    looking: called while many rows are hashed.
+    looking: progress while many rows are hashed
     """
     address = Address.parse(source)
     splits = _splits(address, download)
@@ -119,8 +120,8 @@ def read_hub(source: str, *, download: bool = False, looking: Progress | None = 
         keys = contents.keys(name, len(labels), looking) if test is None else [None] * len(labels)
         for row, (label, kind, key) in enumerate(zip(labels, fines, keys, strict=True)):
             place = f"{where}, row {row}"
-            if kind is not None and (odd := fine_labels.at_odds(kind, label, place)):
-                raise DataError(f"{place}: {odd}")
+            if kind is not None and (conflict := fine_labels.conflict(kind, label, place)):
+                raise DataError(f"{place}: {conflict}")
             layout.files.append(Found(f"{name}/{row}", name == test, label, kind, key))
     spare = [name for name in splits if name not in parts]
     if spare:
@@ -129,7 +130,7 @@ def read_hub(source: str, *, download: bool = False, looking: Progress | None = 
 
 
 def _splits(address: Address, download: bool) -> dict[str, Any]:
-    """Load the splits by name; a dataset saved without splits is one, called train."""
+    """Load the splits by name; a dataset saved without splits becomes split train."""
     try:
         import datasets
     except ImportError:
@@ -161,7 +162,7 @@ def _splits(address: Address, download: bool) -> dict[str, Any]:
 
 @contextmanager
 def _offline(datasets: Any, may_fetch: bool) -> Iterator[None]:
-    """Restrict the package to its cache inside the block, unless it may fetch."""
+    """Restrict the package to its cache inside the block, unless `may_fetch`."""
     before = datasets.config.HF_HUB_OFFLINE
     datasets.config.HF_HUB_OFFLINE = before or not may_fetch
     try:
@@ -171,7 +172,7 @@ def _offline(datasets: Any, may_fetch: bool) -> Iterator[None]:
 
 
 def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Choose the train and test splits; None: to be held out."""
+    """Choose the train and test splits; None: the test part is to be held out."""
     chosen: dict[str, str] = {}
     for role, usual in (("train", TRAIN_NAMES), ("test", TEST_NAMES)):
         wanted = address.options.get(role)
@@ -194,7 +195,7 @@ def _chosen_splits(address: Address, splits: Mapping[str, Any]) -> tuple[str, st
 def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, str | None]:
     """Choose the columns of images, coarse and fine labels.
 
-    Given ones first, then by their kind and usual names.
+    Given columns take precedence, then usual names, then the only column of the right type.
     """
     import datasets
 
@@ -206,7 +207,7 @@ def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, s
             raise UsageError(f"{unknown('column', name, ())}; {columns}")
 
     def chosen(role: str, what: str, usual: Sequence[str], kind: type, other: str | None = None) -> str:
-        """Choose the given column, else a usual name, else the only one of this kind."""
+        """Choose the given column, else a usual name, else the only one of this type."""
         of_kind = [name for name in features if isinstance(features[name], kind) and name != other]
         named = given[role] or next((name for name in usual if name in features), None)
         if named is None and len(of_kind) != 1:
@@ -223,7 +224,7 @@ def _columns(address: Address, features: Mapping[str, Any]) -> tuple[str, str, s
 
 
 def _labels(where: str, part: Any, column: str) -> list[str]:
-    """Read the labels of a column as text, by the names of its numbers."""
+    """Read the labels of a column as text; numbers become class names."""
     if column not in part.features:
         raise DataError(f"{where} has no column {column!r}")
     names = getattr(part.features[column], "names", None)
@@ -242,7 +243,7 @@ def _labels(where: str, part: Any, column: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Rows:
-    """The images of the parts as the bytes of files, by split/row."""
+    """Read images of the parts as file contents, by split/row."""
 
     parts: Mapping[str, Any]
     column: str
@@ -271,11 +272,11 @@ class Rows:
             raise UndecodableError("the row holds no image")
         if value["bytes"] is not None:
             return bytes(value["bytes"])
-        path_to = str(value["path"])
-        if not has_file(Path(path_to)):  # also an address in the net, which is not followed
-            raise UndecodableError(f"no such file: {show(path_to)[:80]}")
+        file = Path(str(value["path"]))
+        if not has_file(file):  # URLs are not followed
+            raise UndecodableError(f"no such file: {show(str(value['path']))[:80]}")
         try:
-            return Path(path_to).read_bytes()
+            return file.read_bytes()
         except OSError as error:
             raise UndecodableError(error.strerror or str(error)) from None
 

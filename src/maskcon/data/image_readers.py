@@ -1,4 +1,4 @@
-"""Read the images of a source block by block: `ImageFiles` from files, `ImageArrays` from arrays.
+"""Read the images of a source in blocks, from files or from arrays.
 
 Letters in shapes: M images that could be read, C channels, H and W the canvas.
 """
@@ -26,9 +26,9 @@ BLOCK_BYTES = 64 << 20  # of decoded images at a time
 
 
 class Stamp(NamedTuple):
-    """Size and time of a file, by which it counts as unchanged.
+    """Size and time of a file; equal stamps mean an unchanged file.
 
-    For an image in an array: the number of its bytes, and a number made of its content in place of the time.
+    For an image in an array: the number of its bytes, and part of its digest in place of the time.
     """
 
     size: int
@@ -39,8 +39,8 @@ class Stamp(NamedTuple):
 class Block:
     """Some images on a common canvas.
 
-    images: uint8 [M, C, H, W]; sizes: [M, 2] valid (height, width), None where all of the canvas is
-    rows: [M] which of the source's images they are; failures: row -> why there is no image
+    images: uint8 [M, C, H, W]; sizes: [M, 2] valid (height, width); None: the whole canvas
+    rows: [M] row of each image in the source; failures: row -> why there is no image
     """
 
     images: NDArray[np.uint8]
@@ -59,31 +59,33 @@ def none_readable(images: Images, failures: Mapping[str, str]) -> str:
     if not failures:
         return images.empty
     first, why = next(iter(failures.items()))
-    told = f"{show(first)} ({show(why)})"
+    example = f"{show(first)} ({show(why)})"
     source = show(images.source)
     if len(failures) == 1:
-        return f"the one image of {source} cannot be read: {told}"
-    return f"none of the {len(failures):,} images of {source} can be read; the first: {told}"
+        return f"the one image of {source} cannot be read: {example}"
+    return f"none of the {len(failures):,} images of {source} can be read; the first: {example}"
 
 
 class ImageFiles:
-    """Image files in the order of their source, each with its row number; follows links, opens regular files only.
+    """Image files in the order of their source, by row number.
+
+    Links are followed; only regular files are opened.
 
     Args:
-        source: what they can be gathered from again, from any directory
+        source: address of the images, valid in any directory
         root: the folder that paths start from
-        named: path (with `/`) and coarse label ("" or None where unknown); of a path that comes twice the first counts
+        labelled: path (with `/`) and coarse label ("" or None if unknown); repeated paths are ignored
         canvas, channels: what images are decoded onto
-        empty: in words, that the source holds no image
-        unreadable: path -> why; known before reading, not among `paths`
-        notes: what a user should know of the source
+        empty: message for a source without images
+        unreadable: path -> reason, known before reading; not among `paths`
+        notes: what a user should know about the source
     """
 
     def __init__(
         self,
         source: str,
         root: Path,
-        named: Iterable[tuple[str, str | None]],
+        labelled: Iterable[tuple[str, str | None]],
         *,
         canvas: int,
         channels: int,
@@ -99,11 +101,11 @@ class ImageFiles:
         self.image_bytes = channels * canvas**2
         self._folder, self._canvas, self._channels = root, canvas, channels
         seen: set[str] = set()
-        for path, coarse in named:
+        for path, coarse in labelled:
             if path in seen:
                 continue
             seen.add(path)
-            found = self._looked_up(path)
+            found = self._stamp(path)
             if isinstance(found, str):
                 self.unreadable[path] = found
                 continue
@@ -111,7 +113,7 @@ class ImageFiles:
             self.coarse.append(coarse or None)
             self.stamps.append(found)
 
-    def _looked_up(self, path: str) -> Stamp | str:
+    def _stamp(self, path: str) -> Stamp | str:
         try:
             status = (self._folder / path).stat()
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
@@ -141,10 +143,9 @@ class ImageFiles:
         def work(place: int) -> NDArray[np.uint8]:
             path = self.paths[rows[place]]
             pixels = decode(self._folder / path, self._canvas, self._channels)
-            if self._looked_up(path) != self.stamps[rows[place]]:
-                raise UndecodableError(
-                    "changed while it was read"
-                )  # its stamp or digest may be of other bytes
+            if self._stamp(path) != self.stamps[rows[place]]:
+                # the stamp or digest may belong to other content
+                raise UndecodableError("changed while it was read")
             return pixels
 
         filled = fill(images, work)
@@ -156,14 +157,14 @@ class ImageFiles:
         )
 
 
-# of red, green, blue in 1/65536: ITU-R 601, as Pillow has it
+# weights of red, green and blue in 1/65536: ITU-R 601, as in Pillow
 LUMA = np.array([19595, 38470, 7471], dtype=np.uint32)
 
 
 class ImageArrays:
     """Images of a dataset, read like `ImageFiles`; named as in `Dataset.image_names`.
 
-    channels: 1 or 3, into which they are converted
+    channels: 1 or 3, to which they are converted
     """
 
     root = ""

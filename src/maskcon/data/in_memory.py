@@ -1,4 +1,4 @@
-"""Make a dataset for `maskcon.fit` of images and labels in memory."""
+"""Make a dataset for `maskcon.fit` from images and labels in memory."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def from_arrays(
         coarse: N labels, text or whole numbers.
         fine: N labels to score with; each belongs to one coarse label.
         test: images, coarse labels and, if known, fine labels to score on. None: a share of the N is held out.
-        ids: N lasting names, which decide what is held out. None: each image's content decides. Either way, adding
-            images moves no other between train and test.
+        ids: N permanent names, which decide what is held out. None: each image's content decides. Either way, added
+            images do not move others between train and test.
         image_size: for lists, the side of the canvas; larger images are shrunk. None: the largest side, at most 256.
         fraction: the share held out.
 
@@ -76,7 +76,7 @@ def from_arrays(
             images=array,
             coarse=_numbers(coarse_labels, part.coarse),
             fine=None if part.fine is None else _numbers(coarse_of, part.fine),
-            index=_numbered(keys) if place == 0 else np.arange(len(array), dtype=np.int64),
+            index=_unique_ids(keys) if place == 0 else np.arange(len(array), dtype=np.int64),
             sizes=sizes,
         )
         for place, (part, (array, sizes)) in enumerate(zip(parts, pixels, strict=True))
@@ -106,7 +106,7 @@ class _Part:
 
     def __init__(self, what: str, images: Images, coarse: Labels, fine: Labels | None = None) -> None:
         if isinstance(images, str | Path | Image.Image):
-            raise UsageError(f"{what} are given as an array or a list, even if there is only one")
+            raise UsageError(f"{what} must be given as an array or a list, even a single one")
         if len(images) == 0:
             raise DataError(f"there are no {what}")
         self.images = images
@@ -121,7 +121,7 @@ def _plain_labels(kind: str, labels: Labels, count: int) -> list[Label]:
         if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
             raise DataError(f"the {kind} of image {row} is {value!r}; text or whole numbers are needed")
     if len(plain) != count:
-        raise DataError(f"{counted(count, 'image')} and {counted(len(plain), kind)}; one each is needed")
+        raise DataError(f"{counted(count, 'image')} and {counted(len(plain), kind)}; give one per image")
     return plain
 
 
@@ -131,8 +131,8 @@ def _coarse_of_fine(parts: Sequence[_Part]) -> dict[Label, Label]:
     coarse_of: dict[Label, Label] = {}
     for part in parts:
         for row, (coarse, fine) in enumerate(zip(part.coarse, part.fine or (), strict=False)):
-            if odd := labels.at_odds(str(fine), str(coarse), f"image {row}"):
-                raise DataError(f"image {row}: {odd}")
+            if conflict := labels.conflict(str(fine), str(coarse), f"image {row}"):
+                raise DataError(f"image {row}: {conflict}")
             coarse_of[fine] = coarse
     return {fine: coarse_of[fine] for fine in _in_order(coarse_of)}
 
@@ -170,7 +170,7 @@ def _from_array(images: NDArray[Any], channels: Channels) -> NDArray[np.uint8]:
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise DataError(
             f"images must be uint8 [N, H, W], [N, H, W, C] or [N, C, H, W], got {images.dtype} {images.shape}; "
-            "values of another range are scaled to 0..255 first"
+            "scale values of another range to 0..255 first"
         )
     return images_of(images.reshape(len(images), -1), images.shape[1:], channels, BYTE_RANGE)
 
@@ -214,7 +214,7 @@ def _keys(images: Images, pixels: NDArray[np.uint8], ids: Sequence[Label] | None
         keys = [str(label) for label in _plain_labels("id", ids, len(images))]
         if len(set(keys)) != len(keys):
             raise DataError(
-                f"{len(set(keys)):,} different ids for {counted(len(images), 'image')}; one each is needed"
+                f"{len(set(keys)):,} different ids for {counted(len(images), 'image')}; give one per image"
             )
         return keys
     if isinstance(images, np.ndarray):
@@ -230,11 +230,11 @@ def _content(item: Any) -> bytes:
     return Path(item).read_bytes()
 
 
-def _numbered(keys: Sequence[str]) -> NDArray[np.int64]:
-    """Make ids [N] that differ for equal images too."""
-    seen: Counter[str] = Counter()
-    numbers = []
+def _unique_ids(keys: Sequence[str]) -> NDArray[np.int64]:
+    """Make ids [N], unique even for equal images."""
+    count: Counter[str] = Counter()
+    ids = []
     for key in keys:
-        seen[key] += 1
-        numbers.append(path_hash(key if seen[key] == 1 else f"{key}#{seen[key]}"))
-    return np.array(numbers, dtype=np.int64)
+        count[key] += 1
+        ids.append(path_hash(key if count[key] == 1 else f"{key}#{count[key]}"))
+    return np.array(ids, dtype=np.int64)

@@ -1,8 +1,8 @@
-"""kinds.csv: the finer kind of every image, written by `maskcon kinds` and edited by people.
+"""Read and write kinds.csv: the kind of every image, for people to edit.
 
 Columns: path, coarse, kind, confidence (0 to 1), role (typical, borderline, outlier or junk). Kinds that were found but
 not named yet are called "kind 1", "kind 2", ... within their coarse class; any other text is a name. Further columns
-are ignored, so that a spreadsheet may hold notes. Semicolons and tabs may separate the cells of a file that is read.
+are ignored, so that a spreadsheet may hold notes. Semicolons and tabs are read as separators too.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class KindRow:
     kind: str
     confidence: float | None = None
     role: Role = ""
-    line: int = 0  # in the file, 0 for rows that were not read
+    line: int = 0  # in the file; 0 for rows that were not read from one
     question: str = ""  # why `maskcon ask` asks about it; empty in kinds.csv
 
     @property
     def name(self) -> str | None:
-        """The name that a person gave, None for a number, an empty cell or junk."""
+        """The name that a person gave; None for "kind 1" and the like, no kind, or junk."""
         named = self.kind and self.role != "junk" and UNNAMED.fullmatch(self.kind) is None
         return self.kind if named else None
 
 
 def read_kinds(path: Path) -> list[KindRow]:
-    """Read and check a kinds file, in its order.
+    """Read and check the rows of a kinds file, in their order.
 
     Raises:
         DataError: the file cannot be used; the message names the line and what to change.
@@ -90,9 +90,9 @@ def write_kinds(path: Path, rows: Iterable[KindRow], *, questions: bool = False)
 
 
 def kinds_bytes(rows: Iterable[KindRow], *, questions: bool = False) -> bytes:
-    """Return a kinds file, with a byte-order mark so that spreadsheets read it as UTF-8.
+    """Return the content of a kinds file, with a byte-order mark for spreadsheets.
 
-    questions: with a further column that says why each image is asked about.
+    questions: add a column that says why each image is asked about
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -134,10 +134,10 @@ def _row(path: Path, line: int, header: Sequence[str], cells: Sequence[str]) -> 
 
 
 def kind_name(text: str) -> str:
-    """Return the name of a kind without white space around it.
+    """Return the name of a kind without surrounding white space.
 
     Raises:
-        UsageError: it cannot be kept in a line of a table.
+        UsageError: it does not fit one cell of a table.
     """
     kind = text.strip()
     if re.search(r"[\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]", kind):
@@ -155,7 +155,9 @@ def _number(path: Path, line: int, text: str) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise _wrong(path, line, f"the confidence {text.strip()!r} is no number from 0 to 1; leave it empty")
+        raise _wrong(
+            path, line, f"the confidence {text.strip()!r} is not a number from 0 to 1; leave it empty"
+        )
     return value
 
 

@@ -1,4 +1,4 @@
-"""Known names of finer kinds: a kinds file matched to training images (`maskcon train --fine kinds.csv`)."""
+"""Match a kinds file to training images, for `maskcon train --fine kinds.csv`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNNAMED, JUNK, NUMBERED = -1, -2, -3  # in `KnownNames.kinds`
 class KnownNames:
     """The named kind of every training image.
 
-    kinds: [N] int64, numbered by the first training image of each; `UNNAMED` where nothing is known,
+    kinds: [N] int64, numbered in the order of first occurrence; `UNNAMED` if nothing is known,
         `NUMBERED` in a kind that was found and has no name yet, `JUNK` to leave out
     notes: what was read, and which rows of the file had no effect, one line each
     """
@@ -44,12 +44,12 @@ class KnownNames:
         return int(self.kinds.max()) + 1
 
     def fingerprint(self) -> str:
-        """Hash which images share a name (sha256, hex); the same names in another spelling give the same."""
+        """Hash which images share a name (sha256, hex), independent of the spelling."""
         return hashlib.sha256(self.kinds.astype("<i8").tobytes()).hexdigest()
 
 
 def known_names(path: Path, data: Dataset) -> KnownNames:
-    """Match the rows of a kinds file to the training images by name (see `Dataset.image_names`).
+    """Match the rows of a kinds file to training images by `Dataset.image_names`.
 
     A name belongs to its coarse class: the same name under two classes is two kinds. Rows without a name have no
     effect, unless they are junk.
@@ -71,17 +71,15 @@ def known_names(path: Path, data: Dataset) -> KnownNames:
         if place is not None and label == row.coarse:
             chosen[place] = row
             continue
-        found = f"line {row.line}: {show(row.path)}"
+        entry = f"line {row.line}: {show(row.path)}"
         if place is not None:
-            reason, found = (
-                "with another coarse class than the image",
-                f"{found} is {label!r}, not {row.coarse!r}",
-            )
+            reason = "with another coarse class than the image"
+            entry += f" is {label!r}, not {row.coarse!r}"
         elif row.path in test:
             reason = "of test images, which are not trained on"
         else:
             reason = f"without an image in {data.name}"
-        ignored.setdefault(reason, []).append(found)
+        ignored.setdefault(reason, []).append(entry)
     kinds = np.full(len(data.train), UNNAMED, dtype=np.int64)
     kinds[numbered] = NUMBERED
     numbers: dict[tuple[str, str], int] = {}
@@ -102,15 +100,15 @@ def known_names(path: Path, data: Dataset) -> KnownNames:
             f"{path} leaves {len(kinds) - junk} of {counted(len(kinds), 'training image')}, the others are junk; "
             f"at least {FEWEST_TRAIN} are needed"
         )
-    said = (
+    summary = (
         f"{path}: {counted(len(numbers), 'kind')} named, in {counted(len(chosen) - junk, 'training image')}"
     )
     left_out = f"; {counted(junk, 'junk image')} left out" if junk else ""
-    return KnownNames(kinds, (said + left_out, *(f"{path}: {note}" for note in notes)))
+    return KnownNames(kinds, (summary + left_out, *(f"{path}: {note}" for note in notes)))
 
 
 def _places(paths: Iterable[str]) -> dict[str, int]:
-    """Map paths, as they are and as they are printed, to rows."""
+    """Map paths to rows, both verbatim and as printed."""
     places: dict[str, int] = {}
     for row, path in enumerate(paths):
         places |= {show(path): row, path: row}

@@ -34,7 +34,7 @@ def load(
     image_size: side of the canvas, for own images and datasets of photographs. None: the largest side, at most 256
     download: fetch a dataset that is not here yet
     strict: an image that cannot be read is an error, not left out
-    progress: called as progress(done, in all), in files looked at or decoded or in bytes downloaded
+    progress: called as progress(done, total), in files examined or decoded or in bytes downloaded
 
     A dataset name takes precedence over a folder of that name; write "./cifar10" for the folder.
     """
@@ -68,7 +68,7 @@ def image_plan(
 ) -> ImagePlan | None:
     """Find the images that `load` would decode; None for datasets of arrays.
 
-    progress is called in bytes while an archive is downloaded, looking in files while many headers are read.
+    progress counts bytes while an archive is downloaded; looking counts files while many headers are read.
     """
     if variant not in get_args(Variant):
         raise unknown("variant", variant, get_args(Variant))
@@ -139,7 +139,7 @@ def absolute(source: str) -> str:
 
 
 def own_path(name_or_path: str) -> Path:
-    """Return the path of the user's folder or file; raise `UsageError` for a misspelt name."""
+    """Return the path of the user's folder or file; refuse a misspelt name."""
     try:
         path = Path(name_or_path).expanduser()
     except RuntimeError as error:

@@ -1,11 +1,11 @@
-"""A manifest: a CSV or Parquet file that lists images, with the columns path, coarse and optionally fine, split.
+"""Read a manifest: a CSV or Parquet file that lists images and their labels.
 
 path,coarse,fine,split
 cats/1.jpg,cat,siamese,train
 "dogs/rex, old.jpg",dog,poodle,test
 
-Paths start from the folder of the manifest. Other columns are ignored. Without a split, about a fifth of the images
-is held out to score on. Rows are streamed.
+The columns fine and split are optional, others are ignored. Paths start from the folder of the manifest. Without a
+split, about a fifth of the images is held out to score on. Rows are streamed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from maskcon.data.folder_layout import (
 COLUMNS = ("path", "coarse", "fine", "split")
 PARQUET = ".parquet"
 SUFFIXES = (".csv", ".tsv", PARQUET)
-DELIMITERS = ",;\t"  # spreadsheets write semicolons where the comma is for decimals
+DELIMITERS = ",;\t"  # spreadsheets write semicolons where the comma is the decimal separator
 LONGEST_LINE_BYTES = 1 << 20
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 FORM = "path,coarse[,fine][,split]"
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """A manifest, for messages that name a place in it."""
+    """A manifest, for messages that name a line or row in it."""
 
     path: Path
 
@@ -80,7 +80,7 @@ def is_manifest(path: Path) -> bool:
 
 
 def folder_of(path: Path) -> Path:
-    """Return the folder that paths start from: that of the file itself, links resolved."""
+    """Return the folder that paths start from: the file's own, links resolved."""
     return resolved(path).parent
 
 
@@ -94,8 +94,8 @@ def listed_images(path: Path) -> Iterator[tuple[str, str]]:
 def read_manifest(path: Path) -> Layout:
     """Read and check all rows; train before test, each sorted by path.
 
-    The first thing wrong is an error that names its line: a label that is empty or at odds with another line, a path
-    that is listed twice, leads out of the folder with `..`, or names no file.
+    The first fault is an error that names its line: a label that is empty or contradicts another line; a path that is
+    listed twice, leads out of the folder with `..`, or does not exist.
     """
     where, place, folder = show(str(path)), Place(path), folder_of(path)
     line_of: dict[str, int] = {}
@@ -118,16 +118,17 @@ def read_manifest(path: Path) -> Layout:
             raise place.wrong(
                 row.number, f"has {has} split, and {other} has {other_has}; give every row one, or none"
             )
-        if row.fine and (odd := fine_labels.at_odds(row.fine, row.coarse, place.at(row.number))):
-            raise place.wrong(row.number, odd)
+        if row.fine and (conflict := fine_labels.conflict(row.fine, row.coarse, place.at(row.number))):
+            raise place.wrong(row.number, conflict)
         line_of[name] = row.number
         coarse, fine, split = (names.setdefault(text, text) for text in row[2:])
         files.append(Found(name, split in TEST_NAMES, coarse, fine or None))
         splits.append(split)
     if not files:
         raise DataError(f"{where} lists no image; write one line per image: {FORM}")
-    used_test = next((name for name in TEST_NAMES if name in names and name in splits), None)
-    if used_test is not None and not any(name in splits for name in TRAIN_NAMES):
+    present = set(splits)
+    used_test = next((name for name in TEST_NAMES if name in present), None)
+    if used_test is not None and not present.intersection(TRAIN_NAMES):
         raise DataError(f"no row of {where} has the split 'train'")
     _check_files(place, folder, line_of)
     spare = Counter(split for split in splits if split in TEST_NAMES and split != used_test)
@@ -152,7 +153,7 @@ def read_manifest(path: Path) -> Layout:
 
 
 def _checked_path(place: Place, row: Row, folder: Path) -> str:
-    """Normalise a path; relative to the manifest's folder where it lies below it."""
+    """Normalise a path; make it relative if it lies below the manifest's folder."""
     text = row.path
     if not text.strip():
         raise place.wrong(row.number, "path is empty")
@@ -171,7 +172,7 @@ def _checked_path(place: Place, row: Row, folder: Path) -> str:
 
 
 def _check_files(place: Place, folder: Path, line_of: dict[str, int]) -> None:
-    """Require every file: a list may not belong to this folder."""
+    """Refuse missing files: the manifest may belong to another folder."""
     absent = [path for path in line_of if not has_file(folder / path)]
     if absent:
         more = f"; {len(absent):,} of {len(line_of):,} files are missing" if len(absent) > 1 else ""
@@ -215,12 +216,12 @@ def _on_one_line(error: Exception) -> str:
 def _csv_rows(place: Place, needed: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     with place.path.open("rb") as file:
         lines = _lines(file, place)
-        begin = next(lines, "")
-        reader = csv.reader(itertools.chain([begin], lines), delimiter=delimiter_of(begin), strict=True)
+        first = next(lines, "")
+        reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter_of(first), strict=True)
         header: list[str] = []
         columns: list[int | None] = []
         while True:
-            number = reader.line_num + 1  # where the row begins: quoted fields may span several lines
+            number = reader.line_num + 1  # first line of the row: quoted fields may span several
             try:
                 values = next(reader)
             except StopIteration:
@@ -259,7 +260,7 @@ def _lines(file: BinaryIO, place: Place) -> Iterator[str]:
 
 
 def delimiter_of(header: str) -> str:
-    """Return the separator with which the header names a path."""
+    """Return the separator that makes path a column of the header."""
     for delimiter in DELIMITERS:
         if "path" in (name.strip().strip('"').lower() for name in header.split(delimiter)):
             return delimiter
@@ -267,7 +268,7 @@ def delimiter_of(header: str) -> str:
 
 
 def _places(place: Place, header: Sequence[str], needed: Sequence[str]) -> list[int | None]:
-    """Find each of COLUMNS; None for one that is absent and not needed."""
+    """Find the place of each of COLUMNS; None for optional absent ones."""
     names = [name.strip().lower() for name in header]
     for name in COLUMNS:
         if names.count(name) > 1:

@@ -1,4 +1,4 @@
-"""Decode many files into one uint8 array: in memory, or in a memory-mapped file of the cache, called a pack.
+"""Decode many files into one uint8 array, in memory or in a memory-mapped pack.
 
 A pack is made when the array is large, or on request (`maskcon pack`); an existing one is used whatever its size. It is
 a folder (see `cache.cached_folder`) whose name holds a fingerprint of the files.
@@ -27,12 +27,12 @@ from maskcon.data.cache import cached_folder, check_space, files_key, place_key
 from maskcon.data.decoding import UndecodableError, decode, decompression_bombs_refused
 from maskcon.data.folder_layout import Found, Layout
 
-Progress = Callable[[int, int], None]  # files done, files in all
+Progress = Callable[[int, int], None]  # files done, files in total
 Result = TypeVar("Result")
 
 PACK_ABOVE_BYTES = 2 << 30  # more than this goes to a memory-mapped file
 BLOCK_FILES = 32  # files between two calls of `progress`
-MOST_QUEUED = 1 << 13  # files handed to the threads at a time: a queue of millions would fill the memory
+MOST_QUEUED = 1 << 13  # files queued for the threads at a time: millions would fill the memory
 MAX_THREADS = 32  # more would wait for Python's lock
 FORMAT_VERSION = 4
 PACKS = "packed"
@@ -41,11 +41,11 @@ IMAGES, BESIDE = "images.npy", "beside.npz"  # the pixels; sizes and failures
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """The images of a source before they are decoded, each onto a canvas of side x side.
+    """The images of a source to decode, each onto a canvas of side x side.
 
     files: the images to decode, train before test; failures: path -> why it is left out
-    cache: where packs live; None where no home folder is known, an error only if a pack is needed
-    longest_side: of any image; None if that is not known
+    cache: folder of packs; None if no home folder is known, an error only if a pack is needed
+    longest_side: of all images; None if unknown
     is_strict: an image that cannot be read is an error
     """
 
@@ -76,7 +76,7 @@ class Packed:
     """The images that could be read, in the order of the files.
 
     images: [M, C, S, S]; sizes: [M, 2] valid (height, width)
-    failures: row of the files -> why that one was left out; folder: the pack that they lie in, if in one
+    failures: row of the files -> why that one was left out; folder: of the pack, if there is one
     """
 
     images: NDArray[np.uint8]
@@ -91,7 +91,7 @@ class Packed:
 
 
 def pack(plan: ImagePlan, progress: Progress | None = None) -> Packed:
-    """Decode the images, unless there is a pack of them; a large array goes into one."""
+    """Decode the images, or find a pack of them; a large array becomes a pack."""
     stored = find_pack(plan)
     if stored is not None:
         return stored
@@ -101,14 +101,14 @@ def pack(plan: ImagePlan, progress: Progress | None = None) -> Packed:
 
 
 def find_pack(plan: ImagePlan) -> Packed | None:
-    """Find the pack of these files in their present state, by sizes and times only."""
+    """Find the pack of these files by their present sizes and times."""
     if plan.cache is None or not has_folder(plan.cache):
         return None
     return _read(_pack_folder(plan.cache, plan), plan)
 
 
 def make_pack(plan: ImagePlan, progress: Progress | None = None) -> Packed:
-    """Decode the images into a pack; replaces an older one of the same name and folder."""
+    """Decode the images into a pack, which replaces older ones of the same source."""
     cache = plan.cache or cache_root() / PACKS
     return cached_folder(
         lambda: _pack_folder(cache, plan),
@@ -173,7 +173,7 @@ def _fill(images: NDArray[np.uint8], plan: ImagePlan, progress: Progress | None)
 
 
 def _pack_folder(cache: Path, plan: ImagePlan) -> Path:
-    """Name the pack; all of one folder, name and side differ after the last hyphen only."""
+    """Name the pack; packs of one source and side differ after the last hyphen only."""
     layout, paths = plan.layout, [found.path for found in plan.files]
     salt = f"{FORMAT_VERSION};{plan.channels};"
     if layout.contents is None:
@@ -191,7 +191,7 @@ def _read(folder: Path, plan: ImagePlan) -> Packed | None:
             sizes = beside["sizes"]
             failures = {int(row): str(why) for row, why in json.loads(str(beside["failures"])).items()}
     except Exception:  # numpy and zipfile raise many types on damaged data
-        return None  # not there, or damaged: decoded again
+        return None
     count = len(plan.files)
     if images.shape != plan.shape or images.dtype != np.uint8 or sizes.shape != (count - len(failures), 2):
         return None
@@ -204,7 +204,7 @@ def _write(folder: Path, plan: ImagePlan, progress: Progress | None) -> None:
     check_space(folder, plan.size_bytes, "decoding", ", or give a smaller image size")
     images = np.lib.format.open_memmap(folder / IMAGES, mode="w+", dtype=np.uint8, shape=plan.shape)
     with (folder / IMAGES).open("r+b") as file:
-        # now: running out of disk space later, inside a memory map, would kill the process
+        # a disk that fills up later, inside a memory map, would kill the process
         reserve(file, (folder / IMAGES).stat().st_size)
     packed = _fill(images, plan, progress)
     images.flush()

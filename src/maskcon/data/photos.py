@@ -1,4 +1,4 @@
-"""Make a dataset of images of many sizes: read headers, split, decode, assemble.
+"""Make a dataset from images of many sizes: read headers, split and decode.
 
 Folders, manifests, Hugging Face datasets and built-in datasets of photographs all arrive as a `Layout`.
 """
@@ -30,7 +30,7 @@ from maskcon.data.manifest import is_manifest, read_manifest
 from maskcon.data.packing import ImagePlan, Packed, Progress, map_files, pack, usual_cache
 from maskcon.data.splits import HELD_OUT_FRACTION, held_out
 
-SMALL_SIDE = 64  # images up to this size get the views made for CIFAR, larger ones those for photographs
+SMALL_SIDE = 64  # images up to this size get CIFAR's views, larger ones those of photographs
 CROP_BELOW_BYTES = 2 << 30
 MANY = 1000  # fewer headers are read without progress
 SAMPLED = 64  # images whose headers give the usual size
@@ -49,15 +49,15 @@ def plan_photos(
     cache: Path | None = None,
     looking: Progress | None = None,
 ) -> ImagePlan:
-    """Read how large the images are and choose those to hold out.
+    """Read the sizes of the images and choose those to hold out.
 
-    Ids are hashes of the relative paths, so that adding files changes no other id.
+    Ids are hashes of the relative paths, so that added files change no other id.
 
     Args:
         image_size: side of the canvas; larger images are shrunk to fit. None: the largest side, at most 256.
         strict: an image that cannot be read is an error; otherwise it is left out, with a line in `notes`.
-        cache: where decoded images are kept; by default the user's cache.
-        looking: called as looking(images looked at, images in all), where they are many.
+        cache: folder for decoded images; by default the user's cache.
+        looking: called as looking(headers read, images in total), if there are many.
     """
     limit = checked_side(image_size)
     failures = dict(layout.unreadable)
@@ -68,7 +68,7 @@ def plan_photos(
                 failures[found.path] = read
             else:
                 shapes.append(read)
-    else:  # its images have one canvas on every machine
+    else:  # a named dataset has one canvas on every machine
         shapes = [Shape(limit, limit, "RGB", "")]
         paths = (found.path for found in layout.files)
         failures |= {path: "no such file" for path in paths if not has_file(layout.root / path)}
@@ -91,7 +91,7 @@ def plan_photos(
 
 
 def read_headers(layout: Layout, progress: Progress | None = None) -> list[Shape | str]:
-    """Read the header of each image, or why it cannot be read; progress is called where they are many."""
+    """Read each image's header, or why that fails; many images are reported on."""
 
     def work(row: int) -> Shape | str:
         try:
@@ -117,16 +117,16 @@ def usual_side(plan: ImagePlan) -> float | None:
 
 
 def load_plan(plan: ImagePlan, image_size: int | None, progress: Progress | None = None) -> Dataset:
-    """Decode the images onto a canvas of this side, or of the longest side if that is smaller."""
+    """Decode the images onto a canvas of this side, at most the longest side."""
     limit = checked_side(image_size)
     side = limit if plan.longest_side is None else min(limit, plan.longest_side)
     return assemble(plan, pack(replace(plan, side=side), progress))
 
 
 def labels_only(plan: ImagePlan, failures: Mapping[int, str] | None = None) -> Dataset:
-    """Make the dataset of a plan with blank 1 x 1 images: labels, parts and notes only.
+    """Make the dataset of a plan with blank 1 x 1 images, for its labels and notes.
 
-    failures: row of the plan's files -> why that image cannot be read, as far as is known.
+    failures: row of the plan's files -> why that image cannot be read, if known
     """
     failures = failures or {}
     shape = (len(plan.files) - len(failures), plan.channels, 1, 1)
@@ -144,7 +144,7 @@ def _stop_if_strict(strict: bool, failures: Mapping[str, str]) -> None:
 
 
 def _held_out_last(files: list[Found]) -> list[Found]:
-    """Mark those held out as test, and put them last."""
+    """Mark held-out files as test and put them last."""
     fine = [found.fine for found in files if found.fine is not None]
     is_test = held_out(
         [found.split_key for found in files],
@@ -229,7 +229,7 @@ def assemble(plan: ImagePlan, packed: Packed) -> Dataset:
 
 
 def _grouping(kept: Sequence[Found]) -> Grouping:
-    """Number the classes that are there by their sorted names."""
+    """Number the present classes by their sorted names."""
     coarse_names = sorted({found.coarse for found in kept})
     coarse_of = {found.fine: found.coarse for found in kept if found.fine is not None}
     fine_names = sorted(coarse_of)
@@ -245,13 +245,13 @@ def family_of(images: NDArray[np.uint8]) -> str:
 def trimmed(
     images: NDArray[np.uint8], sizes: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32] | None]:
-    """Crop the canvas where all images have one size; sizes are then None."""
+    """Crop the canvas if all images have one size; sizes are then None."""
     height, width = (int(side) for side in sizes[0])
     if (sizes != sizes[0]).any():
         return images, sizes
     if images.shape[2:] == (height, width):
         return images, None
-    if images.nbytes > CROP_BELOW_BYTES:  # a copy would not fit; the sizes say the same
+    if images.nbytes > CROP_BELOW_BYTES:  # a copy might not fit; the sizes hold the same information
         return images, sizes
     return np.ascontiguousarray(images[:, :, :height, :width]), None
 

@@ -1,4 +1,4 @@
-"""Convert images of any mode to 8-bit grey or colour, a strip of rows at a time, which bounds the memory."""
+"""Convert images of any mode to 8-bit grey or colour, in strips to bound memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N"})
-STRIP_PIXELS, STRIP_BYTES = 1 << 18, 16 << 20  # of a strip, and the most that converting it takes
+STRIP_PIXELS, STRIP_BYTES = 1 << 18, 16 << 20  # pixels of a strip, and the most memory to convert one
 SIXTEEN_BITS = (0.0, 65535.0)
 
 
 def convert(image: Image.Image, mode: str, factor: int = 1) -> Image.Image:
-    """Convert to mode L or RGB, transparent parts on white, and average over squares of factor x factor pixels."""
+    """Convert to mode L or RGB and average over squares of factor x factor pixels.
+
+    Transparent parts are put on white.
+    """
     limits = _limits(image) if _is_deep(image) else (0.0, 0.0)
     strips = list(_strips(image, factor))
     if len(strips) == 1 or (image.mode == mode and "transparency" not in image.info):
@@ -27,7 +30,7 @@ def convert(image: Image.Image, mode: str, factor: int = 1) -> Image.Image:
 
 
 def _strips(image: Image.Image, factor: int = 1) -> Iterator[tuple[int, int]]:
-    """Yield first and last row (exclusive) of strips whose heights are multiples of `factor`."""
+    """Yield first and last row (exclusive) of strips; heights divide by `factor`."""
     rows = max(1, STRIP_PIXELS // (image.width * factor)) * factor
     for top in range(0, image.height, rows):
         yield top, min(top + rows, image.height)
@@ -61,7 +64,10 @@ def _values(image: Image.Image) -> NDArray[np.float64]:
 
 
 def _limits(image: Image.Image) -> tuple[float, float]:
-    """Return the greys that become black and white: 16-bit files keep one common scale, others are stretched."""
+    """Return the values that become black and white.
+
+    16-bit files keep one common scale, others are stretched.
+    """
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return SIXTEEN_BITS
     low, high = np.inf, -np.inf

@@ -1,7 +1,8 @@
-"""Read CIFAR-like pickles as data: a dictionary of lists, text, numbers, uint8 and float arrays.
+"""Read CIFAR-like pickles as data, without running what they name.
 
-Python's unpickler imports and calls what a file names. The subclass here knows only the opcodes that data needs,
-imports nothing, and answers the names that numpy arrays are written with by its own checked functions.
+The data are a dictionary of lists, text, numbers, uint8 and float arrays. Python's unpickler imports and calls what a
+file names. The subclass here knows only the opcodes that data needs, imports nothing, and maps the names that numpy
+writes for arrays to checked functions of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ IMAGE_SHAPE = (3, 32, 32)  # of a batch's images
 IMAGE_BYTES = 3 * 32 * 32
 MAX_FILE_BYTES = 1 << 30
 MAX_DIMENSIONS = 8
-MAX_TEXT = 200  # of a name quoted in a message
+MAX_TEXT = 200  # characters of a key, and of a name quoted in a message
 ELEMENTS = {"u1": "u1", "uint8": "u1", "|u1": "u1", "f4": "f4", "f8": "f8"}
 NDARRAY = object()
 OPCODES = frozenset(
@@ -44,9 +45,9 @@ class _RefusedError(Exception):
 
 
 def read_batch(path: Path, **allowed: range) -> tuple[NDArray[np.uint8], dict[str, NDArray[np.int64]]]:
-    """Read a batch of 32x32 images (CIFAR, ImageNet 32x32): pixels [N, 3072], labels [N].
+    """Read a batch of 32x32 images (CIFAR, ImageNet): pixels [N, 3072], labels [N].
 
-    The pixels are a view of the bytes that were read. Copies that the file asks for may not exceed MAX_FILE_BYTES.
+    The pixels are a view of the bytes that were read. Copies that the file requests may not exceed MAX_FILE_BYTES.
 
     Args:
         allowed: the keys of the labels to read, each with the numbers that may occur.
@@ -76,7 +77,7 @@ def read_batch(path: Path, **allowed: range) -> tuple[NDArray[np.uint8], dict[st
 
 
 def load_pickle(path: Path) -> dict[str, Any]:
-    """Read the dictionary in a CIFAR-style pickle; its keys and arrays are checked, its other values are not."""
+    """Read the dictionary in a CIFAR-like pickle; only keys and arrays are checked."""
     try:
         check_regular(path)
         size = path.stat().st_size
@@ -91,7 +92,7 @@ def load_pickle(path: Path) -> dict[str, Any]:
 
 
 class _Reader:
-    """A file that is never asked for more than it holds, whatever length an opcode claims."""
+    """A file whose reads never exceed its size, whatever length an opcode claims."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self.size, self.file, self.readline = size, file, file.readline
@@ -102,7 +103,7 @@ class _Reader:
 
 class _Entries(dict[str | bytes, Any]):
     def __setitem__(self, key: str | bytes, value: Any) -> None:
-        if type(key) not in (str, bytes):  # before it is hashed, which takes very long for some tuples
+        if type(key) not in (str, bytes):  # before hashing, which takes very long for some tuples
             raise _RefusedError(f"a {type(key).__name__} where text is expected")
         super().__setitem__(key, value)
 
@@ -129,7 +130,7 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: its memo is a diction
 
     def __init__(self, file: _Reader) -> None:
         super().__init__(file, encoding="latin1")
-        self.bytes_made = 0
+        self.encoded_bytes = 0
 
     def load_dictionary(self) -> dict[str, Any]:
         try:
@@ -147,7 +148,7 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: its memo is a diction
         return {key: value.value if type(value) is _Array else value for key, value in values.items()}
 
     def find_class(self, module: str, name: str) -> Any:
-        """Answer the five names of numpy arrays; nothing is imported."""
+        """Return our own objects for the five names of numpy arrays; import nothing."""
         known = {
             ("numpy.core.multiarray", "_reconstruct"): self.reconstruct,
             ("numpy._core.multiarray", "_reconstruct"): self.reconstruct,
@@ -167,8 +168,8 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: its memo is a diction
     def encode(self, text: str, encoding: str) -> bytes:
         if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
             raise _RefusedError("it calls encode in a way that numpy does not write")
-        self.bytes_made += len(text)  # a short file can ask for a copy of one long text many times
-        if self.bytes_made > MAX_FILE_BYTES:
+        self.encoded_bytes += len(text)  # a short file can request many copies of one long text
+        if self.encoded_bytes > MAX_FILE_BYTES:
             raise _RefusedError(f"more than {MAX_FILE_BYTES} bytes once read")
         return text.encode("latin-1")
 

@@ -1,8 +1,8 @@
-"""Which images are held out to score on, where a source has no such part of its own.
+"""Choose images to hold out for scoring, if a source has no test part of its own.
 
-An image's side follows from its own key (a hash of its path, or of its content), so it stays where it is when others
-are added. The one exception: where chance puts a whole class on one side, one image of it is moved to the other, and
-that one may move back once the class has grown.
+An image's part follows from its own key (a hash of its path, or of its content), so that it stays there when others are
+added. The one exception: if chance puts a whole class into one part, one of its images is moved to the other, and may
+move back once the class has grown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from maskcon._utils.errors import UsageError
 
 HELD_OUT_FRACTION = 0.2
-KEY_BITS = 63  # of `layout.path_hash`
+KEY_BITS = 63  # of `folder_layout.path_hash`
 
 
 def held_out(
@@ -24,12 +24,13 @@ def held_out(
 ) -> list[bool]:
     """Choose about `fraction` of N images to hold out, by their keys in 0..2**63-1.
 
-    coarse, fine: the class of each. Every coarse class keeps an image to train on, and one of two or more has one to
-    score on. A fine class keeps one to train on too, but where all fine classes of a coarse one are single images.
+    coarse, fine: the classes of each. Every coarse class keeps an image to train on, and one of two or more images also
+    has one to score on. Every fine class keeps one to train on too, unless all fine classes of a coarse one are single
+    images.
 
     >>> held_out([1, 2**62, 2**62 + 1], ["cat", "cat", "dog"], None)
     [True, False, False]
-    >>> held_out([2**62, 2**62 + 1], ["cat", "cat"], None)  # neither by its key, so the lower of the two
+    >>> held_out([2**62, 2**62 + 1], ["cat", "cat"], None)  # neither by its key alone: the lower key is held out
     [True, False]
     """
     if not 0.0 < fraction < 1.0:
@@ -43,7 +44,7 @@ def held_out(
     class_size = Counter(finest)
     for rows in _rows_by_key(keys, coarse):
         if len(rows) > 1 and not any(is_held[row] for row in rows):
-            # rather not the only image of a fine class: that one would never be trained on
+            # preferably not the only image of a fine class, which would never be trained on
             spare = [row for row in rows if class_size[finest[row]] > 1]
             is_held[(spare or rows)[0]] = True
     return is_held

@@ -1,8 +1,9 @@
-"""`cars196`: Stanford Cars, 196 models in 8 body types; 8,144 images to train on and 8,041 to test.
+"""List `cars196`: Stanford Cars, 196 models in 8 body types.
 
-Read from train/<model>/ and test/<model>/ in cars196/ or stanford_cars/ in the data folder, in car_data/ or
-car_data/car_data/ there, or in the data folder itself. Copies of the set come in this form; the annotations (.mat) of
-its first release are not read. Images are taken whole, as in the authors' code.
+There are 8,144 images to train on and 8,041 to test on. They are read from train/<model>/ and test/<model>/ in cars196/
+or stanford_cars/ in the data folder, in car_data/ or car_data/car_data/ there, or in the data folder itself. Copies of
+the set have this form; the annotations (.mat) of its first release are not read. Images are not cropped to the car, as
+in the authors' code.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def cars_listing(
 ) -> Layout:
     """Read the names of folders and files; opens no image.
 
-    variant: see `grouping`; download: there is no address left to fetch it from; says so if the set is not here.
+    variant: see `grouping`; download: only mentions that there is no address left to fetch from
     """
     folder, lacking = _find(root)
     if lacking:
@@ -116,7 +117,7 @@ def missing(root: Path) -> tuple[str, ...]:
 
 
 def _find(root: Path) -> tuple[Path, list[str]]:
-    """Find the first folder with both parts, else the one that lacks least; return it and what it lacks."""
+    """Find the first folder that lacks the fewest parts; return it and what it lacks."""
     found = [
         (root / name, [part for part in PARTS if not _has_models(root / name / part)]) for name in FOLDERS
     ]

@@ -32,7 +32,7 @@ TOY_GROUPS: dict[tuple[Variant, str], tuple[tuple[str, ...], tuple[str, ...]]] =
     ("paper", "good"): (("airplane", "automobile", "ship", "truck"), ("bird", "cat", "dog", "horse")),
     ("reference", "good"): (("airplane", "automobile", "ship", "truck"), ("bird", "cat", "dog", "horse")),
     ("paper", "bad"): (("airplane", "automobile", "bird", "cat"), ("dog", "horse", "ship", "truck")),
-    # DEVIATES: the authors' code groups otherwise than their text; only the variant `reference` follows it
+    # DEVIATES: the authors' code groups differently from the paper; only the variant `reference` follows it
     ("reference", "bad"): (("airplane", "automobile", "cat", "dog"), ("bird", "horse", "ship", "truck")),
 }
 
@@ -63,7 +63,9 @@ CIFAR100 = _release(
 
 
 def grouping(name: Name, variant: Variant = "paper") -> Grouping:
-    """Return the classes; the bad split of CIFARtoy differs between the paper and the authors' code.
+    """Return the classes of a dataset.
+
+    The bad split of CIFARtoy differs between the paper and the authors' code.
 
     >>> grouping("cifartoy-good").coarse_of
     (0, 0, 1, 1, 1, 1, 0, 0)
@@ -71,15 +73,15 @@ def grouping(name: Name, variant: Variant = "paper") -> Grouping:
     if name == "cifar100":
         return read_grouping("cifar100")
     groups: tuple[tuple[str, ...], ...]
-    if name == "cifar10":  # a grouping of ours: the paper has none
+    if name == "cifar10":  # our own grouping: the paper has none
         coarse_names, groups = ("animals", "vehicles"), (ANIMALS, VEHICLES)
     else:
         split = name.removeprefix("cifartoy-")
         coarse_names = ("vehicles", "animals") if split == "good" else ("class A", "class B")
         groups = TOY_GROUPS[variant, split]
     group_of = {fine: number for number, group in enumerate(groups) for fine in group}
-    kept = tuple(fine for fine in CIFAR10_NAMES if fine in group_of)  # in no group: left out
-    return Grouping(coarse_names, kept, tuple(group_of[fine] for fine in kept))
+    fine_names = tuple(fine for fine in CIFAR10_NAMES if fine in group_of)  # others are left out
+    return Grouping(coarse_names, fine_names, tuple(group_of[fine] for fine in fine_names))
 
 
 def load_cifar(
@@ -90,7 +92,7 @@ def load_cifar(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load CIFAR-10, CIFAR-100 or CIFARtoy (8 classes of CIFAR-10); images [N, 3, 32, 32]."""
+    """Load CIFAR-10, CIFAR-100 or CIFARtoy (8 classes); images [N, 3, 32, 32]."""
     release = CIFAR100 if name == "cifar100" else CIFAR10
     folder = release.get(root, download=download, progress=progress)
     chosen = grouping(name, variant)

@@ -1,4 +1,4 @@
-"""Class tables of the built-in datasets, read from the CSV files beside this module."""
+"""Read class tables of the built-in datasets from CSV files beside this module."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_grouping(name: str) -> Grouping:
 
 
 def count_notes(title: str, counts: tuple[int, int], official: tuple[int, int]) -> tuple[str, ...]:
-    """Say so where (train, test) counts are not those of the official dataset."""
+    """Return a note if (train, test) counts are not those of the official dataset."""
     if counts == official:
         return ()
     return (

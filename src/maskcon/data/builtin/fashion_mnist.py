@@ -1,8 +1,8 @@
-"""Fashion-MNIST in four coarse groups: complete, from its four IDX files, and the sample `embedded`.
+"""Load Fashion-MNIST in four coarse groups, complete or as the sample `embedded`.
 
-The sample's 8,000 images come with the package, so that everything can be tried offline: turned, scaled, shifted and
-set on a background; see embedded.md for how it was made. The placed images themselves are stored, so that every machine
-trains on the same bytes.
+The complete set is read from its four IDX files. The sample's 8,000 images come with the package, so that everything
+can be tried offline: turned, scaled, shifted and put on a background, see embedded.md. These finished images are
+stored, so that every machine trains on the same bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def load_fashion_mnist(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load 60,000 train and 10,000 test images, [N, 1, 32, 32], from root/fashion-mnist.
+    """Load 60,000 train and 10,000 test images [N, 1, 32, 32] of root/fashion-mnist.
 
     The images of 28 x 28 get a black border.
     """
@@ -109,7 +109,7 @@ def read_idx(path: Path, item: tuple[int, ...]) -> NDArray[np.uint8]:
     header = struct.pack(f">HBB{rank}I", 0, 8, rank, count, *item)
     if not data.startswith(header) or len(data) != len(header) + count * prod(item):
         raise CorruptFileError(
-            f"{path}: {len(data)} bytes that begin with {data[: len(header)].hex()} are no IDX file of unsigned "
+            f"{path}: {len(data)} bytes that begin with {data[: len(header)].hex()} are not an IDX file of unsigned "
             f"bytes [N{''.join(f', {side}' for side in item)}]"
         )
     return np.frombuffer(data, dtype=np.uint8, offset=len(header)).reshape(count, *item)
@@ -122,7 +122,7 @@ DAMAGE = (OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, zip
 
 
 def load_embedded() -> Dataset:
-    """Load 6,000 train and 2,000 test images, [N, 1, 32, 32]: 4 coarse, 10 fine classes.
+    """Load 6,000 train and 2,000 test images [N, 1, 32, 32] of 4 coarse classes.
 
     >>> data = load_embedded()
     >>> data.train.images.shape, data.test.images.shape, len(data.coarse_names)
@@ -154,5 +154,5 @@ def load_embedded() -> Dataset:
 def as_part(
     images: NDArray[np.uint8], fine: NDArray[np.uint8], row: NDArray[np.int32], first_id: int
 ) -> ImageSet:
-    """Make a part of stored images [N, 32, 32], fine labels [N] and official rows [N]."""
+    """Make a part from images [N, 32, 32], fine labels [N] and official rows [N]."""
     return CLASSES.image_set(images[:, None], fine.astype(np.int64), row.astype(np.int64) + first_id)

@@ -1,7 +1,7 @@
-"""ImageNet-1K downsampled to 32x32 (Chrabaszcz et al., 2017), in the paper's 12 coarse classes.
+"""Load ImageNet-1K at 32x32 (Chrabaszcz et al., 2017), in the paper's 12 classes.
 
-Fine classes are numbered by sorted WNID, as everywhere but in the files: their labels follow an order of their own,
-which imagenet32.csv holds for each WNID; scripts/build_imagenet_groups.py writes that table.
+Fine classes are numbered by sorted WNID, as usual. Labels in the files have an order of their own, which imagenet32.csv
+holds for each WNID; scripts/build_imagenet_groups.py writes that table.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def missing(root: Path) -> tuple[str, ...]:
 
 
 def _find(root: Path, part: str) -> tuple[Path, str]:
-    """Find the folder that holds most of a part's batch files; return it and what it lacks, in one line."""
+    """Find the folder with most of a part's batch files; return it and what it lacks."""
     archive, names = PARTS[part]
     folders = [root / folder / inner for folder in FOLDERS for inner in (".", archive.removesuffix(".zip"))]
     absent = {folder: [name for name in names if not has_file(folder / name)] for folder in folders}
@@ -67,10 +67,10 @@ def load_imagenet32(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load ImageNet-1K at 32x32: 1,281,167 + 50,000 images [3, 32, 32], memory-mapped.
+    """Load 1,281,167 + 50,000 memory-mapped images [3, 32, 32] of ImageNet-1K.
 
     The first call converts the official batch files, unpacked below `root`, into the cache; progress is then called
-    with the batch files done and in all. The official validation images are the test part.
+    as progress(batch files done, total). The official validation images are the test part.
     """
     lacking = missing(root)
     if lacking:
@@ -145,7 +145,7 @@ def _convert(folder: Path, batches: Mapping[str, Sequence[Path]], progress: Prog
 
 
 def _verified(md5: Mapping[str, str]) -> bool:
-    """Tell whether the checksums are known; some known and others not are an error, since those are damaged."""
+    """Tell whether the checksums are known; refuse unknown ones among known ones."""
     unknown = [name for name, value in md5.items() if value not in KNOWN_MD5[name]]
     if 0 < len(unknown) < len(md5):
         name = unknown[0]

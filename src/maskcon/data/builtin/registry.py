@@ -1,4 +1,4 @@
-"""The datasets known by name; datasets.toml holds what is said about each."""
+"""Register the datasets known by name; datasets.toml describes each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from maskcon.data.folder_layout import Layout
 
 @dataclass(frozen=True)
 class WantedFile:
-    """A file or folder that the data folder should hold; md5: the checksums known, one per release."""
+    """A file or folder that the data folder should hold; md5: one per release."""
 
     name: str
     md5: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class SourceInfo:
     """Facts about a named dataset that help to choose one.
 
     classes: (coarse, fine); counts: (train, test); image: size and colour
-    family: kind of images, by which fitting views are chosen
+    family: kind of images, which decides about the views
     class_order: how the fine classes are numbered
     download_mb: what --download fetches, None where it cannot
     available: present on this machine
@@ -55,7 +55,7 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class Source:
-    """A named dataset: what is known of it, and how it is read.
+    """A named dataset: its description and its reader.
 
     missing: data folder -> what is not there, one line each
     grouping: data folder, variant -> the classes; without fine ones where these are unknown
@@ -72,7 +72,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Description:
-    """All about one dataset on this machine.
+    """Description of one dataset and its state on this machine.
 
     missing: what is not in `folder`, one line each
     grouping: the classes; without fine ones where these are known only once the dataset is here
@@ -116,7 +116,7 @@ def _cifar(name: cifar.Name) -> Source:
 
 def _sop(split: sop.SplitName) -> Source:
     def products(root: Path, variant: Variant) -> Grouping:
-        """Read the products of a split, which only the dataset's own lists name."""
+        """Read the products of a split, which only the dataset's own lists contain."""
         try:
             listed = (
                 sop.sop_listing(split, root, variant=variant).grouping if sop.RELEASE.find(root) else None
@@ -171,7 +171,7 @@ SOURCES: dict[str, Source] = {source.info.name: source for source in _ALL}
 
 
 def catalogue(root: Path | None = None) -> list[SourceInfo]:
-    """List what can be given to `load` by name.
+    """List the datasets that `load` takes by name.
 
     >>> [info.name for info in catalogue() if info.name == "embedded" and info.available]
     ['embedded']
@@ -181,7 +181,7 @@ def catalogue(root: Path | None = None) -> list[SourceInfo]:
 
 
 def describe(name: str, root: Path | None = None, *, variant: Variant = "paper") -> Description:
-    """Describe the dataset of this name, with its classes; loads no image.
+    """Describe a dataset and its classes without loading images.
 
     >>> describe("cifartoy-good").grouping.coarse_of
     (0, 0, 1, 1, 1, 1, 0, 0)

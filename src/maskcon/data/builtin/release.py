@@ -1,4 +1,4 @@
-"""Find the published archive of a dataset below the data folder; download and unpack it on request."""
+"""Find a dataset's published archive; download and unpack it on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maskcon.data.folder_layout import some
 
 @dataclass(frozen=True)
 class Release:
-    """An archive and what it holds, unpacked below the data folder or lying loose in it.
+    """An archive and its content, which may also lie directly in the data folder.
 
     folder: the archive's top folder; urls: tried in order; size: of the download, for messages
     content: files and folders of a complete copy
@@ -82,11 +82,11 @@ class Release:
         return own
 
     def _fetch(self, target: Path, progress: Progress | None) -> None:
-        """Download the archive from the first address that has it, or check it."""
+        """Download the archive from the first address that has it; check an existing one."""
         for url in self.urls:
             try:
                 fetch(url, target, algorithm="md5", digest=self.md5, progress=progress)
                 return
-            except DataError:  # not a wrong checksum: that is never tried elsewhere in silence
+            except DataError:  # a wrong checksum is another error and ends the search
                 if url == self.urls[-1]:
                     raise

@@ -1,8 +1,8 @@
-"""`sop-split1` and `sop-split2`: Stanford Online Products, photographs of things for sale in 12 categories.
+"""List `sop-split1` and `sop-split2`: Stanford Online Products in 12 categories.
 
-Read from Stanford_Online_Products/ in the data folder (Ebay_info.txt and the twelve folders bicycle_final/ ...
-toaster_final/), from the data folder itself if these lie there, or from Stanford_Online_Products.zip, which is
-unpacked once.
+The photographs are read from Stanford_Online_Products/ in the data folder (Ebay_info.txt and the twelve folders
+bicycle_final/ ... toaster_final/), from the data folder itself if these lie there, or from
+Stanford_Online_Products.zip, which is unpacked once.
 
 The splits are made by rule (see `split1`, `split2`). If the authors' lists lie in sop_split1/ or sop_split2/, in the
 set's folder, in the data folder or in coarse_labels/ there, they are checked against Ebay_info.txt and used instead.
@@ -68,11 +68,9 @@ def sop_listing(
     download: bool = False,
     progress: Progress | None = None,
 ) -> Layout:
-    """Read the lists of a split; opens no image.
+    """Read the lists of a split without opening images.
 
-    Unpacks (or downloads) the archive if necessary.
-
-    Fine classes are the products, ids the image_id of Ebay_info.txt.
+    Unpacks (or downloads) the archive if necessary. Fine classes are the products, ids the image_id of Ebay_info.txt.
     split1: products of 8 or more images, half of the products to train on, the others to test.
     split2: products of 12 images, 10 of them to train on, 2 to test.
     """
@@ -83,7 +81,7 @@ def sop_listing(
     if min(counts) == 0:
         raise DataError(
             f"{RELEASE.title} in {folder} gives {counts[0]} images to train on and {counts[1]} to test on by {split}: "
-            f"its list is not the whole one ({len(images)} of 120053 rows)"
+            f"its list is incomplete ({len(images)} of 120053 rows)"
         )
     notes = [note]
     if counts != PAPER_COUNTS[split]:
@@ -136,7 +134,7 @@ def _product_names(products: Mapping[int, Sequence[ProductImage]]) -> dict[int, 
 
 
 class ProductImage(NamedTuple):
-    """One row of Ebay_info.txt; product is its class_id, coarse its super_class_id - 1."""
+    """A row of Ebay_info.txt; product is its class_id, coarse its super_class_id - 1."""
 
     image_id: int
     product: int
@@ -228,7 +226,7 @@ def split2(images: Iterable[ProductImage], seed: int = SPLIT2_SEED) -> Split:
 
 
 def read_split(folder: Path, images: Iterable[ProductImage], *, shared_products: bool) -> Split:
-    """Read the split that the authors' lists in `folder` give: train_path.json and test_path.json.
+    """Read the split in the authors' lists train_path.json and test_path.json.
 
     Labels follow from Ebay_info.txt, so that the lists of labels beside them are not needed.
     """
