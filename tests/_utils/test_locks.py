@@ -17,55 +17,55 @@ from tests._utils.handles import lowest_free_handle
 pytestmark = pytest.mark.skipif(files.fcntl is None, reason="folders are not locked there")
 
 
-def test_turn_of_a_killed_process_ends(tmp_path: Path) -> None:
+def test_killed_process_releases_its_lock(tmp_path: Path) -> None:
     code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(1, flush=True)"
     command = [sys.executable, "-c", code + "; sys.stdin.read()", str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
         other.kill()
-        with one_at_a_time(tmp_path) as certain:
-            assert certain
+        with one_at_a_time(tmp_path) as is_locked:
+            assert is_locked
 
 
-def test_folder_that_cannot_be_locked_is_entered_without_certainty(
+def test_folder_that_cannot_be_locked_is_entered_without_a_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(files.fcntl, "flock", refuse)
-    with one_at_a_time(tmp_path) as certain:
-        assert not certain
+    with one_at_a_time(tmp_path) as is_locked:
+        assert not is_locked
 
 
-def test_error_inside_ends_the_turn(tmp_path: Path) -> None:
+def test_error_inside_releases_the_lock(tmp_path: Path) -> None:
     with pytest.raises(KeyError), one_at_a_time(tmp_path):
         raise KeyError
-    with one_at_a_time(tmp_path) as certain:
-        assert certain
+    with one_at_a_time(tmp_path) as is_locked:
+        assert is_locked
 
 
-def test_who_has_to_wait_is_told_once_and_nobody_else(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_on_wait_is_called_once_and_only_by_a_waiting_process(tmp_path: Path) -> None:
+    calls: list[str] = []
     other = os.open(tmp_path, os.O_RDONLY)
 
-    def waiting() -> None:
-        told.append("waits")
+    def on_wait() -> None:
+        calls.append("waits")
         os.close(other)  # the other one ends
 
     files.fcntl.flock(other, files.fcntl.LOCK_EX)
-    with one_at_a_time(tmp_path, waiting) as certain:
-        assert certain
-    with one_at_a_time(tmp_path, waiting) as certain:
-        assert certain
-    assert told == ["waits"]
+    with one_at_a_time(tmp_path, on_wait) as is_locked:
+        assert is_locked
+    with one_at_a_time(tmp_path, on_wait) as is_locked:
+        assert is_locked
+    assert calls == ["waits"]
 
 
-def test_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "fcntl", None)
-    with one_at_a_time(tmp_path) as certain:
-        assert not certain
+    with one_at_a_time(tmp_path) as is_locked:
+        assert not is_locked
     with FolderLock(tmp_path), FolderLock(tmp_path):
         pass
 

@@ -25,7 +25,7 @@ from maskcon.data.arrays import (
     channels=st.sampled_from([1, 3]),
     seed=st.integers(0, 1000),
 )
-def test_every_layout_gives_the_same_picture_pixel_by_pixel(count, height, width, channels, seed):
+def test_every_layout_gives_the_same_image_pixel_by_pixel(count, height, width, channels, seed):
     pixels = np.random.default_rng(seed).integers(0, 256, (count, channels, height, width), dtype=np.uint8)
     last = pixels.transpose(0, 2, 3, 1)
     for array, place in ((pixels, "first"), (last, "last")):
@@ -44,7 +44,7 @@ def test_levels_match_a_loop_of_plain_arithmetic(values, low, span):
         assert int(level) == int(share * 255 + 0.5)
 
 
-def test_bytes_pass_as_they_are_unless_a_range_is_given():
+def test_bytes_stay_unchanged_unless_a_range_is_given():
     row = np.arange(256, dtype=np.uint8)[None]
     np.testing.assert_array_equal(images_of(row, (16, 16), "last", value_range(row)).ravel(), row[0])
     stretched = images_of(row, (16, 16), "last", (0.0, 51.0)).ravel()
@@ -65,7 +65,7 @@ def test_images_without_any_contrast_are_black():
 @pytest.mark.parametrize(
     "shape", [(8,), (2, 2, 2, 2), (0, 64), (-1, -1), (-2, 32), (8, 8.5), "88", 64, (None, 8), ("a", 8)]
 )
-def test_what_is_no_shape_of_an_image_is_refused(shape):
+def test_invalid_image_shape_is_refused(shape):
     with pytest.raises(UsageError, match="image_shape="):
         chosen_shape(shape, 64)
 
@@ -79,7 +79,7 @@ def test_a_shape_that_does_not_fit_the_values_is_refused(shape):
 @pytest.mark.parametrize(
     "given_range", [(1, 0), (0, 0), (0, float("inf")), (0,), 5, ("a", "b"), (0, float("nan"))]
 )
-def test_what_is_no_range_is_refused(given_range):
+def test_invalid_range_is_refused(given_range):
     with pytest.raises(UsageError, match="pixel_range="):
         checked_range(given_range)
 

@@ -71,7 +71,7 @@ def check_labels(data: Any, train: list[int], test: list[int]) -> None:
 
 @pytest.mark.parametrize("base", ["", "cars196", "stanford_cars"])
 @pytest.mark.parametrize("inner", ["", "car_data", "car_data/car_data"])
-def test_folder_a_model_is_read_whatever_the_spelling(tmp_path: Path, base: str, inner: str) -> None:
+def test_one_folder_per_model_is_read_whatever_the_spelling(tmp_path: Path, base: str, inner: str) -> None:
     folder = tmp_path / base / inner
     write_cars_folders(folder, {"train": [1, 39, 174, 196], "test": [174, 196]})
     (folder / "train" / FINE_NAMES[38]).rename(
@@ -105,7 +105,7 @@ def test_two_folders_of_one_model_are_refused(tmp_path: Path) -> None:
         load_cars196(tmp_path, image_size=32)
 
 
-def test_part_of_empty_folders_is_an_error_that_blames_no_picture(tmp_path: Path) -> None:
+def test_part_of_empty_folders_is_an_error_that_blames_no_image(tmp_path: Path) -> None:
     write_cars_folders(tmp_path / "cars196", {"train": [1, 2], "test": [1]})
     next((tmp_path / "cars196" / "test").rglob("*.jpg")).unlink()
     with pytest.raises(DataError, match=r"image of the test part; all 2 listed are of the other$"):
@@ -154,7 +154,7 @@ def test_train_and_test_folders_of_another_set_are_not_taken_for_cars(tmp_path: 
         load_cars196(tmp_path)
 
 
-def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_unreadable_images_are_left_out_with_a_note(tmp_path: Path) -> None:
     write_cars_folders(tmp_path, LABELS)
     damaged = tmp_path / "train" / FINE_NAMES[3] / "00002.jpg"
     damaged.write_bytes(b"no image")
@@ -166,7 +166,7 @@ def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     assert "00002.jpg (not an image of a known format)" in data.notes[-1]
 
 
-def test_part_without_a_readable_picture_is_an_error(tmp_path: Path) -> None:
+def test_part_without_a_readable_image_is_an_error(tmp_path: Path) -> None:
     write_cars_folders(tmp_path, LABELS)
     for path in (tmp_path / "test").rglob("*.jpg"):
         path.write_bytes(b"no image")
@@ -201,7 +201,7 @@ def test_image_size_out_of_range_is_refused(tmp_path: Path) -> None:
         load_cars196(tmp_path, image_size=4)
 
 
-def test_progress_counts_all_pictures(tmp_path: Path) -> None:
+def test_progress_counts_all_images(tmp_path: Path) -> None:
     write_cars_folders(tmp_path, LABELS)
     calls: list[tuple[int, int | None]] = []
     load_cars196(tmp_path, image_size=32, progress=lambda done, total: calls.append((done, total)))

@@ -74,14 +74,14 @@ def test_files_are_listed_in_the_order_of_their_source_and_read_alike(
         )  # a rounding apart
 
 
-def test_several_pictures_start_from_here(photos, monkeypatch) -> None:
+def test_several_images_start_from_here(photos, monkeypatch) -> None:
     monkeypatch.chdir(photos)
     found = images_of(["dog/b.png", photos / "cat" / "a.png"])
     assert (found.paths, found.root) == (["dog/b.png", str(photos / "cat" / "a.png")], str(photos))
     assert len(found.read([1, 0]).images) == 2
 
 
-def test_what_is_no_file_is_named_and_nothing_of_it_is_opened(tmp_path) -> None:
+def test_special_files_are_named_and_not_opened(tmp_path) -> None:
     write_photo(tmp_path / "a.png", 0)
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "folder.png").mkdir()
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_or_changes_meanwhile_is_left_out_of_the_bloc
     assert found.digests([3, 0])[0] is None
 
 
-def test_a_data_set_by_name_is_found_by_that_name_again() -> None:
+def test_a_dataset_by_name_is_found_by_that_name_again() -> None:
     found = images_of("embedded")
     assert (found.source, found.root, found.paths[0]) == ("embedded", "", "train/0")
     assert found.read([0]).images.shape[1:] == (3, 32, 32)  # grey ones, and in the size they have
@@ -142,7 +142,7 @@ def test_a_name_goes_before_a_folder_of_that_name(tmp_path, monkeypatch) -> None
     assert images_of("./embedded").paths == ["a.png"]
 
 
-def test_a_data_set_that_is_fetched_tells_how_far_it_is(monkeypatch) -> None:
+def test_a_dataset_that_is_fetched_reports_progress(monkeypatch) -> None:
     def listing(root, *, variant, download, progress):
         progress(5, 9)
         raise DataError("enough")
@@ -162,7 +162,7 @@ def test_arrays_have_their_paths_as_names_unless_two_are_the_same() -> None:
     assert images_of(twice).paths == ["train/0", "train/1", "test/10000"]
 
 
-def test_equal_bytes_in_another_shape_are_another_picture() -> None:
+def test_equal_bytes_in_another_shape_are_another_image() -> None:
     sizes = np.array([[4, 8], [8, 4]], dtype=np.int32)
     numbers = np.arange(2, dtype=np.int64)
     part = ImageSet(np.full((2, 1, 8, 8), 7, dtype=np.uint8), 0 * numbers, None, numbers, sizes)
@@ -180,14 +180,14 @@ def test_grey_and_colour_are_turned_into_each_other_as_pillow_does() -> None:
     np.testing.assert_array_equal(with_channels(colour[:, :1], 3), np.repeat(colour[:, :1], 3, axis=1))
 
 
-def test_memory_is_bounded_however_large_the_pictures(photos) -> None:
+def test_memory_is_bounded_however_large_the_images(photos) -> None:
     small, large = images_of(photos), gather(photos, canvas=4096, channels=3)
     assert at_once(small, 64) == 64
     assert at_once(large, 64) * large.image_bytes <= BLOCK_BYTES
     assert at_once(gather(photos, canvas=40_960, channels=3), 64) == 1
 
 
-def test_no_picture_and_none_that_can_be_read_are_said_in_words(tmp_path) -> None:
+def test_messages_for_no_image_and_for_none_readable(tmp_path) -> None:
     (tmp_path / "notes.md").write_text("")
     empty = images_of(tmp_path)
     assert none_readable(empty, empty.unreadable) == (

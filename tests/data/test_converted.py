@@ -152,7 +152,7 @@ def test_interrupt_or_full_disk_leaves_nothing(
     assert_nothing_was_kept(conversions)
 
 
-def test_too_little_room_is_said_before_anything_is_written(
+def test_too_little_space_is_refused_before_anything_is_written(
     tmp_path: Path, conversions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_imagenet32(tmp_path / "root")

@@ -128,14 +128,14 @@ def test_sixteen_bits_keep_one_scale(tmp_path: Path, name: str) -> None:
     assert read_shape(tmp_path / name).is_grey
 
 
-def test_float_pictures_are_scaled_to_bytes(tmp_path: Path) -> None:
+def test_float_images_are_scaled_to_bytes(tmp_path: Path) -> None:
     Image.fromarray(np.array([[0.0, 0.5, 1.0]], dtype=np.float32)).save(tmp_path / "unit.tif")
     Image.fromarray(np.array([[-10.0, 0.0, 10.0]], dtype=np.float32)).save(tmp_path / "signed.tif")
     assert decode(tmp_path / "unit.tif", 8, 1)[0, 0].tolist() == [0, 128, 255]
     assert decode(tmp_path / "signed.tif", 8, 1)[0, 0].tolist() == [0, 128, 255]
 
 
-def test_one_bit_pictures_are_black_and_white(tmp_path: Path) -> None:
+def test_one_bit_images_are_black_and_white(tmp_path: Path) -> None:
     write_picture(tmp_path / "a.png", mode="1", colour=1)
     assert decode(tmp_path / "a.png", 64, 1).min() == 255
 
@@ -150,7 +150,7 @@ def test_first_frame_of_an_animation_is_taken(tmp_path: Path, suffix: str) -> No
     assert (red > 240, green < 16, blue < 16) == (True, True, True)
 
 
-def test_large_pictures_shrink_and_small_ones_stay(tmp_path: Path) -> None:
+def test_large_images_shrink_and_small_ones_stay(tmp_path: Path) -> None:
     write_picture(tmp_path / "wide.jpg", size=(3000, 1001))
     write_picture(tmp_path / "tiny.png", size=(1, 1))
     write_picture(tmp_path / "strip.png", size=(20_000, 2))
@@ -195,7 +195,7 @@ def test_shrinking_gives_the_pixels_of_pillow(
 
 
 @pytest.mark.parametrize("size", [(1800, 1200), (1201, 1799), (1777, 3)])
-def test_a_large_picture_is_averaged_first_and_looks_the_same(size: tuple[int, int]) -> None:
+def test_a_large_image_is_averaged_first_and_looks_the_same(size: tuple[int, int]) -> None:
     """A slope of greys, which a shift by half a pixel of the small image would change by more."""
     wide = np.linspace(20, 235, size[0])[None, :].repeat(size[1], axis=0)
     image = Image.fromarray(np.rint(wide).astype(np.uint8))
@@ -242,7 +242,7 @@ def test_jpeg_read_at_reduced_size_equals_the_full_read(tmp_path: Path) -> None:
     assert np.abs(decode(tmp_path / "a.jpg", 128, 3).astype(int) - full).max() <= 4
 
 
-def test_jpeg_with_a_second_picture_inside_is_read_like_any_other(tmp_path: Path) -> None:
+def test_jpeg_with_a_second_image_inside_is_read_like_any_other(tmp_path: Path) -> None:
     """As phones write them; at a reduced size too, which is what makes reading them fast."""
     pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
     image = Image.fromarray(pixels).resize((1600, 1200), Image.Resampling.BICUBIC)
@@ -255,7 +255,7 @@ def test_jpeg_with_a_second_picture_inside_is_read_like_any_other(tmp_path: Path
     )
 
 
-def test_truncated_picture_is_an_error(tmp_path: Path) -> None:
+def test_truncated_image_is_an_error(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     for name in ("a.jpg", "a.png"):
         Image.fromarray(noise).save(tmp_path / name)
@@ -272,7 +272,7 @@ def test_text_with_an_image_name_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", [12_000, 30_000, 2**31 - 1])
-def test_picture_bomb_is_an_error_before_it_is_decoded(tmp_path: Path, side: int) -> None:
+def test_image_bomb_is_an_error_before_it_is_decoded(tmp_path: Path, side: int) -> None:
     (tmp_path / "a.png").write_bytes(png_claiming(side, side))
     with decompression_bombs_refused(), pytest.raises(UndecodableError, match="pixels"):
         read_shape(tmp_path / "a.png")

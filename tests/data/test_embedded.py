@@ -49,7 +49,7 @@ def test_no_id_is_in_both_parts(data: Dataset) -> None:
     assert not set(data.train.index.tolist()) & set(data.test.index.tolist())
 
 
-def test_raw_pixels_find_about_half_as_the_documentation_says(data: Dataset) -> None:
+def test_recall_of_raw_pixels_is_about_half_as_documented(data: Dataset) -> None:
     recall = raw_pixel_recall(data, (1, 2, 5, 10))
     assert recall == pytest.approx(
         [0.4970, 0.6555, 0.8360, 0.9335], abs=0.0011

@@ -102,7 +102,7 @@ def test_ids_depend_on_the_relative_path_alone(tmp_path: Path) -> None:
     assert data.train.index.min() >= 0
 
 
-def test_every_class_keeps_a_picture_to_train_on(tmp_path: Path) -> None:
+def test_every_class_keeps_an_image_to_train_on(tmp_path: Path) -> None:
     data = load_photos(write_classes(tmp_path, *(f"class{number}" for number in range(30)), count=1))
     assert len(set(data.train.coarse.tolist())) == 30
     assert any("single image" in note for note in data.notes)
@@ -159,7 +159,7 @@ def test_mixed_sizes_share_a_canvas_and_carry_sizes(tmp_path: Path) -> None:
         ((20, 16), 64, (16, 20), "cifar"),
     ],
 )
-def test_canvas_of_equal_pictures_is_their_size(
+def test_canvas_of_equal_images_is_their_size(
     tmp_path: Path, size: tuple[int, int], image_size: int | None, canvas: tuple[int, int], family: str
 ) -> None:
     data = load_photos(write_classes(tmp_path, "a", "b", count=3, size=size), image_size=image_size)
@@ -168,7 +168,7 @@ def test_canvas_of_equal_pictures_is_their_size(
     assert data.family == family
 
 
-def test_grey_pictures_have_one_channel_unless_one_is_coloured(tmp_path: Path) -> None:
+def test_grey_images_have_one_channel_unless_one_is_coloured(tmp_path: Path) -> None:
     for name in ("a", "b"):
         for number in range(3):
             write_picture(tmp_path / name / f"{number}.png", mode="L", colour=90)

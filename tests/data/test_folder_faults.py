@@ -17,7 +17,7 @@ from tests.data.test_decode import png_claiming
 from tests.faults.disk import Disk, Fault
 
 
-def test_pictures_of_a_kind_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_images_of_a_kind_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     write_classes(tmp_path, "a", "b", count=3)
     (tmp_path / "a" / "phone.HEIC").write_bytes(b"no matter what")
     note = next(note for note in load_photos(tmp_path).notes if "left out" in note)
@@ -26,7 +26,7 @@ def test_pictures_of_a_kind_that_cannot_be_read_are_named(tmp_path: Path) -> Non
         load_photos(tmp_path, strict=True)
 
 
-def test_folder_of_such_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
+def test_folder_of_such_images_alone_says_what_to_do(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "phone.heic").write_bytes(b"no matter what")
@@ -34,7 +34,7 @@ def test_folder_of_such_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
         load_photos(tmp_path)
 
 
-def test_unusable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_unusable_images_are_left_out_with_a_note(tmp_path: Path) -> None:
     write_classes(tmp_path, "a", "b", count=8)
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "a" / "cut.png")
@@ -71,14 +71,14 @@ def test_a_disk_that_fails_stops_training_and_a_file_that_may_not_be_read_is_lef
             assert any("Permission denied" in note for note in load_photos(tmp_path).notes)
 
 
-def test_strict_stops_at_an_unusable_picture(tmp_path: Path) -> None:
+def test_strict_stops_at_an_unusable_image(tmp_path: Path) -> None:
     write_classes(tmp_path, "a", "b")
     (tmp_path / "a" / "text.jpg").write_text("not an image")
     with pytest.raises(DataError, match=r"a/text\.jpg.*not an image"):
         load_photos(tmp_path, strict=True)
 
 
-def test_strict_stops_at_a_picture_that_fails_while_decoding(tmp_path: Path) -> None:
+def test_strict_stops_at_an_image_that_fails_while_decoding(tmp_path: Path) -> None:
     write_classes(tmp_path, "a", "b")
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "a" / "cut.png")
@@ -118,7 +118,7 @@ def test_file_instead_of_a_folder_is_a_clear_error(tmp_path: Path) -> None:
         load_photos(path)
 
 
-def test_folder_without_pictures_is_a_clear_error(tmp_path: Path) -> None:
+def test_folder_without_images_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(DataError, match=r"no image found.*\(1 other file\).*CLASS/image\.jpg"):
         load_photos(tmp_path)
@@ -132,12 +132,12 @@ def test_folder_with_one_class_is_a_clear_error(tmp_path: Path) -> None:
         load_photos(write_classes(tmp_path, "a"))
 
 
-def test_folder_with_one_picture_is_a_clear_error(tmp_path: Path) -> None:
+def test_folder_with_one_image_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="single image"):
         load_photos(write_classes(tmp_path, "a", count=1))
 
 
-def test_folder_of_unreadable_pictures_is_a_clear_error(tmp_path: Path) -> None:
+def test_folder_of_unreadable_images_is_a_clear_error(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.jpg").write_text("no")
@@ -151,7 +151,7 @@ def test_mixed_depths_are_a_clear_error(tmp_path: Path) -> None:
         load_photos(tmp_path)
 
 
-def test_loop_of_links_adds_no_picture_twice(tmp_path: Path) -> None:
+def test_loop_of_links_adds_no_image_twice(tmp_path: Path) -> None:
     write_classes(tmp_path, "a/x", "b/y", count=3)
     (tmp_path / "a" / "x" / "loop").symlink_to(tmp_path / "a", target_is_directory=True)
     assert len(all_paths(load_photos(tmp_path))) == 6
@@ -180,7 +180,7 @@ def test_link_to_itself_is_left_out_with_a_note(tmp_path: Path, place: str) -> N
     assert any(place in note and "Too many levels" in note for note in data.notes)
 
 
-def test_pictures_in_too_many_folders_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_images_in_too_many_folders_are_left_out_with_a_note(tmp_path: Path) -> None:
     write_classes(tmp_path, "a/x", "b/y" + "/d" * 20, count=3)
     write_classes(tmp_path, "b/z", count=3)
     assert any("16 folders deep" in note for note in load_photos(tmp_path).notes)

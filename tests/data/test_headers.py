@@ -32,7 +32,7 @@ def test_headers_are_read_or_the_reason_is_given(layout: Layout) -> None:
     assert read_headers(layout) == FOUND
 
 
-def test_progress_is_told_where_there_are_many_to_read(
+def test_progress_is_reported_where_there_are_many_to_read(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[int, int]] = []

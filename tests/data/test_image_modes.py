@@ -118,7 +118,7 @@ def test_every_mode_is_read_from_a_folder_and_from_a_manifest(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_mode_is_read_as_an_open_picture(tmp_path: Path, name: str) -> None:
+def test_every_mode_is_read_as_an_open_image(tmp_path: Path, name: str) -> None:
     save, left, right = CASES[name]
     save(tmp_path / name)
     with Image.open(tmp_path / name) as image:

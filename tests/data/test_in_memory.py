@@ -85,7 +85,7 @@ def test_own_test_part_is_kept() -> None:
     assert (data.fine_names, data.coarse_of_fine) == (("x", "y"), (0, 1))
 
 
-def test_lists_of_pictures_paths_and_arrays_of_any_size(tmp_path: Path) -> None:
+def test_lists_of_images_paths_and_arrays_of_any_size(tmp_path: Path) -> None:
     Image.new("RGB", (40, 20), (9, 8, 7)).save(tmp_path / "a.png")
     images: list[Any] = [
         Image.new("RGB", (30, 10), (255, 0, 0)),
@@ -105,13 +105,13 @@ def test_lists_of_pictures_paths_and_arrays_of_any_size(tmp_path: Path) -> None:
     assert small.train.images.shape[1:] == (3, 16, 16)
 
 
-def test_list_of_equal_grey_pictures_needs_no_canvas() -> None:
+def test_list_of_equal_grey_images_needs_no_canvas() -> None:
     data = from_arrays([Image.new("L", (9, 5), shade) for shade in range(12)], ["a", "b"] * 6)
     assert data.train.images.shape[1:] == (1, 5, 9)
     assert data.train.sizes is None
 
 
-def test_lists_keep_sides_when_a_coloured_or_larger_picture_is_added() -> None:
+def test_lists_keep_sides_when_a_coloured_or_larger_image_is_added() -> None:
     pictures = [Image.new("L", (9, 5), shade) for shade in range(40)]
     before = from_arrays(pictures, ["a", "b"] * 20)
     held = {int(image.max()) for image in before.test.images}

@@ -107,6 +107,6 @@ def test_errors_name_the_line_and_the_way_out(tmp_path: Path, text: str | bytes,
     assert told in str(error.value)
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_as_missing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         read_kinds(tmp_path / "kinds.csv")

@@ -121,7 +121,7 @@ def test_paths_that_cannot_be_printed_are_found_as_they_are_shown(tmp_path):
     assert names.kinds[0] == 0
 
 
-def test_the_fingerprint_follows_who_shares_a_name_and_not_the_spelling(tmp_path):
+def test_fingerprint_depends_on_shared_names_and_not_on_spelling(tmp_path):
     first = names_of(tmp_path, row(0, "thin"), row(1, "thick")).fingerprint()
     assert names_of(tmp_path, row(1, "b"), row(0, "a")).fingerprint() == first
     assert names_of(tmp_path, row(0, "thin"), row(1, "thin")).fingerprint() != first

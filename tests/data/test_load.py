@@ -52,7 +52,7 @@ def test_data_root_is_argument_then_variable_then_cache(
     assert data_root() == Path.home() / ".cache" / "maskcon" / "data"
 
 
-def test_catalogue_tells_what_is_here(tmp_path: Path) -> None:
+def test_catalogue_lists_what_is_available(tmp_path: Path) -> None:
     before = {info.name: info for info in catalogue(tmp_path)}
     assert before["embedded"].available
     assert not before["cifar10"].available
@@ -63,7 +63,7 @@ def test_catalogue_tells_what_is_here(tmp_path: Path) -> None:
     assert not after["cifar100"]
 
 
-def test_catalogue_is_true_of_what_loads() -> None:
+def test_catalogue_matches_what_loads() -> None:
     info = next(info for info in catalogue() if info.name == "embedded")
     data = load("embedded")
     assert info.counts == (len(data.train), len(data.test))
@@ -123,7 +123,7 @@ def test_without_a_home_only_what_needs_one_is_refused(
     assert len(load(str(tmp_path)).coarse_names) == 2
 
 
-def test_list_of_data_sets_shows_the_data_folder_whole(tmp_path: Path) -> None:
+def test_list_of_datasets_shows_the_data_folder_whole(tmp_path: Path) -> None:
     root = tmp_path / ("long" * 30) / "[/bold] [old]"
     shown = CliRunner().invoke(app, ["datasets", "--data-root", str(root)])
     assert shown.exit_code == 0

@@ -157,7 +157,7 @@ def test_full_paths_work_and_below_the_manifest_equal_relative_ones(tmp_path: Pa
     assert sums[0] == sums[1]
 
 
-def test_unreadable_pictures_are_left_out_or_stop_a_strict_run(tmp_path: Path) -> None:
+def test_unreadable_images_are_left_out_or_stop_a_strict_run(tmp_path: Path) -> None:
     rows = [*usual_rows(4), ("cat/text.png", "cat")]
     pictures(tmp_path, *(row[0] for row in rows[:-1]))
     (tmp_path / "cat" / "text.png").write_text("no image")

@@ -102,7 +102,7 @@ def test_interrupted_packing_leaves_no_pack(tmp_path: Path, monkeypatch: pytest.
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_too_little_room_for_the_pack_is_said_before_decoding(
+def test_too_little_space_for_a_pack_is_refused_before_decoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_classes(tmp_path / "set", "a", "b")
@@ -289,7 +289,7 @@ def test_every_usable_core_gets_a_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sorted(packing.map_files(lambda _: together.wait(30), 24)) == list(range(24))
 
 
-def test_whoever_stops_does_not_wait_for_files_that_were_only_lined_up(
+def test_interrupt_does_not_wait_for_queued_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packing, "usable_cores", lambda: 1)

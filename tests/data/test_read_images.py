@@ -23,13 +23,13 @@ def test_paths_and_pillow_images_of_any_size_share_a_canvas(tmp_path):
     assert (array[1, :, 5:] == 0).all()
 
 
-def test_a_grey_encoder_gets_grey_pictures():
+def test_a_grey_encoder_gets_grey_images():
     array, _ = read_images([Image.new("RGB", (8, 8), (255, 255, 255))], channels=1, canvas=8)
     assert array.shape == (1, 1, 8, 8)
     assert (array == 255).all()
 
 
-def test_a_picture_that_cannot_be_read_is_named(tmp_path):
+def test_an_image_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"broken\.jpg"):
         read_images([tmp_path / "broken.jpg"], channels=3, canvas=32)
@@ -37,19 +37,19 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path):
         read_images([tmp_path / "missing.jpg"], channels=3, canvas=32)
 
 
-def test_other_things_than_pictures_are_refused():
+def test_other_things_than_images_are_refused():
     with pytest.raises(UsageError, match="not int"):
         read_images([3], channels=3, canvas=32)
 
 
-def test_a_given_picture_is_left_as_it_was(tmp_path):
+def test_a_given_image_is_left_as_it_was(tmp_path):
     Image.new("RGB", (800, 600)).save(tmp_path / "large.jpg")
     with Image.open(tmp_path / "large.jpg") as image:
         read_images([image], channels=3, canvas=32)
         assert image.size == (800, 600)
 
 
-def test_one_picture_without_a_list_is_refused(tmp_path):
+def test_one_image_without_a_list_is_refused(tmp_path):
     for image in ("a.jpg", tmp_path / "a.jpg", Image.new("RGB", (8, 8))):
         with pytest.raises(UsageError, match="as a list"):
             read_images(image, channels=3, canvas=32)

@@ -84,7 +84,7 @@ def test_authors_lists_are_used_where_given(tmp_path: Path, split: Any, where: s
     assert f"lists in sop_{split}/" in data.notes[0]
 
 
-def test_lists_of_our_own_split_give_the_same_data_set(tmp_path: Path) -> None:
+def test_lists_of_our_own_split_give_the_same_dataset(tmp_path: Path) -> None:
     write_sop(tmp_path, SIZES)
     by_rule = load_sop("split2", tmp_path, image_size=32).fingerprint()
     own = split2(images_of(SIZES))
@@ -140,7 +140,7 @@ def test_folder_in_the_way_of_unpacking_is_named_before_anything_is_fetched(
         load_sop("split1", tmp_path, download=True)
 
 
-def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_unreadable_images_are_left_out_with_a_note(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES)
     paths = [picture.path for picture in split1(images_of(SIZES)).train]
     (folder / paths[0]).unlink()
@@ -152,7 +152,7 @@ def test_unreadable_pictures_are_left_out_with_a_note(tmp_path: Path) -> None:
     assert f"{paths[0]} (no such file)" in data.notes[-1]
 
 
-def test_set_without_a_picture_is_an_error(tmp_path: Path, own_cache: Path) -> None:
+def test_set_without_an_image_is_an_error(tmp_path: Path, own_cache: Path) -> None:
     write_sop(tmp_path, SIZES, pictures=False)
     with pytest.raises(DataError, match="no readable image of the train part; 53 of 53 are missing"):
         load_sop("split1", tmp_path)
@@ -261,7 +261,7 @@ def test_a_folder_that_another_process_unpacks_meanwhile_is_used(
     assert len(load_sop("split1", root, image_size=32).train) == 20
 
 
-def test_a_link_to_itself_leaves_out_its_picture_alone(tmp_path: Path) -> None:
+def test_a_link_to_itself_leaves_out_its_image_alone(tmp_path: Path) -> None:
     folder = write_sop(tmp_path, SIZES)
     whole = load_sop("split1", tmp_path, image_size=32)
     assert whole.train.paths is not None

@@ -18,7 +18,7 @@ def keys_of(names: list[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_class_is_on_both_sides_wherever_it_can_be(seed: int) -> None:
+def test_every_class_of_two_or_more_images_is_in_both_parts(seed: int) -> None:
     chance = random.Random(seed)
     coarse = [f"c{chance.randrange(12)}" for _ in range(chance.randrange(2, 80))]
     fine = [f"{name}/{chance.randrange(4)}" for name in coarse]
@@ -66,7 +66,7 @@ def test_order_does_not_matter() -> None:
     assert dict(zip(back, held_out(keys_of(back), [n[0] for n in back], None), strict=True)) == straight
 
 
-def test_the_only_picture_of_a_fine_class_is_trained_on_if_another_can_be_held_out() -> None:
+def test_the_only_image_of_a_fine_class_is_trained_on_if_another_can_be_held_out() -> None:
     high = 2**62
     assert held_out([high, high + 1, high + 2], ["c"] * 3, ["x", "y", "y"]) == [False, True, False]
     assert held_out([high, high + 1], ["c", "c"], ["x", "y"]) == [True, False]

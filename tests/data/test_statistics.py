@@ -33,7 +33,7 @@ def test_statistics_are_of_the_valid_pixels_alone(
     assert deviation == pytest.approx([np.std(levels) / 255 for levels in valid], abs=1e-9)
 
 
-def test_statistics_of_large_pictures_take_little_memory() -> None:
+def test_statistics_of_large_images_take_little_memory() -> None:
     images = np.broadcast_to(np.uint8(100), (600, 3, 96, 96))  # 16 million values, in no memory of their own
     tracemalloc.start()
     try:

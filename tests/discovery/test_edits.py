@@ -120,7 +120,7 @@ def test_added_and_removed_images_are_told():
     assert changes == ["apple: added 3 images to kind 1", "pear: removed 2 images"]
 
 
-def test_kinds_found_anew_are_told_in_one_line_per_class():
+def test_kinds_found_anew_are_summarised_in_one_line_per_class():
     after = taken_over(named({"kind 2": "kind 1"}))
     assert changes_by_class(FOUND.rows, after.rows) == [
         "apple: 3 kinds before, 2 now; 40 of 120 images changed kind"
@@ -128,7 +128,7 @@ def test_kinds_found_anew_are_told_in_one_line_per_class():
     assert changes_by_class(FOUND.rows, FOUND.rows) == []
 
 
-def test_names_that_are_lost_when_kinds_are_found_anew_are_told():
+def test_names_that_are_lost_when_kinds_are_found_anew_are_listed():
     before = taken_over(named({"kind 1": "Granny", "kind 2": "Gala", "kind 3": "Boskoop"}))
     after = taken_over(named({"kind 1": "Granny"}))
     lost = "apple: names no longer used: Boskoop, Gala"

@@ -31,7 +31,7 @@ class Embedder:
 
 
 def draw(path: Path, seed: int) -> Path:
-    """A picture of its own for each seed."""
+    """An image of its own for each seed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)

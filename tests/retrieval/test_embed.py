@@ -66,7 +66,7 @@ def test_a_stop_half_way_gives_none_and_the_mode_comes_back():
     assert backbone.training
 
 
-def test_progress_is_told_after_each_batch():
+def test_progress_is_reported_after_each_batch():
     told = []
     features_of(
         Watched(),

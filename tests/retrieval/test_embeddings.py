@@ -36,7 +36,7 @@ class Killed(BaseException):
     """Stands for a kill: nothing of ours catches it."""
 
 
-def test_a_stopped_command_goes_on_and_ends_with_the_same_bytes(
+def test_a_stopped_command_resumes_to_the_same_bytes(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = photos(tmp_path / "photos", 11), tmp_path / "e.parquet"
@@ -72,9 +72,7 @@ write_embeddings(Run.open(sys.argv[1]), sys.argv[2], sys.argv[3], chunk_images=2
 
 
 @pytest.mark.slow
-def test_killed_three_times_for_real_it_goes_on_and_ends_with_the_same_bytes(
-    run: Run, tmp_path: Path
-) -> None:
+def test_three_real_kills_resume_to_the_same_bytes(run: Run, tmp_path: Path) -> None:
     folder, out = photos(tmp_path / "photos", 12), tmp_path / "e.parquet"
     write_embeddings(run, folder, tmp_path / "undisturbed.parquet", chunk_images=2)
     for done in (4, 6, 12):
@@ -86,7 +84,7 @@ def test_killed_three_times_for_real_it_goes_on_and_ends_with_the_same_bytes(
     assert out.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
 
 
-def test_a_damaged_part_is_embedded_anew_and_said_so(run: Run, tmp_path: Path) -> None:
+def test_a_damaged_part_is_embedded_anew_and_reported(run: Run, tmp_path: Path) -> None:
     folder, out = photos(tmp_path / "photos"), tmp_path / "e.parquet"
 
     def stop(done: int, total: int) -> None:
@@ -186,7 +184,7 @@ def test_memory_does_not_grow_with_the_images(
     assert seen == [2, 2, 2, 2, 1]
 
 
-def test_progress_is_told_chunk_by_chunk(run: Run, tmp_path: Path) -> None:
+def test_progress_is_reported_chunk_by_chunk(run: Run, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     write_embeddings(
         run,

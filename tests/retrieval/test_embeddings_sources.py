@@ -1,4 +1,4 @@
-"""From pictures to the file: every kind of source, and files of it that cannot be read."""
+"""From images to the file: every kind of source, and files of it that cannot be read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_folder_is_embedded_as_the_run_encodes_it(run: Run, tmp_path: Path) ->
     assert {path.name for path in tmp_path.iterdir()} == {"photos", "e.parquet"}
 
 
-def test_new_pictures_need_no_labels_and_any_name_works(run: Run, tmp_path: Path) -> None:
+def test_new_images_need_no_labels_and_any_name_works(run: Run, tmp_path: Path) -> None:
     names = ["plain.jpg", 'it\'s "quoted".png', "кот.png", "🐈 cat.webp", "two words/猫.png", "new\nline.png"]
     for seed, name in enumerate(names):
         write_photo(tmp_path / "in" / name, seed)
@@ -100,7 +100,7 @@ def test_a_list_of_files_starts_from_where_the_list_lies(run: Run, tmp_path: Pat
         (["one.png", "folder"], "folder is a folder; give one folder alone, or several images"),
     ],
 )
-def test_what_cannot_be_embedded_is_said_in_words_about_it(
+def test_sources_that_cannot_be_embedded_are_refused_with_a_reason(
     run, tmp_path, monkeypatch, source, message
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -111,7 +111,7 @@ def test_what_cannot_be_embedded_is_said_in_words_about_it(
         write_embeddings(run, source, "e.parquet")
 
 
-def test_pictures_given_one_by_one(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_given_one_by_one(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     photos(tmp_path / "in", 4)
     monkeypatch.chdir(tmp_path)
     write_embeddings(run, ["in/cat/01.png", str(tmp_path / "in/dog/02.png")], "two.parquet")
@@ -121,7 +121,7 @@ def test_pictures_given_one_by_one(run: Run, tmp_path: Path, monkeypatch: pytest
     close_to(one.vectors, two.vectors[:1])
 
 
-def test_a_data_set_gives_its_labels_and_ids(run: Run, tmp_path: Path) -> None:
+def test_a_dataset_gives_its_labels_and_ids(run: Run, tmp_path: Path) -> None:
     data = miniature()
     write_embeddings(run, data, tmp_path / "e.parquet", chunk_images=50)
     found = read_embeddings(tmp_path / "e.parquet")
@@ -135,7 +135,7 @@ def test_a_data_set_gives_its_labels_and_ids(run: Run, tmp_path: Path) -> None:
         found.file(0)
 
 
-def test_a_data_set_decoded_as_a_whole_says_what_it_failures(run, tmp_path, monkeypatch) -> None:
+def test_a_dataset_decoded_as_a_whole_reports_failures(run, tmp_path, monkeypatch) -> None:
     asked: dict[str, object] = {}
 
     def load(name: str, **options: object) -> Dataset:
@@ -148,7 +148,7 @@ def test_a_data_set_decoded_as_a_whole_says_what_it_failures(run, tmp_path, monk
     assert outcome.notes == ("1 image could not be read",)
 
 
-def test_a_named_set_of_pictures_is_read_from_its_files(run, tmp_path, monkeypatch) -> None:
+def test_a_named_set_of_images_is_read_from_its_files(run, tmp_path, monkeypatch) -> None:
     for number in range(3):
         write_photo(tmp_path / "sets" / f"{number}.png", number)
     given = (("van", "a"), ("sedan", "b"), ("van", "a"), ("van", "a"))
@@ -184,11 +184,11 @@ def test_an_image_whose_valid_size_changed_is_embedded_anew(run: Run, tmp_path: 
 
 
 def sized(data: Dataset, sizes: np.ndarray) -> Dataset:
-    """The data set with valid sizes of its test images."""
+    """The dataset with valid sizes of its test images."""
     return replace(data, test=replace(data.test, sizes=sizes.copy()))
 
 
-def test_a_named_data_set_of_other_size_can_be_embedded(run: Run, tmp_path: Path) -> None:
+def test_a_named_dataset_of_other_size_can_be_embedded(run: Run, tmp_path: Path) -> None:
     from maskcon.data import load
 
     outcome = write_embeddings(run, load("embedded").limited(20, 10), tmp_path / "e.parquet")
@@ -228,7 +228,7 @@ def test_unreadable_files_are_failures_and_named(run: Run, tmp_path: Path) -> No
         (lambda folder: None, "in does not exist; give a folder of images, a manifest"),
     ],
 )
-def test_a_source_without_pictures_is_one_clear_line(run, tmp_path, make, message) -> None:
+def test_a_source_without_images_is_one_clear_line(run, tmp_path, make, message) -> None:
     make(tmp_path / "in")
     source = tmp_path / ("in.csv" if (tmp_path / "in.csv").exists() else "in")
     with pytest.raises(UsageError, match=message):

@@ -27,7 +27,7 @@ def vectors_of(where: Path) -> dict[str, np.ndarray]:
 
 
 def expected(folder: Path) -> dict[str, np.ndarray]:
-    """Every picture of the folder embedded by itself, without an index."""
+    """Every image of the folder embedded by itself, without an index."""
     found = {}
     for path in folder.rglob("*.png"):
         pixels = decode(path, SIDE, 3)[None]
@@ -110,7 +110,7 @@ def test_a_folder_in_the_place_of_another_is_compared_by_content(tmp_path):
     assert update(other, where).unchanged == 1
 
 
-def test_equal_pictures_have_equal_vectors_and_are_embedded_once(tmp_path):
+def test_equal_images_have_equal_vectors_and_are_embedded_once(tmp_path):
     folder, where = tmp_path / "photos", tmp_path / "index"
     for name in ("b.png", "a.png", "z/c.png"):
         draw(folder / name, 5)
@@ -145,14 +145,14 @@ def test_names_of_any_kind_work(tmp_path):
     assert update(folder, where).unchanged == 7
 
 
-def test_progress_is_told_before_the_first_picture_is_read(tmp_path):
+def test_progress_is_reported_before_the_first_image_is_read(tmp_path):
     told: list[tuple[int, int]] = []
     folder, where = photos(tmp_path / "photos"), tmp_path / "index"
     update(folder, where, progress=lambda *values: told.append(values))
     assert (told[0], told[-1]) == ((0, 6), (6, 6))
 
 
-def test_unreadable_pictures_are_failures_and_told_or_stop_it(tmp_path):
+def test_unreadable_images_are_reported_or_stop_a_strict_refresh(tmp_path):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     (folder / "text.png").write_text("not a picture")
     (folder / "cut.png").write_bytes((folder / "kind 0" / "0.png").read_bytes()[:200])
@@ -166,7 +166,7 @@ def test_unreadable_pictures_are_failures_and_told_or_stop_it(tmp_path):
     assert done.embedded == 0  # kept from the try that was strict
 
 
-def test_a_picture_that_became_unreadable_leaves_the_index(tmp_path):
+def test_an_image_that_became_unreadable_leaves_the_index(tmp_path):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     update(folder, where)
     (folder / "kind 1" / "1.png").write_text("broken now")
@@ -175,7 +175,7 @@ def test_a_picture_that_became_unreadable_leaves_the_index(tmp_path):
     assert "kind 1/1.png" in done.failures
 
 
-def test_a_folder_without_a_picture_leaves_the_index_alone(tmp_path):
+def test_a_folder_without_an_image_leaves_the_index_alone(tmp_path):
     folder, where = photos(tmp_path / "photos", 3), tmp_path / "index"
     update(folder, where)
     before = (where / INDEX).read_bytes()
