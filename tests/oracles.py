@@ -184,7 +184,7 @@ def spread_names(vectors, coarse, names, nearest=20, power=3, kept=0.95, times=6
             ]
         total = [sum(row[c] for row in reached) for c in range(len(present))]
         for place, i in enumerate(rows):
-            if names[i] < 0:
+            if names[i] < 0 and any(reached[place]):
                 shares = [reached[place][c] / total[c] for c in range(len(present))]
                 filled[i] = present[shares.index(max(shares))]
     return filled

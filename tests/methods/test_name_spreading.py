@@ -51,11 +51,20 @@ def test_images_that_may_take_none_and_classes_of_one_name_keep_what_they_have()
     assert torch.equal(spread_names(vectors, coarse, whole, whole < 0), whole)
 
 
-def test_identical_images_take_some_name():
+def test_images_that_no_known_name_reaches_stay_unnamed():
+    generator = torch.Generator().manual_seed(0)
+    cluster = torch.arange(120) % 3
+    corners = torch.tensor([[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]])
+    vectors = corners[cluster] + 0.01 * torch.randn(120, 2, generator=generator)
+    names = torch.full((120,), -1)
+    names[:2] = torch.tensor([5, 7])  # the third cluster has none
+    expected = torch.tensor([5, 7, -1])[cluster]
+    assert torch.equal(spread_names(vectors, torch.zeros(120), names, names < 0), expected)
+
+
+def test_identical_images_say_nothing_about_each_other():
     names = torch.tensor([3, 4, -1, -1])
-    filled = spread_names(torch.ones(4, 5), torch.zeros(4), names, names < 0)
-    assert filled[:2].tolist() == [3, 4]
-    assert set(filled[2:].tolist()) <= {3, 4}
+    assert torch.equal(spread_names(torch.ones(4, 5), torch.zeros(4), names, names < 0), names)
 
 
 @pytest.mark.parametrize("seed", range(3))

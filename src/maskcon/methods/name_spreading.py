@@ -5,7 +5,7 @@ Per coarse class, with teacher vectors x_i, less their mean over the class, of u
     W_ij = max(x_i . x_j, 0)^3   where j is one of the 20 nearest of i, or i of j, else 0      [n, n]
     S    = D^-1/2 W D^-1/2,  D = diag(W 1)
     F_0  = Y,  F_(t+1) = 0.95 S F_t + 0.05 Y,  60 times;  Y_ic = 1 where image i has name c    [n, names]
-    name of i = argmax_c F_ic / sum_j F_jc
+    name of i = argmax_c F_ic / sum_j F_jc       none where F_i = 0: no path leads to a name
 
 This is label spreading (Zhou et al. 2004), with every name given the same total. Letters in shapes: N images, F
 features of the teacher, n images of a class.
@@ -53,7 +53,8 @@ def spread_names(vectors: Tensor, coarse: Tensor, names: Tensor, may_take: Tenso
             received = torch.zeros_like(start).index_add_(0, target, share.unsqueeze(1) * scores[source])
             scores = KEPT * received + (1 - KEPT) * start
         likeliest = (scores / scores.sum(dim=0)).argmax(dim=1)
-        filled[rows] = torch.where(known >= 0, known, present[likeliest])
+        is_reached = (known < 0) & (scores.sum(dim=1) > 0)
+        filled[rows] = torch.where(is_reached, present[likeliest], known)
     return filled
 
 
