@@ -43,8 +43,8 @@ from maskcon.training.distributed import threads_of_torch, usable_device
 from maskcon.training.temporary_run import dataset_of, fitted_config, train_temporarily
 
 SEEDS = 2**31
-# Settings of which part is trained on and scored; here all of X is trained on and nothing is scored.
-_ABOUT_PARTS = ("protocol", "train_limit", "test_limit", "evaluate_on")
+# Settings that choose the images to train on and to score; fit trains on all of X and scores nothing.
+_PART_SETTINGS = ("protocol", "train_limit", "test_limit", "evaluate_on")
 _DEVICES = get_args(Machine.model_fields["device"].annotation)
 
 
@@ -56,11 +56,11 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     - the same flattened, ``[N, D]``, with `image_shape`;
     - a list of image files or Pillow images of any size and mode, read as colour.
     uint8 without a `pixel_range` is used unchanged; other values are scaled from `pixel_range` to 256 levels.
-    y holds one coarse label per image, numbers or strings. selfcon, nnclr and ascl need none; supfine takes fine ones.
+    y has one coarse label per image, numbers or strings. selfcon, nnclr and ascl need no y; supfine takes fine labels.
 
     Args:
         method: any of `maskcon methods`.
-        preset: of the settings not given here: "cpu", "paper" or "reference".
+        preset: start of the settings not given here: "cpu", "paper" or "reference".
         w, tau, epochs, batch_size, learning_rate, bank_size: None keeps the preset's; a small dataset gets smaller
             batches, a lower rate, and a bank of at most half its size.
         image_size: side of the square views. None: the longer side of the arrays, from 16 to 224, and 64 for files;
@@ -68,11 +68,11 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         image_shape: (H, W), (H, W, C) or (C, H, W) of a flattened image; one of them may be -1.
         channels: "last" for [.., H, W, C], "first" for [.., C, H, W].
         pixel_range: (black, white). None: 0 and 255 for uint8, else the smallest and largest value in fit.
-        views: augmentation: "signs" (no mirroring), "embedded" (the same, mirrored), "cifar", "photos", "products",
+        views: augmentation: "signs" (no mirroring), "embedded" (with mirroring), "cifar", "photos", "products",
             "cars". None: "signs" for grey images, for colour "cifar" up to 64 px and "photos" above.
         normalize: scale rows to length 1, so that Euclidean distance ranks as cosine does.
         settings: any other setting by name, as for `maskcon.fit`: ``{"backbone": "resnet18"}``, ``{"freeze": True}``.
-        download: allow fetching pretrained weights that are not on this machine.
+        download: allow downloading pretrained weights that are missing on this machine.
         random_state: the same int gives the same bits, on the same machine with the same number of threads.
         n_jobs: threads of torch in fit and transform; None keeps the current number, -1 takes all cores.
         device: "auto", "cpu", "cuda" or "mps"; a fitted encoder is kept on the CPU.
@@ -88,7 +88,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         pixel_range_: values taken as black and white; not for files.
         loss_curve_: mean loss of each epoch.
 
-    Nothing is kept on disk but the cached features of a frozen backbone. For a run folder, with report, search and
+    Only the cached features of a frozen backbone are kept on disk. For a run folder, with report, search and
     export, use `maskcon.fit`. Load pickles only from people you trust.
 
     Example:
@@ -147,7 +147,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
         """Train on images X and their coarse labels y (see the class); methods without labels ignore y."""
         for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # of an earlier fit, so that nothing of it remains if this one fails
+            delattr(self, name)  # so that nothing of an earlier fit remains if this one fails
         method = method_named(str(self.method))
         if method.labels != "none" and y is None:
             raise UsageError(
@@ -155,7 +155,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 "give the coarse labels, or train without any: method='selfcon'"
             )
         if are_files(X) and method.labels != "none":
-            check_consistent_length(X, y)  # before they are read, which takes a while
+            check_consistent_length(X, y)  # before reading the files, which takes a while
         images, sizes = self._images_to_fit(X)
         if len(images) < FEWEST_TRAIN:
             raise DataError(f"n_samples={len(images)} is too few to train on: at least {FEWEST_TRAIN} images")
@@ -187,7 +187,7 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         images, sizes = self._images_to_embed(X)
         place = self._place()
-        # encoder_ stays on the CPU, so that a pickle of it can be read on any machine
+        # encoder_ stays on the CPU, so that any machine can load its pickle
         encoder = self.encoder_ if place == "cpu" else copy.deepcopy(self.encoder_)
         with threads_of_torch(self._threads()):
             features = features_of(encoder, self.encoder_facts_, images, sizes, place).numpy()
@@ -200,10 +200,10 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = self.image_shape is not None
         tags.input_tags.three_d_array = True
-        tags.transformer_tags.preserves_dtype = []  # float32 from whatever comes in
+        tags.transformer_tags.preserves_dtype = []  # always float32
         try:
             tags.target_tags.required = method_named(str(self.method)).labels != "none"
-        except UsageError:  # fit refuses a misspelt method; tags are read to print the estimator, too
+        except UsageError:  # a misspelt method, which fit refuses; printing the estimator reads tags too
             tags.target_tags.required = True
         return tags
 
@@ -273,13 +273,13 @@ class MaskConEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return "signs" if images.shape[1] == 1 else family_of(images)
 
     def _given(self) -> dict[str, Any]:
-        """Return what the user has set, by the names of `RunConfig`, and an image size for files."""
+        """Return the settings of the user, by the names of `RunConfig`, and an image size for files."""
         own = ("w", "tau", "epochs", "batch_size", "learning_rate", "bank_size", "image_size")
         named = {key: getattr(self, key) for key in own if getattr(self, key) is not None}
         given = {key: _plain(value) for key, value in {**(self.settings or {}), **named}.items()}
         if "seed" in given:
             raise UsageError("set the seed by random_state, not in settings")
-        for key in _ABOUT_PARTS:
+        for key in _PART_SETTINGS:
             if key in given:
                 raise UsageError(f"{key} cannot be set: fit trains on all of X and scores nothing")
         if self.image_shape_ is None:

@@ -158,7 +158,7 @@ def test_kinds_are_named_merged_split_and_undone(served, visit):
     assert kinds_of(served)["Gala"] == 2 * PER_KIND
 
     page.get_by_label("Split Gala").press("Enter")
-    page.get_by_role("button", name="In 2").press("Enter")
+    page.get_by_role("button", name="Into 2").press("Enter")
     page.locator("#toasts .toast", has_text="plit").first.wait_for()
     assert len(kinds_of(served)) == 3
 
@@ -313,7 +313,7 @@ def test_a_killed_server_loses_nothing(place, served, visit):
     page.locator("#status.bad", has_text="1 edit waiting").wait_for()
     again = Served(place / "run", str(place / "photos"), "--port", str(served.port))
     try:
-        page.locator("#problem", has_text="started anew").wait_for()
+        page.locator("#problem", has_text="was restarted").wait_for()
         visit(again, context=page.context)  # its address, opened in the same browser
         saved(page)
         page.locator("#problem").wait_for(state="hidden")
@@ -321,6 +321,20 @@ def test_a_killed_server_loses_nothing(place, served, visit):
     finally:
         again.process.kill()
         again.process.communicate()
+
+
+def test_an_answer_that_breaks_off_is_requested_again(served, visit):
+    page = visit(served)
+    page.evaluate("""() => {
+        const whole = Response.prototype.arrayBuffer;
+        let left = 3;
+        Response.prototype.arrayBuffer = function () {
+            return (left -= 1) < 0 ? whole.call(this) : Promise.reject(new TypeError("network error"));
+        };
+    }""")
+    name(page, "kind 1", "Gala")
+    field(page, "Gala").wait_for()
+    page.locator("#problem").wait_for(state="hidden")
 
 
 def test_what_is_taken_away_is_read_by_the_command_line(place, served, visit):

@@ -76,7 +76,7 @@ def test_a_found_picture_that_is_gone_is_a_grey_tile_and_told(run, photos, tmp_p
     ]
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0
-    assert "note: missing or unreadable now: 1 image of those found" in result.stderr
+    assert "note: 1 result missing or unreadable now, drawn in grey" in result.stderr
     assert "give a name that ends in .png or .jpg" in refused(
         UsageError, *arguments[:-1], tmp_path / "grid.unknown"
     )

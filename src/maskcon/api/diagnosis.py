@@ -1,4 +1,4 @@
-"""Diagnose a run: embed some of its test images, an augmented view of each, and those by the seeds beside it."""
+"""Diagnose a run: embed some of its test images and augmented views of them, also with other seeds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from maskcon.discovery.diagnosis import Diagnosis, diagnose, measure
 from maskcon.discovery.kinds_folder import read_folder
 from maskcon.transforms.policies import policy
 
-IMAGES = 1000  # test images that are looked at
-SEEDS = 2  # other runs at most
+MOST_IMAGES = 1000
+MOST_SEEDS = 2  # other runs
 BATCH = 250
 
 Progress = Callable[[int, int], None]
@@ -31,20 +31,20 @@ def diagnose_run(
     data: Dataset | None = None,
     progress: Progress = lambda done, total: None,  # noqa: ARG005
 ) -> Diagnosis:
-    """Say in plain words what an embedding is good for; see `maskcon.discovery.diagnosis`.
+    """Say whether an embedding is fit to find kinds in, and what to change; see `maskcon.discovery.diagnosis`.
 
     Args:
-        data: of a run that was fitted on a `Dataset`.
+        data: the data of a run that was fitted on a `Dataset`.
         progress: called as progress(embeddings done, embeddings in all).
     """
     machine = machine or Machine()
-    found = data_of(run, machine, data)
-    shown = found.limited(None, min(IMAGES, len(found.test)))
-    part = shown.test
+    data = data_of(run, machine, data)
+    limited = data.limited(None, min(MOST_IMAGES, len(data.test)))
+    part = limited.test
     others = _other_seeds(run)
     total = len(part) * (2 + len(others))
 
-    def encoded(which: Run, images: ImageSet | NDArray[np.uint8], number: int) -> NDArray[np.floating]:
+    def encode(which: Run, images: ImageSet | NDArray[np.uint8], number: int) -> NDArray[np.floating]:
         before = number * len(part)
         if isinstance(images, ImageSet):
             return which.encode_set(
@@ -59,22 +59,22 @@ def diagnose_run(
     kind_of = None
     if kinds is not None:
         known = kinds.known()
-        kind_of = [known[path].kind if path in known else "" for path in shown.image_names[1]]
+        kind_of = [known[path].kind if path in known else "" for path in limited.image_names[1]]
     measures = measure(
-        encoded(run, part, 0),
+        encode(run, part, 0),
         part.coarse,
-        views=encoded(run, _views(run, part), 1),
-        others=[encoded(other, part, number) for number, other in enumerate(others, start=2)],
+        views=encode(run, _views(run, part), 1),
+        others=[encode(other, part, number) for number, other in enumerate(others, start=2)],
         kinds=kinds,
         fine=part.fine,
-        fine_names=found.fine_names or (),
+        fine_names=data.fine_names or (),
         kind_of=kind_of,
     )
     return diagnose(measures, run.config.model_dump(), str(run.folder))
 
 
 def _views(run: Run, part: ImageSet) -> NDArray[np.uint8]:
-    """Draw the weak view of each image, uint8 [N, C, S, S], always the same."""
+    """Draw the same weak view of each image every time: uint8 [N, C, S, S]."""
     name = (run.config.query_view or "identity").replace("-strong", "-weak")
     view = policy("photos-weak" if name == "identity" else name)
     size = run.config.image_size or max(part.images.shape[2:])
@@ -89,11 +89,11 @@ def _views(run: Run, part: ImageSet) -> NDArray[np.uint8]:
 
 
 def _other_seeds(run: Run) -> list[Run]:
-    """Find finished runs beside this one that differ in their seed alone."""
+    """Find finished runs beside this one that differ only in their seed."""
     own = run.config.changed(seed=0)
     found: list[Run] = []
     for folder in sorted(run.folder.resolve().parent.iterdir()):
-        if len(found) == SEEDS:
+        if len(found) == MOST_SEEDS:
             break
         try:
             other = Run.open(folder)

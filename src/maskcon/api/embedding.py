@@ -1,4 +1,4 @@
-"""Embed the images of any source with a run's encoder: what `maskcon embed`, `index` and `kinds` share."""
+"""Embed the images of any source with a run's encoder, for `maskcon embed`, `index` and `kinds`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from maskcon.training.run_folder import make_writable
 
 
 def open_encoder(run: Run, device: str) -> tuple[Embed, EncoderFacts, int]:
-    """Read a run's encoder once: as a function of images, its facts, and the length of its embeddings."""
+    """Read a run's encoder: return a function that embeds images, its facts, and the length of its embeddings."""
     usable_device(device)  # before anything slow
     backbone, facts = run.encoder(device)
 
@@ -43,7 +43,7 @@ def gather_images(
     strict: bool,
     progress: Progress | None,
 ) -> Images:
-    """List the images of a source, to be decoded as the run's encoder needs them."""
+    """List the images of a source, to be decoded as the encoder needs them."""
     return gather(
         source,
         canvas=facts.canvas,
@@ -57,7 +57,7 @@ def gather_images(
 
 
 def header_of(run: Run, facts: EncoderFacts, images: Images) -> Header:
-    """Describe which encoder embeds which images."""
+    """Describe the encoder and the images of an embeddings file."""
     names = ("backbone", "image_size", "in_channels", "test_resize")
     details = {name: getattr(facts, name) for name in names}
     details |= {"run": run.folder.resolve().name, "version": __version__}
@@ -83,12 +83,12 @@ def write_embeddings(
     progress: Progress | None = None,
     reading: Progress | None = None,
 ) -> tuple[Refreshed, int]:
-    """Write or update the embeddings file `out`; return what was done, and the length of the vectors.
+    """Write or update the embeddings file `out`; return the counts, and the length of the vectors.
 
     Args:
         source: see `maskcon.data.collection.gather`.
         replace: overwrite embeddings of another encoder or source. Files of other programs are never overwritten.
-        progress, reading: called as f(images done, total) while embedding, and while a dataset is read as a whole.
+        progress, reading: called as f(images done, total), while embedding and while a whole dataset is read.
     """
     target = Path(out)
     check_target(target)
@@ -111,7 +111,7 @@ def update_embeddings(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> Refreshed:
-    """Make an embeddings file hold what these images are now; see `write_embeddings`."""
+    """Bring an embeddings file up to date with these images; see `write_embeddings`."""
     if not given.paths:
         raise DataError(none_readable(given, given.unreadable))
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Open the kinds of a run's images: lock their folder, gather and embed the images, read what is there."""
+"""Open the kinds of a run's images: lock their folder, gather and embed the images, read earlier kinds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from maskcon.retrieval.embeddings_file import read_embeddings
 from maskcon.retrieval.store import Refreshed
 from maskcon.training.run_folder import make_writable
 
-FOLDER, EMBEDDINGS = "kinds", "embeddings.parquet"  # in the run's folder; in that one
+FOLDER = "kinds"  # in the run's folder; holds the embeddings
+EMBEDDINGS = "embeddings.parquet"
 
 
 @contextmanager
@@ -40,14 +41,14 @@ def open_kinds(
     """Open the kinds of a run's images; only new or changed images go through the encoder.
 
     Args:
-        source: images, see `maskcon.data.collection.gather`; by default those given last, at first the run's own.
+        source: images, see `maskcon.data.collection.gather`; by default those given last, or else the run's.
         folder: where the kinds are; by default RUN/kinds.
-        needs_kinds: refuse a folder that holds none yet.
+        needs_kinds: refuse a folder without kinds.
         refresh: accept kinds that were found with another encoder.
         reading, embedding: called as f(images done, total).
 
     Yields:
-        The session, and what was embedded, with notes and unreadable images.
+        The session, and the counts of embedded images, with notes and unreadable images.
     """
     folder = folder or run.folder / FOLDER
     machine = machine or Machine()
@@ -92,7 +93,7 @@ def open_kinds(
 
 
 def images_to_export(run: Run, session: Session, machine: Machine) -> Images:
-    """Return a reader of the session's images as they came: their files, also where a run decoded them as a dataset."""
+    """Return a reader of the original image files, also if the run decoded them at another size."""
     if session.origin.source is not None or run.source.startswith(PREFIX) or not takes_image_size(run.source):
         return session.images
     root = None if machine.data_root is None else Path(machine.data_root)

@@ -56,7 +56,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        """Read a finished run back."""
+        """Open the folder of a finished run."""
         path = Path(folder)
         result = read_result(path)
         return cls(path, RunConfig.from_yaml(path / CONFIG), result)
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def source(self) -> str:
-        """Return what its data can be loaded from, in any working directory."""
+        """Return the source of its data, valid in any working directory."""
         return source_of(self.folder, self.config.source, self.result)
 
     def encoder_digest(self) -> str:
@@ -79,7 +79,7 @@ class Run:
     def encoder(self, device: str = "cpu") -> tuple[Backbone, EncoderFacts]:
         """Read the encoder for embedding on a device, and its facts.
 
-        A frozen backbone is made fast, as it was in training; another encoder is scored to the bytes of its training.
+        A frozen backbone is optimised for speed, as in training; another encoder gives the same bits as in training.
         """
         backbone, facts = read_encoder(self.folder / ENCODER)
         place = usable_device(device)
@@ -90,7 +90,7 @@ class Run:
 
         Args:
             images: uint8 ``[N, C, H, W]``, or a sequence of paths or PIL images of any size and mode.
-            device: where to compute: cpu, cuda, cuda:1, mps, or auto for the best there is.
+            device: where to compute: cpu, cuda, cuda:1, mps, or auto for the best one available.
         """
         backbone, facts = self.encoder(device)
         array, sizes = _as_arrays(images, facts)
@@ -105,7 +105,9 @@ class Run:
     ) -> Tensor:
         """Embed the train or test part of a dataset: float32 ``[N, F]``.
 
-        progress: called as progress(done, in all).
+        Args:
+            device: see `encode`.
+            progress: called as progress(done, in all).
         """
         backbone, facts = self.encoder(device)
         return features_of(backbone, facts, part.images, part.sizes, device, progress)
@@ -133,18 +135,18 @@ def fit(
 
     Args:
         source: a dataset by name (``"embedded"``), a folder of images, a manifest (``"photos.csv"``), ``"hf:NAME"``,
-            or a `Dataset`, which `maskcon.data.from_arrays` makes of images in memory.
+            or a `Dataset`, such as `maskcon.data.from_arrays` makes from images in memory.
         method: ``"maskcon"`` is the paper's, ``"teachcon"`` ours and the default with the preset fast; `maskcon
             methods` lists all.
         preset: ``"paper"``, ``"reference"``, ``"cpu"`` or ``"fast"``: optimiser, schedule and sizes.
         choose: fit image size, encoder, batch, bank and epochs to these images and this machine, as
             ``maskcon train FOLDER`` does; settings given by name are kept. Built-in datasets keep their own settings.
-            `Facts` instead of True: choose by facts found before, so that several runs choose alike.
-        budget: seconds; as many epochs as fit, by the pace measured on this machine, loading included.
-        begun: ``time.monotonic()`` from which the budget counts; by default now.
+            With `Facts` instead of True, choose by these, so that several runs make the same choices.
+        budget: seconds, loading included; trains as many epochs as fit, by the pace measured on this machine.
+        begun: ``time.monotonic()`` at the start of the budget; by default now.
         w, tau, epochs, seed: the settings most often changed; None keeps the preset's.
-        fine: a kinds.csv: its names of finer kinds, for as many training images as have one, refine the relation of
-            maskcon, teachcon, supcon and grafit. Images are found by path.
+        fine: a kinds.csv, whose names of finer kinds refine the relation of maskcon, teachcon, supcon and grafit.
+            Images are matched by path; any number of them may have names.
         out: run folder; by default ``runs/<source>-<method>-seed<seed>``.
         settings: any other setting of `RunConfig` by name.
         machine: device, processes, checkpoint interval and more; see `Machine`.
@@ -201,7 +203,7 @@ def fit(
                 budget=None if completed.budget is None else Budget(completed.budget, begun, overrides),
             )
         finally:
-            callback.on_end()  # also where reading or embedding was broken off
+            callback.on_end()  # also if reading or embedding was interrupted
     return Run.open(folder)
 
 
@@ -213,11 +215,11 @@ def features_of(
     device: str,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Tensor:
-    """Embed images with an encoder: float32 ``[N, F]`` on the CPU. Leaves the encoder on the device.
+    """Embed images with an encoder, which stays on the device: float32 ``[N, F]`` on the CPU.
 
     Args:
         array: uint8 ``[N, C, H, W]``.
-        sizes: int32 ``[N, 2]``, the valid (height, width) of each in the top-left corner; None: all of it.
+        sizes: int32 ``[N, 2]``, the valid (height, width) of each, from its top-left corner; None: all of it.
         device: see `Run.encode`.
     """
     place = torch.device(usable_device(device))
@@ -239,7 +241,7 @@ def features_of(
 
 
 def data_of(run: Run, machine: Machine, given: Dataset | None = None) -> Dataset:
-    """Load the data a run was trained and scored on; other data under the same name are refused."""
+    """Load the data a run was trained and scored on; refuse other data under the same name."""
     data = load_dataset(given or run.source, run.config, machine, Callback())
     if data.fingerprint() != run.result["data"]:
         raise UsageError(

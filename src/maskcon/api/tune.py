@@ -1,4 +1,4 @@
-"""Choose w and tau of a method without fine labels: the trials of `maskcon.discovery.tuning`, and what they say."""
+"""Choose w and tau of a method without fine labels, by the trials of `maskcon.discovery.tuning`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ SCORED_SHARE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """The settings in order, and how sure that is.
+    """The ranking of the settings.
 
-    others: scores without any label, mean over rounds, in the order of the ranking, see `spread_scores`
+    others: scores that need no labels, mean over rounds, in the order of the ranking, see `spread_scores`
     """
 
     ranking: Ranking
@@ -94,7 +94,7 @@ def require_classes(data: Dataset) -> None:
     if present < FEWEST_CLASSES:
         raise DataError(
             f"{data.name} has {counted(present, 'coarse class', 'coarse classes')}; {FEWEST_CLASSES} are needed to "
-            "merge some and find them again. Train with the default w and tau, or set them"
+            "merge some and tell them apart again. Train with the default w and tau, or set them"
         )
 
 
@@ -133,7 +133,7 @@ def tune(
     identity = {
         "data": trials.data.fingerprint(),
         "features": trials.features.key,
-        # as they are read back; w and tau belong to each trial
+        # by way of JSON, as they are read back; w and tau belong to each trial
         "settings": json.loads(short.model_dump_json(exclude={"w", "tau"})),
     }
     known = _read(folder, identity)

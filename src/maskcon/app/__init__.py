@@ -1,1 +1,1 @@
-"""The explorer: a local page to see the kinds, name them, search, and take the result away (`maskcon explore`)."""
+"""The explorer: a local page to see, name, correct and search the finer kinds."""

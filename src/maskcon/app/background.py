@@ -1,4 +1,4 @@
-"""Slow work for the page, one piece after the other in the background; each starts when it is first asked for."""
+"""Slow work in the background, one task after the other; each starts when its result is first requested."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Report = Callable[[int, int], None]
 
 
 class StoppedError(Exception):
-    """The server is ending."""
+    """The server is shutting down."""
 
 
 class Background:
-    """Runs named work once and keeps its results."""
+    """Runs named tasks once and keeps their results."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "maskcon-background")
@@ -24,7 +24,7 @@ class Background:
         self._progress: dict[str, tuple[int, int]] = {}
 
     def ask(self, name: str, work: Callable[[Report], Any]) -> Any:
-        """Return the result of `work`, or None while it is not there; errors of the work are raised here."""
+        """Return the result of `work`, or None until it is done; errors of the work are raised here."""
         with self._lock:
             future = self._futures.get(name)
             if future is None:
@@ -33,18 +33,18 @@ class Background:
         return future.result() if future.done() else None
 
     def progress(self, name: str) -> tuple[int, int]:
-        """Return how much of the work is done, and of how much."""
+        """Return how much of the work is done, and how much there is."""
         return self._progress.get(name, (0, 1))
 
     def close(self) -> None:
-        """Stop at the next report."""
+        """Stop the running task at its next progress report; drop the others."""
         self._stopping.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _run(self, name: str, work: Callable[[Report], Any]) -> Any:
-        found = work(lambda done, total: self._report(name, done, total))
+        result = work(lambda done, total: self._report(name, done, total))
         self._progress[name] = (1, 1)
-        return found
+        return result
 
     def _report(self, name: str, done: int, total: int) -> None:
         if self._stopping.is_set():

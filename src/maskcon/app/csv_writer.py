@@ -1,4 +1,4 @@
-"""kinds.csv of the newest state, written a moment after each edit and at the end."""
+"""Write kinds.csv a moment after each edit, and at the end."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from maskcon._utils.files import write_atomically
 from maskcon.data.kinds_file import kinds_bytes
 from maskcon.discovery.columns import Snapshot
 
-QUIET_SECONDS = 1.0  # without an edit, before the file is written
+QUIET_SECONDS = 1.0  # without a new edit, before the file is written
 BY_HAND = (
-    "kinds.csv was changed by hand and is left alone; the next `maskcon explore` or `maskcon kinds` takes its "
-    "changes over. The edits of the page are safe."
+    "kinds.csv was changed by hand, so it is not overwritten; the next `maskcon explore` or `maskcon kinds` applies "
+    "its changes. The edits of the page are safe."
 )
 
 
 class CsvWriter:
-    """Writes the file in a thread of its own; one that was changed by hand meanwhile is left to the next start.
+    """Writes the file in its own thread, unless it was changed by hand: then the next start applies the changes.
 
     Args:
-        newest: returns the revision and the state.
-        record: writes to the journal; it holds the checksum of the file before the file is there.
+        newest: returns the newest revision and state.
+        record: appends to the journal, which gets the checksum of the file before the file is written.
 
     Attributes:
-        problem: why the file was not written, for people; tried again at the next edit.
+        problem: message to the user on why the file was not written; the next edit tries again.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class CsvWriter:
         self._thread.start()
 
     def touch(self) -> None:
-        """Say that there is a newer state."""
+        """Note that there is a newer state."""
         self._changed.set()
 
     def save(self) -> None:
-        """Write the file, if it is not there already and was not changed by hand."""
+        """Write the file unless it is up to date or was changed by hand."""
         with self._writing:
             revision, snapshot = self._newest()
             content = kinds_bytes(snapshot.rows())
-            there = self._path.read_bytes() if self._path.is_file() else b""
-            if there != content:
-                if there not in (b"", self._known):  # `journal.replay` takes it over, by the one written last
+            current = self._path.read_bytes() if self._path.is_file() else b""
+            if current != content:
+                if current not in (b"", self._known):  # `journal.replay` applies it at the next start
                     self.problem = BY_HAND
                     return
                 self._record({"csv": hashlib.sha256(content).hexdigest(), "revision": revision})

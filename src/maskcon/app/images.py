@@ -1,4 +1,4 @@
-"""The images of a session, read on demand, and served only decoded and encoded again."""
+"""The images of a session, read on demand; only re-encoded pixels are served, never files."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from maskcon.retrieval.store import Entry, Header
 
 SIDES = (64, 128, 256)  # of thumbnails
 FULL_SIDE = 1024
-EXACT_SIDE = 64  # images no larger are encoded without loss
+EXACT_SIDE = 64  # images up to this side are encoded without loss
 QUALITY = 85
 MOST_FILE_BYTES = 512 << 20
-AT_ONCE = 2  # images decoded at the same time: a large one takes memory
+DECODED_AT_ONCE = 2  # a large image takes much memory
 
 
 class MissingImageError(UsageError):
-    """There is no such image, or it cannot be read any more."""
+    """An image does not exist, or can no longer be read."""
 
 
 class SessionImages:
-    """Images by their row.
+    """Reads images by row number.
 
     Args:
         entries: paths and checksums, one per row.
         canvas: side at which datasets that are decoded as a whole were embedded.
         data_root: folder of the datasets.
-        outside: also show files outside of the source's folder, by links or absolute paths.
+        outside: also show files outside of the source's folder, reached by links or absolute paths.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class SessionImages:
         self._header, self._entries, self._thumbnails = header, entries, thumbnails
         self._canvas, self._data_root, self._outside = canvas, data_root, outside
         self._root = resolved(Path(header.root)) if header.root else None
-        self._gathering, self._decoding = threading.Lock(), threading.Semaphore(AT_ONCE)
+        self._gathering, self._decoding = threading.Lock(), threading.Semaphore(DECODED_AT_ONCE)
 
     def thumbnail(self, row: int, side: int) -> bytes:
-        """Return an encoded image of at most side x side, from the cache if it is there."""
+        """Return an encoded image of at most side x side, from the cache if possible."""
         key = f"{self._entry(row).digest}/{side}"
         found = self._thumbnails.get(key)
         if found is None:
@@ -76,7 +76,7 @@ class SessionImages:
         """Return an image [C, h, w] that fits side x side.
 
         Raises:
-            MissingImageError: it cannot be read, or lies outside of the source.
+            MissingImageError: the image cannot be read, or lies outside of the source.
         """
         entry = self._entry(row)
         with self._decoding:
@@ -105,7 +105,7 @@ class SessionImages:
         return ImageFiles(self._header.source, root, named, canvas=FULL_SIDE, channels=3, empty="no image")
 
     def etag(self, row: int, side: int) -> str:
-        """Return a short name of what is served."""
+        """Return the ETag of a thumbnail."""
         return f'"{self._entry(row).digest[:16]}-{side}"'
 
     def _entry(self, row: int) -> Entry:
@@ -117,7 +117,7 @@ class SessionImages:
         path = resolved(root / name)
         if not self._outside and not self._is_inside(name):
             raise MissingImageError(
-                "the image lies outside of the folder of its source; start again with --outside to show such images"
+                "the image lies outside of the folder of its source; restart with --outside to show such images"
             )
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe might never return
@@ -134,7 +134,7 @@ class SessionImages:
             images = self._images
         row = images.row_of.get(entry.path) if isinstance(images, ImageArrays) else None
         if row is None or not isinstance(images, ImageArrays):
-            raise MissingImageError(f"{self._header.source} does not hold the image {entry.path} any more")
+            raise MissingImageError(f"{self._header.source} no longer has the image {entry.path}")
         pixels: NDArray[np.uint8] = with_channels(images.image(row)[None], 3)[0]
         if max(pixels.shape[1:]) <= side:
             return pixels

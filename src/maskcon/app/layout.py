@@ -1,6 +1,6 @@
-"""The 2-D map of the page: principal axes at once, t-SNE when it is ready.
+"""The 2-D map of the page: principal axes at once, t-SNE when ready.
 
-t-SNE is drawn of a sample; every other image is placed between its nearest images of the sample. Letters in shapes:
+t-SNE places a sample; every other image is placed between its nearest images of the sample. Letters in shapes:
 N images, S of the sample, D embedding, A axes.
 """
 
@@ -17,10 +17,10 @@ from maskcon._utils.files import write_atomically
 from maskcon.app.background import Report
 
 FILE = "map.npz"
-SAMPLE = 4000  # images that t-SNE itself places
+SAMPLE = 4000  # images placed by t-SNE itself
 AXES = 50
 NEAREST = 3
-JITTER = 0.004  # so that equal places stay apart, in the map's unit
+JITTER = 0.004  # separates images at equal places; a share of the map's extent
 BLOCK = 1024
 
 Points = NDArray[np.float32]
@@ -75,7 +75,7 @@ def scaled(points: NDArray[np.floating]) -> Points:
 
 
 def read_map(folder: Path, digest: str) -> Points | None:
-    """Read the map that was kept for these embeddings."""
+    """Read the stored map of these embeddings; None if there is none."""
     try:
         with np.load(io.BytesIO((folder / FILE).read_bytes()), allow_pickle=False) as file:
             points = np.asarray(file["points"], dtype=np.float32)
@@ -85,7 +85,7 @@ def read_map(folder: Path, digest: str) -> Points | None:
 
 
 def keep_map(folder: Path, digest: str, points: Points) -> None:
-    """Keep a map for the next start."""
+    """Store a map for the next start."""
     content = io.BytesIO()
     np.savez(content, points=points, digest=np.array(digest))
     write_atomically(folder / FILE, content.getvalue())

@@ -1,4 +1,4 @@
-"""What the page is told about the kinds: JSON of the state, of a kind, of images; labels as bytes."""
+"""Data about the kinds for the page: classes, a kind and images as JSON values; labels as bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maskcon.discovery.editor import Editor
 from maskcon.discovery.roles import ROLES
 from maskcon.discovery.summary import BORDERLINE_SHOWN, TYPICAL_SHOWN, confused_with
 
-NO_NUMBER = 0xFFFF  # of an image without a kind
+NO_NUMBER = 0xFFFF  # number of the kind of an image without one
 TYPICAL, BORDERLINE, OUTLIER, JUNK, NO_ROLE = range(len(ROLES))
 KNOWN = 128
 SHOWN_ORDER = np.array([0, 2, 3, 4, 1])  # of the roles: typical, none, borderline, outlier, junk
@@ -22,7 +22,7 @@ MOST_NUMBERS = NO_NUMBER - 1
 
 
 class PageData:
-    """What the page shows of an editor, kept per class until the class changes. The caller holds its lock."""
+    """Describes the state of an editor, cached per class until the class changes. The caller holds its lock."""
 
     def __init__(self, editor: Editor) -> None:
         self._editor = editor
@@ -66,7 +66,7 @@ class PageData:
     def labels(self) -> bytes:
         """Return uint16 coarse [N], uint16 kind [N], uint8 confidence [N], uint8 role [N], little-endian.
 
-        The role holds KNOWN too where a person said the kind.
+        Where a person set the kind, the role also has the bit KNOWN.
         """
         editor = self._editor
         confidence, role = editor.judged()

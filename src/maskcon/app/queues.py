@@ -3,11 +3,11 @@
 mislabelled   of the NEIGHBOURS nearest images at least DISAGREE have one other coarse label, and at most AGREE its own
 duplicates    embeddings with a cosine of at least SAME, and images that `maskcon inspect` calls near-duplicates
 outliers      farther from the centre of their kind than its third quartile + 1.5 interquartile ranges
-suggestions   unnamed images of which at least VOTES of the VOTERS nearest named images have one name that was not
-              rejected for them, no farther from these than the named images of that name are from each other (their
-              lowest tenth apart)
+suggestions   unnamed images where at least VOTES of the VOTERS nearest named images share a name that was not rejected
+              for them, and which are no farther from these than images of that name usually are from named images
+              (all but the farthest tenth)
 
-In large datasets, neighbours are looked for among at most REFERENCES images, drawn evenly.
+In large datasets, neighbours are searched among at most REFERENCES images, drawn at random.
 Letters in shapes: N images, D embedding, R references, P pairs.
 """
 
@@ -45,20 +45,20 @@ REFERENCES = 10_000
 BLOCK = 512
 SAME = 0.95
 COMPARED_SIDE = 128
-MOST_PAIRS = 2_000  # images are compared of the nearest ones
+MOST_PAIRS = 2_000  # the nearest pairs, whose images are compared
 MOST_ITEMS = 1_000
 VOTERS, VOTES = 5, 4
 NAMED_AT_MOST = 2_000  # named images per class that are compared
 SUGGESTED_AT_MOST = 200  # images per name
-LOWEST = 0.1  # quantile
+LOWEST = 0.1  # quantile of the mean cosines of named images to their nearest ones
 
 Vectors = NDArray[np.float32]
 Item = dict[str, Any]
-Found = tuple[list[int], str]  # images, and why
+Found = tuple[list[int], str]  # images, and the reason
 
 
 def mislabelled(vectors: Vectors, coarse: NDArray[np.int64], names: list[str], report: Report) -> list[Found]:
-    """Return images whose neighbours have another coarse label; the clearest first."""
+    """Find images whose neighbours have another coarse label; the clearest first."""
     references = np.arange(len(vectors))
     if len(vectors) > REFERENCES:
         references = np.sort(np.random.default_rng(0).permutation(len(vectors))[:REFERENCES])
@@ -83,7 +83,7 @@ def mislabelled(vectors: Vectors, coarse: NDArray[np.int64], names: list[str], r
 def duplicates(
     vectors: Vectors, image: Callable[[int, int], NDArray[np.uint8]], report: Report
 ) -> list[Found]:
-    """Return groups of near-duplicates, the nearest first.
+    """Find groups of near-duplicates, the nearest first.
 
     Args:
         image: (row, side) -> image [3, h, w].
@@ -121,7 +121,7 @@ def duplicates(
 
 
 def outliers(editor: Editor) -> list[Found]:
-    """Return outliers, those of the largest kinds first, the least sure first within a kind."""
+    """List outliers, those of the largest kinds first, the least sure first within a kind."""
     confidence, role = editor.judged()
     rows = np.flatnonzero(role == OUTLIER)
     sizes = np.zeros(len(editor.paths), dtype=np.int64)
@@ -134,12 +134,12 @@ def outliers(editor: Editor) -> list[Found]:
 
 
 def open_items(editor: Editor, queue: str, found: list[Found]) -> list[Item]:
-    """Describe what of a queue is still to be judged: neither junk nor kept."""
-    kept, least = editor.kept(queue), 2 if queue == "duplicates" else 1
+    """Describe the items of a queue that are still to be judged: neither junk nor kept."""
+    settled, least = editor.kept(queue), 2 if queue == "duplicates" else 1
     items = []
     for images, reason in found:
         ids = [row for row in images if not editor.junk[row]]
-        if len(ids) >= least and not kept.issuperset(ids):
+        if len(ids) >= least and not settled.issuperset(ids):
             items.append({"ids": ids, "reason": reason})
     return items
 
@@ -148,19 +148,19 @@ def questions(kinds: Kinds, embedded: Embedded, count: int) -> list[Item]:
     """Describe the images whose names would help most, each answer with its edit."""
     row_of = {path: row for row, path in enumerate(embedded.paths)}
     items = []
-    for asked in choose_questions(kinds, embedded, count):
-        ids = [row_of[asked.path]]
+    for question in choose_questions(kinds, embedded, count):
+        ids = [row_of[question.path]]
         answers: list[Item] = []
-        for name in asked.choices:
+        for name in question.choices:
             move = {"action": "move", "ids": ids, "to": name}
             keep = {"action": "keep", "ids": ids, "queue": "ask"}
-            answers.append({"label": name, "edit": keep if name == asked.kind else move})
+            answers.append({"label": name, "edit": keep if name == question.kind else move})
         items.append(
             {
                 "ids": ids,
-                "coarse": asked.coarse,
-                "kind": asked.kind,
-                "reason": asked.reason,
+                "coarse": question.coarse,
+                "kind": question.kind,
+                "reason": question.reason,
                 "answers": answers,
             }
         )
@@ -168,19 +168,19 @@ def questions(kinds: Kinds, embedded: Embedded, count: int) -> list[Item]:
 
 
 def following(editor: Editor, embedded: Embedded) -> Take:
-    """Return what the answers tell of the other images, as `maskcon ask` takes them over, as one edit."""
+    """Apply the answers to the other images, as `maskcon kinds --names` does; return the moves as one edit."""
     kinds = editor.kinds()
     before = {editor.paths[row]: kind for row, kind in editor.kinds_before().items()}
-    asked = tuple(replace(row, kind=before.get(row.path, row.kind)) for row in kinds.rows)
+    unanswered = tuple(replace(row, kind=before.get(row.path, row.kind)) for row in kinds.rows)
     answers = [row for row in kinds.rows if row.path in before]
     after = apply_answers(
-        replace(kinds, rows=asked, answered=kinds.answered - before.keys()), answers, embedded
+        replace(kinds, rows=unanswered, answered=kinds.answered - before.keys()), answers, embedded
     )
     return take_of(editor, after.rows).model_copy(update={"of": "answers"})
 
 
 def suggestions(editor: Editor, vectors: Vectors, coarse: str) -> list[Item]:
-    """Suggest the names of a class for its images that have none; see the module."""
+    """Suggest names of a class for its unnamed images; see the module."""
     if coarse not in editor.groups:
         raise GoneError(f"there is no coarse class {coarse!r}")
     members = editor.members[coarse]
@@ -220,7 +220,7 @@ def suggestions(editor: Editor, vectors: Vectors, coarse: str) -> list[Item]:
 
 
 def _similar_pairs(vectors: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return pairs [P, 2] with a cosine of at least SAME, and it, the nearest first.
+    """Find pairs [P, 2] with a cosine of at least SAME; return them and their cosines, the nearest first.
 
     Candidates agree in the signs of all but RADIUS of 64 random directions, each split at its median: at a cosine of
     0.99 from the mean about nine of ten pairs do.

@@ -1,4 +1,4 @@
-"""What requests hold and how they are answered: bodies checked field by field, every error as one line of JSON."""
+"""Bodies of requests, checked field by field, and answers: every error is one line of JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ids = Annotated[list[Id], Field(max_length=1000)]
 
 
 class Wrong(Exception):  # noqa: N818 - an answer, not a failure
-    """A request that cannot be answered, with its status."""
+    """A request that cannot be answered, with the status to answer."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
@@ -62,12 +62,12 @@ def add_errors(app: FastAPI) -> None:
         kinds: dict[type[Exception], int] = {MissingImageError: 404, GoneError: 409, UsageError: 400}
         return next((status for kind, status in kinds.items() if isinstance(error, kind)), 500)
 
-    async def told(_request: Request, error: Exception) -> Response:
+    async def known_error(_request: Request, error: Exception) -> Response:
         return answer({"error": str(error)}, status_of(error))
 
     async def too_large(_request: Request, error: Exception) -> Response:
         refusal = answer({"error": str(error)}, 413)
-        refusal.headers["Connection"] = "close"  # the rest of the body is not read
+        refusal.headers["Connection"] = "close"  # the rest of the body stays unread
         return refusal
 
     async def not_found(_request: Request, error: Exception) -> Response:
@@ -84,7 +84,7 @@ def add_errors(app: FastAPI) -> None:
         return answer({"error": "the server failed; its terminal shows where. Edits are saved"}, 500)
 
     for kind in (Wrong, MaskconError):
-        app.add_exception_handler(kind, told)
+        app.add_exception_handler(kind, known_error)
     app.add_exception_handler(TooLargeError, too_large)
     app.add_exception_handler(HTTPException, not_found)
     app.add_exception_handler(RequestValidationError, wrong_query)
@@ -97,7 +97,7 @@ def answer(values: Any, status: int = 200) -> Response:
 
 
 async def json_body(request: Request) -> dict[str, Any]:
-    """Read a JSON object; other types of content are refused, so that no form of another page is taken for one."""
+    """Read a JSON object; other content types are refused, so that a form on another page cannot send one."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Wrong(415, "send JSON, with the header Content-Type: application/json")
 
@@ -135,7 +135,7 @@ def checked(model: type[Wanted], body: dict[str, Any]) -> Wanted:
 
 
 def edit_id(values: dict[str, Any]) -> str | None:
-    """Return the name that a page gave its edit."""
+    """Return the identifier that the page gave its edit, if any."""
     name = values.get("edit_id")
     if name is not None and not (isinstance(name, str) and 0 < len(name) <= 64 and name.isascii()):
         raise Wrong(400, "edit_id: give up to 64 ASCII characters")
@@ -143,7 +143,7 @@ def edit_id(values: dict[str, Any]) -> str | None:
 
 
 def binary(content: bytes, headers: dict[str, str]) -> Response:
-    """Answer with bytes that may differ next time."""
+    """Answer with bytes that must not be cached."""
     return Response(
         content, media_type="application/octet-stream", headers={"Cache-Control": "no-store", **headers}
     )

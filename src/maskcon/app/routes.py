@@ -1,4 +1,4 @@
-"""The addresses of the explorer: each is a few lines over a `Workspace`."""
+"""The routes of the explorer: each is a few lines over a `Workspace`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from maskcon.app.workspace import Workspace
 from maskcon.data.kinds_file import kinds_bytes
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-LOOK_SECONDS, HEARTBEAT_SECONDS = 0.2, 15.0
+POLL_SECONDS, HEARTBEAT_SECONDS = 0.2, 15.0
 MOST_IMAGES = 500
-LONG = "private, max-age=31536000, immutable"
+CACHED_FOR_LONG = "private, max-age=31536000, immutable"
 
 
 def build_app(workspace: Workspace) -> FastAPI:
-    """Build the application of one session, without its guard."""
+    """Build the application of one session; `security.Guard` goes around it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     add_errors(app)
     _add_pages(app)
@@ -100,7 +100,7 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
         return binary(content, {"X-Revision": str(revision)})
 
     @app.get("/api/map")
-    def placed() -> Response:
+    def map_points() -> Response:
         if not len(workspace.vectors):
             raise Wrong(404, "there is no map")
         points, how = workspace.map()
@@ -158,19 +158,19 @@ def _add_reading(app: FastAPI, workspace: Workspace) -> None:
 
 
 async def _changes(workspace: Workspace, request: Request) -> AsyncIterator[str]:
-    """Tell each change of the revision, of the map, and of what is wrong with kinds.csv."""
-    told, spoken = "", 0.0
+    """Send each change of the revision, of the map, and of the problem with kinds.csv."""
+    last_event, sent_at = "", 0.0
     while not workspace.closing and not await request.is_disconnected():
         done, total = workspace.map_progress()
-        found = {"revision": workspace.revision, "map": "tsne" if done >= total else "pca"}
-        event = json.dumps(found | {"problem": workspace.problem})
-        if event != told:
-            told, spoken = event, time.monotonic()
+        state = {"revision": workspace.revision, "map": "tsne" if done >= total else "pca"}
+        event = json.dumps(state | {"problem": workspace.problem})
+        if event != last_event:
+            last_event, sent_at = event, time.monotonic()
             yield f"data: {event}\n\n"
-        elif time.monotonic() - spoken > HEARTBEAT_SECONDS:
-            spoken = time.monotonic()
+        elif time.monotonic() - sent_at > HEARTBEAT_SECONDS:
+            sent_at = time.monotonic()
             yield ": still here\n\n"
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _add_images(app: FastAPI, workspace: Workspace) -> None:
@@ -180,7 +180,7 @@ def _add_images(app: FastAPI, workspace: Workspace) -> None:
             raise Wrong(400, f"size: give {', '.join(map(str, SIDES))}")
         tag = workspace.images.etag(row, size)
         known = v == workspace.opened.digest[: len(v)] and len(v) >= 12
-        headers = {"ETag": tag, "Cache-Control": LONG if known else "private, no-cache"}
+        headers = {"ETag": tag, "Cache-Control": CACHED_FOR_LONG if known else "private, no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         content = workspace.images.thumbnail(row, size)

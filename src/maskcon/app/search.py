@@ -1,4 +1,4 @@
-"""Search by images: exact cosine to the mean of what is wanted minus the mean of what is not."""
+"""Search by images: exact cosine to the mean of the positive images minus the mean of the negative ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from maskcon.retrieval.store import Embed
 Vector = NDArray[np.float32]
 MOST_RESULTS = 1000
 KEPT_UPLOADS = 64
-ROOM = 1e-6  # shorter than this, a direction is rounding
+SHORTEST_QUERY = 1e-6  # below, its direction is rounding error
 
 
 def search(
@@ -31,11 +31,11 @@ def search(
     among: NDArray[np.bool_],
     k: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Find the images nearest to mean(positive and uploads) - mean(negative), these left out.
+    """Find the images nearest to mean(positive and uploads) - mean(negative), without these themselves.
 
     Args:
         vectors: unit rows [N, D].
-        uploads: unit vectors [D] of images that are not among them.
+        uploads: unit vectors [D] of other images.
         among: [N] which images may be found.
 
     Returns:
@@ -52,8 +52,8 @@ def search(
     query: NDArray[np.float64] = np.stack(wanted).astype(np.float64).mean(0)
     if negative:
         query = query - vectors[list(negative)].astype(np.float64).mean(0)
-    if np.linalg.norm(query) < ROOM:
-        raise UsageError("what is wanted and what is not are the same; take one of them away")
+    if np.linalg.norm(query) < SHORTEST_QUERY:
+        raise UsageError("the positive and the negative images are the same; remove one of them")
     among = among.copy()
     among[[*positive, *negative]] = False
     rows, scores = nearest(vectors, unit_rows(query[None]), min(k, MOST_RESULTS), among)
@@ -61,7 +61,7 @@ def search(
 
 
 class Uploads:
-    """Images that were dropped on the page, kept as vectors only; the oldest are forgotten."""
+    """Images that were dropped on the page, stored as vectors only; the oldest are dropped."""
 
     def __init__(self, run: Path, device: str = "cpu") -> None:
         self._run, self._device = run, device
@@ -73,10 +73,10 @@ class Uploads:
         """Decode and encode an image; return its name, width and height.
 
         Raises:
-            UsageError: it is no image that can be decoded.
+            UsageError: the content cannot be decoded as an image.
         """
         with self._lock:
-            encode, canvas, channels = self._opened()
+            encode, canvas, channels = self._open_encoder()
             try:
                 shape, pixels = examine(io.BytesIO(content), canvas)
             except UndecodableError as error:
@@ -95,10 +95,10 @@ class Uploads:
         """Return the unit vector [D] of an upload."""
         with self._lock:
             if name not in self._vectors:
-                raise UsageError(f"the upload {name!r} is not there any more; drop the file again")
+                raise UsageError(f"the upload {name!r} has expired; drop the file again")
             return self._vectors[name]
 
-    def _opened(self) -> tuple[Embed, int, int]:
+    def _open_encoder(self) -> tuple[Embed, int, int]:
         if self._encoder is None:  # torch takes seconds to import: only when a file is dropped
             from maskcon.api import Run
             from maskcon.api.embedding import open_encoder

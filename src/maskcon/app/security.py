@@ -1,4 +1,4 @@
-"""What stands before every request: host, origin, token and size are checked, and answers carry a strict policy."""
+"""Guard every request: check host, origin, token and size; answer with a strict content policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_JSON_BYTES = 8 << 20
 MOST_UPLOAD_BYTES = 32 << 20
 UPLOAD = "/api/upload"
 METHODS = ("GET", "HEAD", "POST")
-EVERYWHERE = ("0.0.0.0", "::")  # hosts that mean every address of this machine
+ALL_ADDRESSES = ("0.0.0.0", "::")  # hosts that mean every address of this machine
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -30,7 +30,7 @@ HEADERS = (
 
 
 class TooLargeError(Exception):
-    """A body is larger than its cap, though its header said otherwise or nothing."""
+    """A body is larger than allowed, whatever its header says."""
 
 
 def new_token() -> str:
@@ -39,13 +39,13 @@ def new_token() -> str:
 
 
 def served_hosts(host: str, port: int) -> frozenset[str]:
-    """Return the values of the headers Host and Origin that the server answers to, the latter after `http://`."""
+    """Return the accepted values of the headers Host and, after `http://`, Origin."""
     shown = {shown_host(name.lower()) for name in ("127.0.0.1", "localhost", host)}
     return frozenset(f"{name}:{port}" for name in shown) | (shown if port == 80 else frozenset())
 
 
 def shown_host(host: str) -> str:
-    """Write a host as addresses of pages do."""
+    """Write a host as in a URL: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -55,17 +55,17 @@ class Guard:
     `/?token=...` sets the cookie and redirects to `/`. Nothing else is answered without the cookie or the header.
 
     Args:
-        host: what the server listens on. At every address of this machine, a request may also name the one that it
-            arrived at; a name never counts, because its owner may point it here (DNS rebinding).
+        host: the address that the server listens on. If it means all addresses of this machine, a request may also
+            name the address at which it arrived, but never a name: its owner may point it here (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
         self.app, self._hosts = app, served_hosts(host, port)
-        self._everywhere, self._port = host in EVERYWHERE, port
+        self._on_all_addresses, self._port = host in ALL_ADDRESSES, port
         self._token, self._cookie = token.encode(), f"maskcon_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request and hand it on."""
+        """Check a request and pass it on."""
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
@@ -75,14 +75,14 @@ class Guard:
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
         hosts = self._hosts
-        if self._everywhere and scope["server"]:
+        if self._on_all_addresses and scope["server"]:
             arrived = scope["server"][0].removeprefix("::ffff:").partition("%")[0]
             hosts |= served_hosts(arrived, self._port)
         refusal = _refusal(headers, hosts)
         if refusal:
             return await _answer(secured, 403, refusal)
         if scope["method"] not in METHODS:
-            return await _answer(secured, 405, f"{scope['method'][:20]} is not answered; use GET or POST")
+            return await _answer(secured, 405, f"{scope['method'][:20]} is not supported; use GET or POST")
         given = (
             parse_qs(scope["query_string"].decode("latin-1")).get("token", []) if scope["path"] == "/" else []
         )
@@ -94,9 +94,9 @@ class Guard:
                 secured, 403, "the token is missing or wrong; open the address that `maskcon explore` printed"
             )
         cap = MOST_UPLOAD_BYTES if scope["path"] == UPLOAD else MOST_JSON_BYTES
-        announced = headers.get(b"content-length", [b"0"])[0]
+        declared = headers.get(b"content-length", [b"0"])[0]
         too_large = f"the body is larger than {cap >> 20} MB"
-        if not announced.isdigit() or int(announced) > cap:
+        if not declared.isdigit() or int(declared) > cap:
             return await _answer(secured, 413, too_large)
         return await self.app(scope, _capped(receive, cap, too_large), secured)
 
@@ -115,19 +115,20 @@ class Guard:
 
 
 def _refusal(headers: dict[bytes, list[bytes]], hosts: frozenset[str]) -> str:
-    asked = [value.decode("latin-1").lower() for value in headers.get(b"host", [])]
-    if len(asked) != 1 or asked[0] not in hosts:
+    """Return why a host or origin is refused; empty if it is accepted."""
+    named = [value.decode("latin-1").lower() for value in headers.get(b"host", [])]
+    if len(named) != 1 or named[0] not in hosts:
         return "this host is not served; open the address that `maskcon explore` printed"
     for origin in headers.get(b"origin", []):
         if origin.decode("latin-1").lower() not in {f"http://{host}" for host in hosts}:
-            return "requests of other pages are not answered"
+            return "requests from other pages are refused"
     if any(
         value not in (b"same-origin", b"none", b"same-site") for value in headers.get(b"sec-fetch-site", [])
     ):
-        # the address opened from a mail or chat is a navigation of another site
+        # opening the address from a mail or chat is a navigation from another site
         navigates = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate"
         if not navigates:
-            return "requests of other pages are not answered"
+            return "requests from other pages are refused"
     return ""
 
 
@@ -141,13 +142,13 @@ def _with_headers(send: Send) -> Send:
 
 
 def _capped(receive: Receive, cap: int, too_large: str) -> Receive:
-    got = 0
+    received = 0
 
     async def capped() -> Message:
-        nonlocal got
+        nonlocal received
         message = await receive()
-        got += len(message.get("body", b""))
-        if got > cap:
+        received += len(message.get("body", b""))
+        if received > cap:
             raise TooLargeError(too_large)
         return message
 
@@ -158,6 +159,6 @@ async def _answer(send: Send, status: int, error: str, headers: Iterable[tuple[b
     body = json.dumps({"error": error}).encode() if error else b""
     start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     if status == 413:
-        start.append((b"connection", b"close"))  # the rest of the body is not read
+        start.append((b"connection", b"close"))  # the rest of the body stays unread
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})

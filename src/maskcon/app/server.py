@@ -1,4 +1,4 @@
-"""Serve a workspace on this machine until it is told to end."""
+"""Serve a workspace over HTTP until a signal ends it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import uvicorn
 
 from maskcon._utils.errors import UsageError
 from maskcon.app.routes import build_app
-from maskcon.app.security import EVERYWHERE, Guard, new_token, shown_host
+from maskcon.app.security import ALL_ADDRESSES, Guard, new_token, shown_host
 from maskcon.app.workspace import Workspace
 from maskcon.data.decoding import decompression_bombs_refused
 
-THREADS = 8  # of requests; decoding takes memory in each
+THREADS = 8  # for requests; decoding takes memory in each
 ENDING_SECONDS = 2
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
@@ -26,7 +26,7 @@ SIGNALS = tuple(
 
 
 class _Server(uvicorn.Server):
-    """Ends on a signal without raising it again: what is open is closed by the caller."""
+    """Stops on a signal without raising it again, so that the caller can close what is open."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -51,12 +51,12 @@ def serve(
     port: int = 0,
     ready: Callable[..., None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then write what is open and release the folder.
+    """Serve until a signal such as SIGINT, then write kinds.csv and release the folder.
 
     Args:
-        port: 0 takes a free one.
-        ready: called with the address, token included, once the port is open; where other machines are served, with
-            the one for them too.
+        port: 0 chooses a free one.
+        ready: called once the port is open, with the address, token included, and where other machines are served
+            with the address for them.
 
     Raises:
         UsageError: the host or port cannot be used.
@@ -79,7 +79,7 @@ def serve(
             callback_notify=None,
         )
         server = _Server(config)
-        names = ("127.0.0.1", *_address_for_others()) if host in EVERYWHERE else (host,)
+        names = ("127.0.0.1", *_address_for_others()) if host in ALL_ADDRESSES else (host,)
         ready(*(f"http://{shown_host(name)}:{number}/?token={token}" for name in names))
 
         threading.Thread(target=_warm_up, name="maskcon-warm-up", daemon=True).start()
@@ -92,17 +92,17 @@ def serve(
 
 
 def _address_for_others() -> list[str]:
-    """Return the address of this machine on the network that leads outside, if there is one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    """Return the address of this machine in its outward network, if there is one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            asking.connect(("192.0.2.1", 9))  # chooses a way; nothing is sent
+            probe.connect(("192.0.2.1", 9))  # chooses a route; sends nothing
         except OSError:
             return []
-        return [str(asking.getsockname()[0])]
+        return [str(probe.getsockname()[0])]
 
 
 def _warm_up() -> None:
-    """Import what the first split needs."""
+    """Import in advance what the first split of a kind needs."""
     import scipy.cluster.hierarchy  # noqa: F401
     import sklearn.cluster  # noqa: F401
 

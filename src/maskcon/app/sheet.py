@@ -1,4 +1,4 @@
-"""The contact sheet of the explorer: one HTML file with every kind and its images, to show to others."""
+"""The contact sheet of the explorer: one HTML file with every kind and its images."""
 
 from __future__ import annotations
 

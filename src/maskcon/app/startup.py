@@ -1,4 +1,4 @@
-"""Open the kinds of a run, or of an embeddings file, for the explorer; they are found first where there are none."""
+"""Open the kinds of a run, or of an embeddings file, for the explorer; find them first if there are none."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from maskcon.retrieval.nearest import make_unit_rows
 from maskcon.retrieval.store import Header
 from maskcon.training.run_folder import CONFIG, ENCODER, RESULT, make_writable, read_result, source_of
 
-FOLDER, EMBEDDINGS = "kinds", "embeddings.parquet"  # in the run's folder; in that one
+FOLDER = "kinds"  # in the run's folder; holds the embeddings
+EMBEDDINGS = "embeddings.parquet"
 THUMBNAILS = "thumbnails.sqlite"
-# methods that `maskcon train --fine` takes, and what they use; the registry would load torch
+# methods that `maskcon train --fine` supports, and their settings; the registry would load torch
 NAMED_METHODS = {"teachcon": ("w", "tau"), "maskcon": ("w", "tau"), "grafit": ("w",), "supcon": ()}
 
 
@@ -46,11 +47,11 @@ def open_workspace(
     embedding: Progress | None = None,
     clustering: Progress | None = None,
 ) -> Workspace:
-    """Open a run, or an embeddings file; nothing is encoded if there are kinds and no source is given.
+    """Open a run, or an embeddings file; encode nothing if there are kinds and no source is given.
 
     Args:
         place: folder of a finished run, or an embeddings file.
-        source: images, see `maskcon.data.collection.gather`; by default those of the kinds, at first the run's own.
+        source: images, see `maskcon.data.collection.gather`; by default those of the kinds, or else of the run.
         folder: where the kinds are; by default RUN/kinds, or NAME-kinds beside the embeddings file.
         outside: also show images outside of the source's folder.
         reading, embedding, clustering: called as f(done, total).
@@ -77,7 +78,7 @@ def open_workspace(
             sheets = draw_sheets(folder, found, session.read_pixels, session.origin.sheets)
             session.save(found, sheets=sheets)
     if not (place / RESULT).is_file():
-        raise UsageError(f"{place} is no finished run; train it first, or give an embeddings file")
+        raise UsageError(f"{place} is not a finished run; train it first, or give an embeddings file")
     return _opened(folder / EMBEDDINGS, place, None, folder, machine, outside, clustering)
 
 
@@ -142,7 +143,7 @@ def _opened(
 def _train_command(
     source: str, csv: Path, kinds: Kinds, data_root: Path | None, config: RunConfig | None
 ) -> str | None:
-    """Return the command that trains as the run was, with the names; None without coarse labels or a source."""
+    """Return the command that trains like the run, with the names; None without coarse labels or a source."""
     if not is_there(source) or set(kinds.classes) == {UNLABELLED}:
         return None
     words = ["maskcon", "train", source, "--fine", str(csv.resolve())]
@@ -169,19 +170,19 @@ def _kinds(folder: Path, embeddings: Embeddings, clustering: Progress | None) ->
 
 
 def _rows(kinds: Kinds, paths: Sequence[str], folder: Path) -> list[int]:
-    """Return the embedding of each image of the kinds."""
+    """Return the row of the embedding of each image of the kinds."""
     place = {path: row for row, path in enumerate(paths)}
-    gone = [row.path for row in kinds.rows if row.path not in place]
-    if gone:
+    missing = [row.path for row in kinds.rows if row.path not in place]
+    if missing:
         raise UsageError(
-            f"{folder} holds kinds of images that are not embedded, such as {gone[0]}; run `maskcon kinds` first, or "
-            "give another --out"
+            f"{folder} holds kinds of images that are not embedded, such as {missing[0]}; run `maskcon kinds` first, "
+            "or give another --out"
         )
     return [place[row.path] for row in kinds.rows]
 
 
 def _canvas(header: Header) -> int:
-    """Return the side at which a dataset that is decoded as a whole was embedded."""
+    """Return the side at which the images of a dataset were decoded to be embedded."""
     side = header.details.get("image_size")
     return canvas_for(side) if isinstance(side, int) else DEFAULT_SIDE
 

@@ -1,4 +1,4 @@
-"""Thumbnails on disk: one SQLite file of bounded size, the oldest go first. Losing it loses nothing."""
+"""Cache of thumbnails: one SQLite file of bounded size, without the oldest. It can be deleted at any time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TABLE = "CREATE TABLE IF NOT EXISTS thumbnails (key TEXT PRIMARY KEY, data BLOB 
 
 
 class Thumbnails:
-    """Encoded images by key; a folder that cannot be written, or a damaged file, only costs time.
+    """Encoded images by key; if the folder cannot be written or the file is damaged, it only costs time.
 
     Example:
         >>> cache = Thumbnails(None)
@@ -23,26 +23,26 @@ class Thumbnails:
     def __init__(self, path: Path | None, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes, self._lock = most_bytes, threading.Lock()
         try:
-            self._file = self._opened(path)
-        except sqlite3.Error:  # damaged: begin anew; if that fails too, keep them in memory
+            self._file = self._open(path)
+        except sqlite3.Error:  # damaged: start a new file; if that fails too, keep them in memory
             with contextlib.suppress(OSError):
                 if path is not None:
                     path.unlink()
             try:
-                self._file = self._opened(path)
+                self._file = self._open(path)
             except sqlite3.Error:
-                self._file = self._opened(None)
+                self._file = self._open(None)
         self._bytes = self._total()
 
     def get(self, key: str) -> bytes | None:
-        """Return what was put under a key, if it is still there."""
+        """Return the image stored under a key, if it is still there."""
         with self._lock, contextlib.suppress(sqlite3.Error):
             found = self._file.execute("SELECT data FROM thumbnails WHERE key = ?", (key,)).fetchone()
             return None if found is None else bytes(found[0])
         return None
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep an image; the oldest make room."""
+        """Store an image; the oldest make room."""
         with self._lock, contextlib.suppress(sqlite3.Error):
             self._file.execute("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", (key, data))
             self._bytes += len(data)
@@ -56,7 +56,7 @@ class Thumbnails:
         with self._lock:
             self._file.close()
 
-    def _opened(self, path: Path | None) -> sqlite3.Connection:
+    def _open(self, path: Path | None) -> sqlite3.Connection:
         file = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False, timeout=1)
         file.execute("PRAGMA journal_mode = MEMORY")
         file.execute("PRAGMA synchronous = OFF")

@@ -1,4 +1,4 @@
-"""One explorer session: the kinds under edit, their journal, and what is computed of them. Edits come one by one."""
+"""One explorer session: the edited kinds, their journal, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from maskcon.discovery.kinds_export import export_kinds
 from maskcon.discovery.kinds_folder import CSV
 
 EXPORT = "export"  # in the folder of the kinds
-MAP, POINTS = "map", "points"  # names of work in the background
+MAP, PREPARATION = "map", "preparation"  # background tasks
 
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """What a workspace is made of; `stack` holds the folder's lock.
+    """The parts of a workspace; `stack` holds the folder's lock.
 
     Attributes:
         folder: where the kinds are.
-        name, source: of the run and of its images, for people.
-        command: trains with the names; None where training cannot.
+        name, source: names of the run and of its images to show.
+        command: command that trains with the names; None where that is impossible.
         vectors: unit rows [N, D]; a row per image of the kinds.
-        digest: of the embeddings.
-        run: to encode uploads with; None if there is only an embeddings file.
+        digest: checksum of the embeddings.
+        run: folder of the run that encodes uploads; None if there is only an embeddings file.
     """
 
     folder: Path
@@ -59,7 +59,7 @@ class Opened:
 
 
 class Workspace:
-    """What the page reads and edits. Every method may be called from any thread."""
+    """Reads and edits for the page. Every method may be called from any thread."""
 
     def __init__(self, opened: Opened) -> None:
         self.opened = opened
@@ -77,15 +77,15 @@ class Workspace:
             take = take_of(self.editor, opened.replay.by_hand)
             if take.moved or take.junk or take.restored:
                 self._commit(record_of(take))
-        self._background.ask(POINTS, self._prepare)
-        if self.revision:  # a server that was killed may have left an older kinds.csv
+        self._background.ask(PREPARATION, self._prepare)
+        if self.revision:  # a killed server may have left an older kinds.csv
             self._csv.touch()
 
     # ---- reading
 
     @property
     def csv(self) -> Path:
-        """The kinds.csv that the edits end in."""
+        """The kinds.csv that follows the edits."""
         return self.folder / CSV
 
     @property
@@ -95,7 +95,7 @@ class Workspace:
 
     @property
     def problem(self) -> str | None:
-        """Why kinds.csv does not hold the newest state, for people."""
+        """Message to the user on why kinds.csv does not hold the newest state, if so."""
         return self._csv.problem
 
     @property
@@ -123,7 +123,7 @@ class Workspace:
             }
 
     def map(self) -> tuple[NDArray[np.float32], str]:
-        """Return the newest map [N, 2] in -1..1, and what it is: tsne or pca."""
+        """Return the newest map [N, 2] in -1..1, and its method: tsne or pca."""
         if self._map is None:
             self._map = self._background.ask(MAP, self._draw_map)
         if self._map is not None:
@@ -135,7 +135,7 @@ class Workspace:
         return layout.plain_map(self.vectors)
 
     def map_progress(self) -> tuple[int, int]:
-        """Return how much of the map by t-SNE is done, and of how much."""
+        """Return how much of the t-SNE map is done, and how much there is."""
         return (1, 1) if self._map is not None else self._background.progress(MAP)
 
     def search(
@@ -171,7 +171,7 @@ class Workspace:
         ]
 
     def check(self, queue: str) -> list[dict[str, Any]] | tuple[int, int]:
-        """Return the items of a queue, or how far its computation is."""
+        """Return the items of a queue, or the progress of its computation."""
         if queue == "outliers":
             with self.lock:
                 return queues.open_items(self.editor, queue, queues.outliers(self.editor))
@@ -187,7 +187,7 @@ class Workspace:
             return queues.suggestions(self.editor, self.vectors, coarse)
 
     def ask(self, count: int) -> list[dict[str, Any]]:
-        """Choose the images whose names would help most; those of which a person said the kind are known."""
+        """Choose the images whose names would help most; images whose kind a person set are known."""
         with self.lock:
             kinds = self.editor.kinds()
         return queues.questions(kinds, self._embedded, count)
@@ -222,35 +222,35 @@ class Workspace:
     # ---- editing
 
     def edit(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Apply an edit that a person asked for; it is on the disk when this returns."""
+        """Apply an edit of the user; it is on the disk when this returns."""
         values = dict(values)
         name = values.pop("edit_id", None)
         request = read_request(values)
         with self.lock:
-            return self._answered(name) or self._commit(record_of(self.editor.plan(request)), name)
+            return self._earlier_answer(name) or self._commit(record_of(self.editor.plan(request)), name)
 
     def undo(self, name: str | None = None) -> dict[str, Any]:
-        """Take back the newest edit."""
+        """Undo the newest edit."""
         with self.lock:
-            if (known := self._answered(name)) is not None:
+            if (known := self._earlier_answer(name)) is not None:
                 return known
             if self.editor.last_edit is None:
                 raise GoneError("there is nothing to undo")
             return self._commit({"undo": True}, name)
 
     def redo(self, name: str | None = None) -> dict[str, Any]:
-        """Apply again what was undone last."""
+        """Redo the edit that was undone last."""
         with self.lock:
-            if (known := self._answered(name)) is not None:
+            if (known := self._earlier_answer(name)) is not None:
                 return known
             if not self.editor.can_redo:
                 raise GoneError("there is nothing to redo")
             return self._commit({"redo": True}, name)
 
     def follow(self, name: str | None = None) -> dict[str, Any]:
-        """Let the other images follow those whose kind a person said."""
+        """Let the other images follow those whose kind a person set."""
         with self.lock:
-            if (known := self._answered(name)) is not None:
+            if (known := self._earlier_answer(name)) is not None:
                 return known
             take = queues.following(self.editor, self._embedded)
             if not take.moved:
@@ -258,7 +258,7 @@ class Workspace:
             return self._commit(record_of(take), name)
 
     def close(self) -> None:
-        """End: stop work in the background, write kinds.csv, release the folder."""
+        """Stop background work, write kinds.csv and release the folder."""
         self._closing.set()
         self._background.close()
         try:
@@ -266,7 +266,8 @@ class Workspace:
         finally:
             self.opened.stack.close()
 
-    def _answered(self, name: str | None) -> dict[str, Any] | None:
+    def _earlier_answer(self, name: str | None) -> dict[str, Any] | None:
+        """Return the answer to an edit that was sent before, after a lost connection."""
         known = None if name is None else self.opened.replay.answers.get(name)
         return None if known is None else {"revision": known[0], "change": known[1]}
 

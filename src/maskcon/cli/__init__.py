@@ -1,6 +1,6 @@
-"""The command line. Each command is a file; this one only registers them and turns errors into one line.
+"""The command line. Each command has its file; this one registers them and turns errors into one line.
 
-Commands import what they need when they run, so that `maskcon --help` answers at once.
+Commands import what they need when they run, so that `maskcon --help` is fast.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from maskcon.cli.train import train
 from maskcon.cli.tune import tune
 from maskcon.cli.verify import verify
 
-INTERRUPTED = 130  # what typer makes of Ctrl-C, as shells do
+INTERRUPTED = 130  # typer's exit code for Ctrl-C, as in shells
 
 app = typer.Typer(
     name="maskcon",
@@ -72,9 +72,9 @@ def main() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
-    spin_briefly()  # before a command imports torch; its children inherit it
+    spin_briefly()  # before a command imports torch; child processes inherit it
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # not every name of a file can be encoded
+        sys.stdout.reconfigure(errors="backslashreplace")  # some file names cannot be encoded
     try:
         code = app(args=arguments or ["--help"], prog_name="maskcon", standalone_mode=False)
     except Exception as error:
@@ -106,6 +106,6 @@ def explained(error: Exception, arguments: list[str]) -> tuple[str, int]:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print one line and exit."""
-    with contextlib.suppress(OSError):  # of a terminal that is gone
+    with contextlib.suppress(OSError):  # the terminal may be gone
         echo(f"maskcon: {' '.join(line.strip() for line in message.splitlines())}", err=True)
     sys.exit(code)

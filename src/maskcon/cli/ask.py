@@ -22,7 +22,7 @@ def ask(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="SOURCE", help="Images of the kinds; by default those that they were found in."
+            metavar="SOURCE", help="Images of the kinds; by default those in which they were found."
         ),
     ] = None,
     count: Annotated[int, typer.Option("-n", min=1, help="Images to ask about.")] = 50,
@@ -40,10 +40,10 @@ def ask(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Choose the images whose names would improve the kinds most: a table to fill in and a contact sheet.
+    """Choose the images whose names would improve the kinds most.
 
-    Write names into the column kind, leave what you do not know empty, then run `maskcon kinds RUN --names FILE`: the
-    other images follow.
+    Writes a table to fill in, and a contact sheet. Write names into the column kind, leave it empty where you do not
+    know, then run `maskcon kinds RUN --names FILE`: the other images follow.
 
     Example: `maskcon ask runs/photos-teachcon-seed0 -n 50`
     """
@@ -83,8 +83,8 @@ def ask(
         record = {"file": str(file), "sheet": str(sheet)}
         echo(json.dumps(record | {"questions": [asdict(question) for question in questions]}))
         return
-    asked = counted(len({question.coarse for question in questions}), "coarse class", "coarse classes")
-    echo(f"questions: {file}, {counted(len(questions), 'image')} of {asked}; sheet: {sheet}")
+    classes = counted(len({question.coarse for question in questions}), "coarse class", "coarse classes")
+    echo(f"questions: {file}, {counted(len(questions), 'image')} of {classes}; sheet: {sheet}")
     if not questions:
         echo("all images are known already")
         return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from maskcon.config.settings import Machine, RunConfig
     from maskcon.data.packing import ImagePlan
 
-FACTS = "facts.json"  # what the runs of a comparison choose by
+FACTS = "facts.json"  # facts from which all runs of a comparison choose their settings
 
 
 def compare(
@@ -48,10 +48,10 @@ def compare(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Train several methods on the same data and print one table, with raw pixels as the floor.
+    """Train several methods on the same data and compare them in one table.
 
-    For a folder of your own, the same is chosen as by `maskcon train`, once for all methods. Each run has its own
-    folder and is resumed by the same command; the report shows table, curves, maps, retrieval.
+    Raw pixels are the floor. For your own images, settings are chosen as by `maskcon train`, once for all methods.
+    Each run has its own folder; rerun the same command to resume. The report shows table, curves, maps and retrieval.
 
     Example: `maskcon compare ./photos`, `maskcon compare embedded --methods maskcon,grafit,supce --seeds 3`
     """
@@ -90,7 +90,7 @@ def compare(
                     raise
                 terminal.on_message(f"left out: {error}")
     finally:
-        terminal.on_end()  # also where reading was broken off
+        terminal.on_end()  # also if reading was interrupted
     chosen_by: list[str] = []
     if facts is not None:
         check_place(target, source)
@@ -102,14 +102,13 @@ def compare(
     common += [] if preset is None else ["--preset", preset]
     common += [] if data_root is None else ["--data-root", data_root]
     common += ["--download"] if download else []
-    usual = ["--preset", start] if preset is None else []  # its own is another where one is trained
     place_again = [] if out is None else ["--out", str(out)]
     run_and_report(
         [
             (
                 f"{name} seed {seed}",
                 target / f"{name}-seed{seed}",
-                [*common, *usual, *chosen_by, "--device", device, "--method", name, "--seed", str(seed)],
+                [*common, *chosen_by, "--device", device, "--method", name, "--seed", str(seed)],
             )
             for seed in range(seeds)
             for name in names
@@ -129,14 +128,14 @@ def _facts(
     target: Path,
     terminal: Terminal,
 ) -> Facts:
-    """Return the facts that all runs choose by: measured now, or read from an earlier start."""
+    """Return the facts from which all runs choose: measured now, or read from an earlier start."""
     from maskcon.training.automatic import find_out, read_facts
     from maskcon.training.run_folder import CONFIG
 
-    kept = target / FACTS
-    if kept.is_file() and any(target.glob(f"*/{CONFIG}")):
+    file = target / FACTS
+    if file.is_file() and any(target.glob(f"*/{CONFIG}")):
         terminal.on_message("resuming with the settings chosen when this comparison was started")
-        return read_facts(kept)
+        return read_facts(file)
     return find_out(source, overrides, machine, message=terminal.on_message)
 
 
@@ -150,7 +149,7 @@ def _configs(
 ) -> list[RunConfig]:
     """Resolve the settings of every method and print the choices once.
 
-    Choices are the same for all methods, except for the learning rate and, in methods without one, the bank.
+    Choices are the same for all methods, except for the learning rate and, in methods without a bank, its size.
     """
     from maskcon.config.resolution import Choosing, resolve
     from maskcon.methods.registry import method_named

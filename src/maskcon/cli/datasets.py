@@ -22,10 +22,8 @@ LISTED = (
     "available",
 )
 LABEL_WIDTH = 12
-NAMED_AT_MOST = 100  # fine classes that are still named, not only counted
-UNKNOWN_CLASSES = (
-    "the products are listed in Ebay_info.txt; known once the dataset is complete, intact and here"
-)
+NAMED_AT_MOST = 100  # with more fine classes, they are only counted
+UNKNOWN_CLASSES = "the products are listed in Ebay_info.txt; known once the dataset is complete and intact"
 
 
 def datasets(
@@ -36,12 +34,13 @@ def datasets(
     as_json: options.Json = False,
     data_root: options.DataRoot = None,
     variant: Annotated[
-        str, typer.Option(help="Coarse classes of the paper's text (paper) or of its code (reference).")
+        str, typer.Option(help="Coarse classes as in the paper's text (paper) or in its code (reference).")
     ] = "paper",
 ) -> None:
-    """List the datasets known by name, or show one: origin, licence, counts, classes, what is missing here.
+    """List the built-in datasets, or show one.
 
-    With --json, coarse_of is the coarse class of every fine class, in the dataset's usual order of classes.
+    Shows origin, licence, counts, classes and missing files. With --json, coarse_of is the coarse class of every fine
+    class, in the dataset's usual order of classes.
 
     Example: `maskcon datasets`, `maskcon datasets show imagenet32 --json`
     """
@@ -61,7 +60,7 @@ def datasets(
         echo(json.dumps(_as_json(found)))
         return
     console = Console(highlight=False)
-    for line in _lines(found):  # broken between words in a terminal, whole in a file
+    for line in _lines(found):  # wrapped in a terminal only
         console.print(printable(line), markup=False, soft_wrap=not console.is_terminal)
 
 
@@ -88,10 +87,9 @@ def _list(root: Path | None, as_json: bool) -> None:
         table.add_row(info.name, *numbers, info.image, "yes" if info.available else by_download)
     console.print(table)
     console.print("`maskcon datasets show NAME` describes a dataset and how to get it.")
-    where = f"Data folder: {folder_of(root)}. A folder of images may be given instead of a name."
-    console.print(
-        printable(where), markup=False, soft_wrap=True
-    )  # a path may hold [brackets], and is copied whole
+    where = f"Data folder: {folder_of(root)}. Commands also take a folder of images instead of a name."
+    # a path may hold [brackets]; without wrapping, it can be copied
+    console.print(printable(where), markup=False, soft_wrap=True)
 
 
 def _as_json(found: Description) -> dict[str, Any]:
@@ -111,7 +109,7 @@ def _as_json(found: Description) -> dict[str, Any]:
 
 
 def _views(found: Description) -> dict[str, str]:
-    """The pair of policies that goes with a family; their names follow it, so that torch need not be loaded here."""
+    """Return the policies of a family by their naming rule, which avoids loading torch."""
     return {"query": f"{found.info.family}-strong", "key": f"{found.info.family}-weak"}
 
 

@@ -19,25 +19,24 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the runs and the report.")
     ] = DEMO_FOLDER,
-    epochs: Annotated[int | None, typer.Option(help="Fewer for a quicker look.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Training epochs; fewer for a quicker look.")] = None,
     jobs: options.Jobs = None,
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Train four methods on the embedded images and write a page that compares them.
 
-    TeachCon is ours; MaskCon, SelfCon and SupCE are the paper's. All have the same optimiser, schedule and epochs.
+    TeachCon is ours; MaskCon, SelfCon and SupCE are from the paper. All have the same optimiser, schedule and epochs.
 
-    Takes some minutes on two cores; needs no download. Open the page it names in a browser.
+    Takes some minutes on two cores and downloads nothing. Open the page that it prints in a browser.
     """
     from maskcon.cli.compare import run_and_report
     from maskcon.config.presets import DEFAULT_PRESET
     from maskcon.config.resolution import resolve
 
     overrides = {} if epochs is None else {"epochs": epochs}
-    resolve(
-        "embedded", method=DEMO_METHODS[0], preset=DEFAULT_PRESET, overrides=overrides
-    )  # refused before it starts
+    # refuse wrong values before anything starts
+    resolve("embedded", method=DEMO_METHODS[0], preset=DEFAULT_PRESET, overrides=overrides)
     more = [] if epochs is None else ["--epochs", str(epochs)]
     place = [] if out == DEMO_FOLDER else ["--out", str(out)]
     echo(
@@ -58,8 +57,8 @@ def demo(
         as_json=as_json,
     )
     first = shlex.quote(str(out / DEMO_METHODS[0]))
-    typer.echo(
-        f"\nSee the kinds that were found, name them, search by image (pip install 'maskcon[app]'):\n"
+    echo(
+        f"\nSee and name the finer kinds, search by image (pip install 'maskcon[app]'):\n"
         f"  maskcon explore {first}",
         err=as_json,
     )

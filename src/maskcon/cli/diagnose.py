@@ -17,7 +17,9 @@ def diagnose(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Say in plain words whether an embedding is fit to find kinds in, and what to change; needs no fine labels.
+    """Say whether an embedding is fit to find kinds in, and what to change.
+
+    Needs no fine labels.
 
     Example: `maskcon diagnose runs/photos-teachcon-seed0`
     """

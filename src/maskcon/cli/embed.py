@@ -34,9 +34,10 @@ def embed(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Embed images with a run's encoder into a Parquet file: path, coarse label, vector.
+    """Embed images with a run's encoder into a Parquet file.
 
-    Rerun the same command to resume it, or later to embed only what is new or changed.
+    Its columns are path, coarse label and vector. Rerun the same command to resume, or later to embed only new and
+    changed images.
 
     Example: `maskcon embed runs/photos-teachcon-seed0 ./new_photos -o new.parquet`
     """

@@ -15,7 +15,7 @@ def evaluate(
     download: options.Download = False,
     device: options.Device = "auto",
 ) -> None:
-    """Evaluate a run: embed its test images with the saved encoder and compute recall@K.
+    """Embed the test images of a run with its encoder and compute recall@K.
 
     Example: `maskcon evaluate runs/embedded-teachcon-seed0 --json`
     """

@@ -24,29 +24,30 @@ def explore(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Images, as for `maskcon kinds`; by default those of the kinds, at first the run's own.",
+            help="Images, as for `maskcon kinds`; by default those of the kinds, or else the run's.",
         ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; by default only this machine.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the kinds; by default RUN/kinds.")
     ] = None,
     outside: Annotated[
         bool,
-        typer.Option("--outside", help="Also show images that links lead to outside of the source's folder."),
+        typer.Option("--outside", help="Also show images outside of the source's folder, reached by links."),
     ] = False,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address and errors.")] = False,
 ) -> None:
-    """See the finer kinds in a browser, name and correct them, search by image; every edit is saved at once.
+    """See, name and correct the finer kinds in a browser, and search by image.
 
-    Finds kinds first, as `maskcon kinds` does, if there are none yet. Ctrl-C ends it.
+    Every edit is saved at once. If there are no kinds yet, it finds them first, as `maskcon kinds` does. Ctrl-C stops
+    it.
 
     Example: `maskcon explore runs/photos-teachcon-seed0`
     """
@@ -80,7 +81,7 @@ def explore(
 
         echo("\n".join([f"explorer: {address}", *(f"for other machines: {other}" for other in others)]))
         if not quiet:
-            echo("Ctrl-C ends it; every edit is saved at once.")
+            echo("Ctrl-C stops it; every edit is saved at once.")
         if not no_browser:
             webbrowser.open(address)
 

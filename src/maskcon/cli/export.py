@@ -23,10 +23,10 @@ def export(
     download: options.Download = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write a run's encoder as a folder for plain PyTorch and Hugging Face, with a model card.
+    """Export a run's encoder for plain PyTorch, Hugging Face and ONNX.
 
-    The export is compared with the run's encoder on the run's test images, or on random images if those are not on
-    this machine, and refused if it differs.
+    Writes a folder with a model card. The export is compared with the run's encoder on the run's test images, or on
+    random images if those are missing; nothing is written if it differs.
 
     Example: `maskcon export runs/photos-teachcon-seed0 --onnx`
     """

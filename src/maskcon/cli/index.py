@@ -22,7 +22,9 @@ def index(
     out: Annotated[
         str | None,
         typer.Option(
-            "--out", "-o", help="Folder of the index, by default `index` in the run's; with --store its name."
+            "--out",
+            "-o",
+            help="Folder of the index, by default `index` in the run's; with --store, its name.",
         ),
     ] = None,
     store: options.Store = None,
@@ -35,9 +37,10 @@ def index(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Embed the images of a source for `maskcon search`; rerun it to resume or update.
+    """Embed the images of a source for `maskcon search`.
 
-    Added, changed and removed files are found by path, size and time, then by content: only new content is embedded.
+    Rerun the same command to resume or update. Added, changed and removed files are detected by path, size and time,
+    then by content: only new content is embedded.
 
     Example: `maskcon index runs/photos-teachcon-seed0 ./photos`
     """
@@ -81,6 +84,6 @@ def index(
         record = {"index": where, "images": done.total, **counts, "embedded": done.embedded}
         echo(json.dumps(record | {"left_out": done.failures, "notes": done.notes}))
         return
-    told = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    echo(f"{counted(done.total, 'image')} in {where}: {told}; {done.embedded:,} embedded")
+    changes = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    echo(f"{counted(done.total, 'image')} in {where}: {changes}; {done.embedded:,} embedded")
     print_left_out(done)

@@ -21,11 +21,11 @@ def inspect(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Folder for the page; by default inspections/SOURCE, and none with --json."
+            "--out", "-o", help="Folder for the page; by default inspections/SOURCE, or no page with --json."
         ),
     ] = None,
     as_json: options.Json = False,
-    method: Annotated[str, typer.Option(help="The method that the choices are for.")] = default_method(
+    method: Annotated[str, typer.Option(help="Method for which settings would be chosen.")] = default_method(
         DEFAULT_PRESET
     ),
     data_root: options.DataRoot = None,
@@ -34,9 +34,9 @@ def inspect(
 ) -> None:
     """Inspect images before training on them.
 
-    Reports the number of images per class, their sizes and modes, duplicates and near-duplicates (also across train and
-    test or under different labels), unreadable files with the reason, class imbalance, and what `maskcon train` would
-    choose. Writes a page with some images per class; changes no image.
+    Reports images per class, sizes and modes, duplicates and near-duplicates (also across train and test or under
+    different labels), unreadable files with the reason, class imbalance, and what `maskcon train` would choose. Writes
+    a page with some images per class; changes no image.
 
     Example: `maskcon inspect ./photos`
     """

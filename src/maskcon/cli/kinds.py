@@ -29,8 +29,8 @@ def kinds(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Images to find kinds in, as for `maskcon embed`; by default the images the run was trained and "
-            "scored on, later those given last.",
+            help="Images to find kinds in, as for `maskcon embed`; by default those given last, or else the images the "
+            "run was trained and scored on.",
         ),
     ] = None,
     number: Annotated[
@@ -38,7 +38,7 @@ def kinds(
         typer.Option(
             "--kinds",
             metavar="N or CLASS=N,...",
-            help="Number of kinds, of every class or of those named; may be repeated. By default suggested.",
+            help="Number of kinds of every class, or of the named ones; may be repeated. By default suggested.",
         ),
     ] = None,
     coarser: Annotated[
@@ -46,13 +46,15 @@ def kinds(
     ] = False,
     finer: Annotated[bool, typer.Option("--finer", help="Suggest more kinds: at half the price.")] = False,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Find kinds anew; names stay with the images they fit best.")
+        bool,
+        typer.Option(
+            "--refresh",
+            help="Find kinds anew; each takes the name of the kind with which it shares most images.",
+        ),
     ] = False,
     names: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Take over an edited kinds.csv: names, merges, moved images, junk."
-        ),
+        typer.Option(metavar="FILE", help="Apply an edited kinds.csv: names, merges, moved images, junk."),
     ] = None,
     split: Annotated[
         list[str] | None,
@@ -64,12 +66,12 @@ def kinds(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Also copy the images into FOLDER/CLASS/KIND, junk left out, with a metadata.jsonl that Hugging Face "
+            help="Also copy the images without junk into FOLDER/CLASS/KIND, with a metadata.jsonl that Hugging Face "
             "`datasets` reads.",
         ),
     ] = None,
     links: Annotated[
-        bool, typer.Option("--links", help="With --export: symbolic links in place of copies.")
+        bool, typer.Option("--links", help="With --export: make symbolic links instead of copies.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write or update; by default RUN/kinds.")
@@ -80,9 +82,10 @@ def kinds(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Find the finer kinds inside each coarse class: kinds.csv to edit, kinds.json, contact sheets.
+    """Find the finer kinds inside each coarse class.
 
-    Run again to assign added images to the kinds that are there, and to take over what was edited in kinds.csv.
+    Writes kinds.csv, which you can edit, kinds.json and contact sheets. Rerun it to assign added images to existing
+    kinds, and to apply your changes of kinds.csv.
 
     Example: `maskcon kinds runs/photos-teachcon-seed0 --kinds apple=5`
     """
@@ -100,9 +103,9 @@ def kinds(
         raise UsageError("--coarser and --finer exclude each other")
     wants_numbers = bool(number) or coarser or finer
     if links and export is None:
-        raise UsageError("--links says how to export; add --export FOLDER")
+        raise UsageError("--links needs --export FOLDER")
     if names is not None and (refresh or wants_numbers):
-        raise UsageError("--names takes over a file as it is; find kinds anew in a second command")
+        raise UsageError("--names only applies a file; find kinds anew in a second command")
     opened = Run.open(run)
     machine = options.machine(data_root=data_root, download=download, strict=strict, device=device)
     with ExitStack() as stack:
@@ -128,12 +131,12 @@ def kinds(
         wanted = _wanted(number, scale, sorted(session.embedded.rows_of))
         anew = wanted if refresh or wants_numbers or old is None else None
         found = session.next_kinds(anew, names=names, progress=clustering.show)
-        for which in split or []:
-            found, coarse, parts = split_kind(found, session.embedded, which)
+        for kind in split or []:
+            found, coarse, parts = split_kind(found, session.embedded, kind)
             echo(f"split {coarse}: {', '.join(parts)}", err=True)
         changes = [] if old is None else list_changes(old.rows, found.rows)
-        gone = any(change.what == "removed" for change in changes)
-        backup = old is not None and (gone or anew is not None or names is not None)
+        has_removed = any(change.what == "removed" for change in changes)
+        backup = old is not None and (has_removed or anew is not None or names is not None)
         sheets = draw_sheets(folder, found, session.read_pixels, session.origin.sheets)
         origin = session.save(found, sheets=sheets, keep_backup=backup)
         exported = None
@@ -151,7 +154,7 @@ def kinds(
     if old is not None:
         _print_changes(changes_by_class(old.rows, found.rows) if anew is not None else changes)
         if backup:
-            echo(f"kinds.csv as it was: {folder / BACKUP}")
+            echo(f"earlier kinds.csv: {folder / BACKUP}")
     classes = counted(len(found.classes), "coarse class", "coarse classes")
     total = counted(sum(len(set(group.kinds)) for group in found.classes.values()), "kind")
     echo(f"kinds: {folder / CSV}, {total} in {classes}; sheets: {folder / SHEETS}")
@@ -202,11 +205,11 @@ def _print_classes(found: Kinds, anew: Wanted | None) -> None:
             f"{sizes}{reason}"
         )
     for summary in summaries:
-        asked, came = anew.number_of(summary.coarse) if anew else None, len(summary.kinds)
-        if asked is not None and came < asked:
-            few = summary.images == came
-            reason = f"it has {counted(came, 'image')}" if few else "no more were found"
-            echo(f"{summary.coarse}: {counted(came, 'kind')}, not {asked}: {reason}")
+        wanted, found_count = anew.number_of(summary.coarse) if anew else None, len(summary.kinds)
+        if wanted is not None and found_count < wanted:
+            few = summary.images == found_count
+            reason = f"it has {counted(found_count, 'image')}" if few else "no more were found"
+            echo(f"{summary.coarse}: {counted(found_count, 'kind')}, not {wanted}: {reason}")
 
 
 def _print_changes(changes: Sequence[object]) -> None:

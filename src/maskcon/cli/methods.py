@@ -9,7 +9,7 @@ from maskcon.cli.printing import echo
 
 
 def methods(as_json: options.Json = False) -> None:
-    """List the training methods: what each does, which labels it sees, which settings it takes."""
+    """List the training methods with their labels and settings."""
     from maskcon.methods.registry import all_methods
 
     known = all_methods()

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean together."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Preset = Annotated[
     str | None,
     typer.Option(
         help="Where settings start: fast (a laptop, ours), cpu (a laptop, the paper's optimiser), paper, or reference "
-        "(the published code). By default fast; for your own images, the rest is then chosen to fit them and this "
+        "(the published code). By default fast, and for your own images other settings are chosen to fit them and this "
         "machine."
     ),
 ]
@@ -55,7 +55,7 @@ Settings = Annotated[
     ),
 ]
 DataRoot = Annotated[str | None, typer.Option(help="Folder that holds the datasets (also MASKCON_DATA).")]
-Download = Annotated[bool, typer.Option("--download", help="Fetch data or weights that are missing here.")]
+Download = Annotated[bool, typer.Option("--download", help="Download missing data or weights.")]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Stop at an unreadable image instead of leaving it out.")
 ]
@@ -66,14 +66,14 @@ Jobs = Annotated[
     int | None, typer.Option(min=1, help="Runs at once; by default one per core on a CPU, else 1.")
 ]
 Epochs = Annotated[
-    int | None, typer.Option(help="Passes over the training images; the preset's if not given.")
+    int | None, typer.Option(help="Passes over the training images; by default those of the preset.")
 ]
 
 
 def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option --quiet: no output but errors, and the JSON object if asked for.
+    """Give a command the option --quiet: no output but errors, and with --json the JSON object.
 
-    A command that takes `quiet` itself decides what goes to stdout.
+    A command with its own parameter `quiet` decides what goes to stdout.
     """
     own = inspect.signature(command, eval_str=True)
     decides = "quiet" in own.parameters
@@ -100,7 +100,7 @@ def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def index_name(run: Path) -> str:
-    """Return the default name of a run's index in a database: that of the run's folder."""
+    """Return the default name of a run's index in a database: the name of its folder."""
     return run.resolve().name
 
 
@@ -126,7 +126,7 @@ def machine(**values: Any) -> Machine:
 
 
 def sharing(jobs: int | None, device: str, runs: int) -> tuple[int, int]:
-    """Return runs at once and threads per run: small networks train best on one core each."""
+    """Return runs at once and threads per run: small networks train fastest on one core each."""
     from maskcon.training.distributed import usable_device
 
     cores = os.cpu_count() or 1

@@ -10,5 +10,5 @@ from maskcon._utils.text import printable
 
 
 def echo(text: str, *, err: bool = False, **style: Any) -> None:
-    """Print text; characters in its lines that steer a terminal are escaped."""
+    """Print text; escape characters that control a terminal."""
     typer.secho("\n".join(map(printable, text.split("\n"))), err=err, **style)

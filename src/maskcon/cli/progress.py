@@ -1,4 +1,4 @@
-"""Progress on stderr: bars in a terminal, else a line per tenth, so that a log file shows it too."""
+"""Progress on stderr: bars in a terminal, else one line per tenth, for log files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LossyStream:
-    """A text stream that loses text instead of raising: a closed pipe, a lost terminal or a full disk ends no run."""
+    """A text stream that drops text instead of raising: no closed pipe, lost terminal or full disk stops a run."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -38,24 +38,24 @@ class LossyStream:
             work()
         except (OSError, ValueError):
             with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-                # also what Python has buffered: flushing that at the end would fail again
+                # also drops Python's buffer, which would fail again when flushed at exit
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
 def stderr_console() -> Console:
-    """Return a console for progress and messages, on standard error; what cannot be written is lost."""
+    """Return a console for progress and messages on standard error; text that cannot be written is dropped."""
     return Console(file=cast(TextIO, LossyStream(sys.stderr)), highlight=False)
 
 
-LINES_AFTER = 2.0  # seconds of one activity before its progress is worth lines in a log
+LINES_AFTER = 2.0  # seconds before the progress of an activity gets lines in a log
 
 
 class Meter:
-    """Progress and rate of one activity."""
+    """Shows progress and rate of one activity."""
 
     def __init__(self, what: str, unit: str, divisor: float = 1.0, console: Console | None = None) -> None:
         self.what, self.unit, self.divisor = what, unit, divisor
-        self._first: tuple[float, float] | None = None  # time, and what was done by then
+        self._first: tuple[float, float] | None = None  # time and progress at the first call
         self._tenth = 0
         self._console = console or stderr_console()
         self._bar = Progress(
@@ -70,7 +70,12 @@ class Meter:
         self.stop()
 
     def show(self, done: float, total: float | None, more: str = "") -> None:
-        """Show progress; total is None while it is not known; more: words after the numbers."""
+        """Show progress.
+
+        Args:
+            total: None while unknown.
+            more: text after the numbers.
+        """
         now = time.monotonic()
         if self._first is None:
             self._first = now, done
@@ -87,7 +92,7 @@ class Meter:
             self._tenth = tenth
             self._console.print(f"{self.what}: {text}", markup=False, soft_wrap=True)
         if total is not None and done >= total:
-            self.stop()  # one bar at a time: the next may be about to start
+            self.stop()  # only one bar can run at a time
 
     def stop(self) -> None:
         self._bar.stop()

@@ -19,18 +19,20 @@ def report(
         typer.Option(
             "--out",
             "-o",
-            help="Folder for report.html, its figures and tables; by default that of the first run.",
+            help="Folder for report.html, its figures and tables; by default the folder of the first run.",
         ),
     ] = None,
     images: Annotated[
         int | None,
-        typer.Option(min=2, help="Most test images on the map; 5000 for one run, fewer for several."),
+        typer.Option(
+            min=2, help="Most test images on the map; by default 5000 for one run, fewer for several."
+        ),
     ] = None,
     data_root: options.DataRoot = None,
     download: options.Download = False,
     device: options.Device = "auto",
 ) -> None:
-    """Write a page about one run, or about several compared: table, curves, map, retrieval, settings.
+    """Write a page about one run or several: table, curves, map, neighbours.
 
     One HTML file that needs nothing else: send it, or open it in any browser.
 
@@ -40,7 +42,7 @@ def report(
     from maskcon.report.summary import write_summary
 
     if out is not None and out.suffix.lower() in (".html", ".htm") and not out.is_dir():
-        raise UsageError(f"--out is a folder, where report.html is written: try --out {out.with_suffix('')}")
+        raise UsageError(f"--out is the folder for report.html: try --out {out.with_suffix('')}")
     place = options.machine(data_root=data_root, download=download, device=device)
     with Meter("reading", "images") as reading, Meter("embedding", "images") as embedding:
         page = write_summary(

@@ -1,4 +1,4 @@
-"""`maskcon reproduce`: plan the runs of a table or figure, train those that are missing, compare with the paper."""
+"""`maskcon reproduce`: plan the runs of a table or figure, train the missing ones, compare with the paper."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OUT = Path("runs/reproduce")
 
 
 class Kind(StrEnum):
-    """What of the paper is reproduced."""
+    """What to reproduce."""
 
     table = "table"
     figure = "figure"
 
 
 def reproduce(
-    kind: Annotated[Kind, typer.Argument(metavar="table|figure", help="Which of the two.")],
+    kind: Annotated[Kind, typer.Argument(metavar="table|figure", help="What to reproduce.")],
     name: Annotated[
         str,
         typer.Argument(
@@ -44,14 +44,12 @@ def reproduce(
     ],
     scale: Annotated[
         str,
-        typer.Option(
-            help="cpu: a stated small part, minutes on two cores; full: the paper's size, on its data."
-        ),
+        typer.Option(help="cpu: a small part, minutes on two cores; full: the paper's size, on its data."),
     ] = "cpu",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting, with seeds 0, 1, ...")] = 1,
     preset: Annotated[
         str | None,
-        typer.Option(help="At scale full: paper (if not given), or reference (the published code)."),
+        typer.Option(help="With --scale full: paper (the default), or reference (the published code)."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs, tables and figures.")] = OUT,
     settings: options.Settings = None,
@@ -65,7 +63,9 @@ def reproduce(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Run what a table or figure of the paper needs, and set our results beside the paper's.
+    """Reproduce a table or figure of the paper.
+
+    Trains the missing runs and compares our results with the paper's.
 
     Tables are printed with the difference from the paper and written as text, Markdown, LaTeX and CSV; figures are
     drawn as PNG and SVG with their numbers as JSON. Both share their runs; rerun the same command to resume.
@@ -114,7 +114,7 @@ def reproduce(
 
 
 def _train_missing(runs: Sequence[PlannedRun], machine: Machine, at_once: int, *, dry_run: bool) -> bool:
-    """Train the missing runs; the time they take is estimated from finished ones. False for a dry run."""
+    """Train the missing runs and estimate their time from finished ones; return False for a dry run."""
     from maskcon.cli.terminal import Terminal
     from maskcon.paper.runs import expected_seconds, unfinished
     from maskcon.training import comparison

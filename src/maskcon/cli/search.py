@@ -22,7 +22,7 @@ def search(
     queries: Annotated[list[Path], typer.Argument(metavar="QUERY", help="Images to search for.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Number of nearest images to print.")] = 10,
     index: Annotated[
-        str | None, typer.Option(help="Folder of the index, or its name in the store, if not the default.")
+        str | None, typer.Option(help="Folder of the index, or with --store its name; by default the run's.")
     ] = None,
     store: options.Store = None,
     grid: Annotated[
@@ -32,7 +32,9 @@ def search(
     data_root: options.DataRoot = None,
     device: options.Device = "auto",
 ) -> None:
-    """Find the images of an index most similar to the queries by cosine; scores and paths, best first.
+    """Find the images of an index that are most similar to the queries.
+
+    Prints cosines and paths, best first.
 
     Example: `maskcon search runs/photos-teachcon-seed0 query.jpg -k 10 --grid found.png`
     """
@@ -81,19 +83,19 @@ def search(
 def _draw(
     grid: Path, run: Run, queries: list[Path], found: Neighbours, header: Header, data_root: str | None
 ) -> None:
-    """Draw queries and neighbours; images of a folder are read again, others come from the dataset."""
+    """Draw queries and neighbours; read the images again from their files or the dataset."""
     from maskcon._utils.text import counted
     from maskcon.data.decoding import canvas_for, decode, decompression_bombs_refused
     from maskcon.report.search_grid import DECODE_SIDE, image_reader, write_grid
 
-    picture_of = image_reader(
+    image_of = image_reader(
         header,
         canvas=canvas_for(run.config.image_size or DECODE_SIDE),  # as they were indexed
         root=None if data_root is None else Path(data_root),
     )
     with decompression_bombs_refused():
-        asked = [decode(query, DECODE_SIDE, 3) for query in queries]
-        gone = write_grid(grid, asked, found, picture_of)
-    if gone:
-        echo(f"note: missing or unreadable now: {counted(gone, 'image')} of those found", err=True)
+        images = [decode(query, DECODE_SIDE, 3) for query in queries]
+        missing = write_grid(grid, images, found, image_of)
+    if missing:
+        echo(f"note: {counted(missing, 'result')} missing or unreadable now, drawn in grey", err=True)
     echo(f"grid: {grid}", err=True)

@@ -64,7 +64,7 @@ class Terminal(Callback):
         self._say(text, style="yellow")
 
     def _say(self, text: str, style: str | None = None) -> None:
-        # Names may hold square brackets, which are no markup, and a line stays a line where no terminal wraps it.
+        # markup=False: names may hold square brackets; soft_wrap: lines of a log file are not wrapped
         self.console.print(printable(text), style=style, markup=False, soft_wrap=True)
 
     def on_end(self) -> None:
@@ -74,7 +74,7 @@ class Terminal(Callback):
 
 
 def print_result(result: Mapping[str, Any], folder: Path) -> None:
-    """Print recall beside that of raw pixels."""
+    """Print the recall of a run and of raw pixels."""
     console = Console(highlight=False)
     ks = list(result["recall"])
     table = Table("recall (%)", *(f"R@{k}" for k in ks), box=None, pad_edge=False)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from maskcon.config.resolution import Resolved
 
 
-# What a setting without a value means.
+# Text for a setting without a value.
 OPEN = {"image_size": "(the data's)", "query_view": "(the data's)", "key_view": "(the data's)"} | {
     "train_limit": "all",
     "test_limit": "all",
@@ -37,14 +37,12 @@ def train(
     ] = None,
     w: Annotated[float | None, typer.Option(help="Weight of the label term, 0 to 1.")] = None,
     tau: Annotated[
-        float | None, typer.Option(help="Temperature of the soft relation; 0 and inf allowed.")
+        float | None, typer.Option(help="Temperature of the soft relation; 0 and inf are allowed.")
     ] = None,
     preset: options.Preset = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="Train as long as this allows, such as 30m, 2h or 90s: chooses the epochs."
-        ),
+        typer.Option(metavar="TIME", help="Choose the epochs to fit into this time, such as 30m, 2h or 90s."),
     ] = None,
     epochs: options.Epochs = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice.")] = None,
@@ -52,7 +50,7 @@ def train(
         Path | None,
         typer.Option(
             metavar="CSV",
-            help="kinds.csv of `maskcon kinds`, edited: images with the same name are positives of each other, "
+            help="Edited kinds.csv of `maskcon kinds`: images with the same name are positives of each other, "
             "images with different names never are.",
         ),
     ] = None,
@@ -67,7 +65,7 @@ def train(
         int | None,
         typer.Option(
             min=0,
-            help="Like --freeze, but also train the last so many stages of the backbone, on cached maps of the others.",
+            help="Like --freeze, but also train this many last stages of the backbone, on cached maps of the others.",
         ),
     ] = None,
     out: Annotated[
@@ -81,7 +79,9 @@ def train(
     devices: Annotated[int, typer.Option(help="Processes to train with, one per device.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(help="CPU threads per process; by default the free cores, in a resumed run as before."),
+        typer.Option(
+            help="CPU threads per process; by default the free cores, or in a resumed run the same as before."
+        ),
     ] = None,
     checkpoint_every_seconds: Annotated[float, typer.Option(help="Time between checkpoints.")] = 60.0,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files.")] = False,
@@ -94,7 +94,7 @@ def train(
 ) -> None:
     """Train an encoder on coarse labels.
 
-    For your own images, the image size, encoder, batch, bank and epochs are chosen automatically, each with its
+    For your own images, image size, encoder, batch size, bank size and epochs are chosen automatically, each with its
     reason. Values you set are kept. Rerun the same command to resume a stopped run; it keeps its settings.
 
     The default method is TeachCon, which is ours: MaskCon's relation with neighbours by HOG features, or by
@@ -102,7 +102,7 @@ def train(
 
     Example: `maskcon train ./photos --budget 30m`, `maskcon train embedded --epochs 10 --set learning_rate=0.05`
     """
-    begun = time.monotonic()  # to the user, loading torch is a part of it
+    begun = time.monotonic()  # --budget includes loading torch
     from maskcon.config.choices import parse_budget
 
     if stop_with_parent:  # before anything that takes time
@@ -132,7 +132,7 @@ def train(
     )
     from maskcon.training.automatic import complete_settings, read_facts
 
-    choose = preset is None if facts is None else read_facts(facts)  # found out for a whole comparison
+    choose = preset is None if facts is None else read_facts(facts)  # shared by all runs of a comparison
     if dry_run:
         from maskcon.cli.terminal import Terminal
         from maskcon.training.run_folder import default_folder
@@ -191,7 +191,10 @@ def _shown_settings(resolved: Resolved, budget: str | None) -> dict[str, tuple[A
         for key, value in resolved.config.model_dump().items()
     }
     if budget is not None and not shown["epochs"][1].startswith("chosen"):
-        shown["epochs"] = (None, f"chosen: what fits into {budget} on this machine, when training starts")
+        shown["epochs"] = (
+            None,
+            f"chosen: as many as fit into {budget} on this machine, when training starts",
+        )
     return shown
 
 

@@ -23,7 +23,9 @@ def tune(
     method: Annotated[str, typer.Option(help="A method with w and tau: maskcon or teachcon.")] = "maskcon",
     rounds: Annotated[
         int,
-        typer.Option(min=2, help="Groupings of the coarse classes; each costs a trial per setting."),
+        typer.Option(
+            min=2, help="Number of random groupings of the coarse classes; each takes one trial per setting."
+        ),
     ] = 4,
     out: Annotated[
         Path | None,
@@ -39,11 +41,11 @@ def tune(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Choose w and tau without fine labels, by short runs of a head on a frozen backbone.
+    """Choose w and tau without fine labels, by short runs on a frozen backbone.
 
-    Merges the coarse classes into 2 to 4 groups at random, trains each setting on the groups, and scores how well the
-    coarse classes, now the finer ones, are found; needs three coarse classes. Finished trials are kept: rerun the same
-    command to resume, or with more --rounds to be surer.
+    Merges the coarse classes at random into 2 to 4 groups, trains each setting on the groups, and scores how well the
+    embedding separates the coarse classes, now the finer ones; needs three coarse classes. Finished trials are kept:
+    rerun the same command to resume, or with more --rounds for more certainty.
 
     Example: `maskcon tune ./photos --rounds 6`
     """

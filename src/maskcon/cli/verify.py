@@ -18,13 +18,15 @@ from maskcon.cli.printing import echo
 def verify(
     path: Annotated[
         Path,
-        typer.Argument(metavar="PATH", help="A run, an export, an index, kinds, or a file of embeddings."),
+        typer.Argument(
+            metavar="PATH", help="A run, an export, an index, a folder of kinds, or an embeddings file."
+        ),
     ],
     as_json: options.Json = False,
 ) -> None:
-    """Compare files with their checksums: all of a run, an export, an index, a folder of kinds, or embeddings.
+    """Check all files of a run, export or index against their checksums.
 
-    Every command checks the files that it reads; this one checks all of them.
+    Also those of a folder of kinds, or an embeddings file. Other commands check only the files that they read.
 
     Example: `maskcon verify runs/embedded-teachcon-seed0`
     """
@@ -36,8 +38,8 @@ def verify(
     states = dict(_states(path))
     if (path / CONFIG).is_file() and not (path / SUMS).exists():
         if (path / RESULT).exists():
-            read_result(path)  # fails where the checksums have been lost
-        echo("no checksums: the run is not finished, or of an earlier version", err=True)
+            read_result(path)  # fails if the checksums have been lost
+        echo("no checksums: the run is not finished, or was made by an earlier version", err=True)
     elif not states:
         raise UsageError(
             f"{path} holds nothing with checksums; give a run, an export, an index, kinds or embeddings"
@@ -53,7 +55,7 @@ def verify(
 
 
 def _states(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the state of each file with a checksum, by its path below this one, and of whole checkpoints."""
+    """Yield the relative path and the state of each file with a checksum and of each checkpoint."""
     from maskcon._utils.files import INTACT, SUMS, file_states
     from maskcon.discovery.journal import EDITS, read_records
     from maskcon.discovery.kinds_folder import STATE, read_folder

@@ -1,4 +1,4 @@
-"""The model card (card.txt, filled in): training data, recall, how to load it. The user chooses the licence."""
+"""Fill in the model card (card.txt): training data, recall, how to load it. The user chooses the licence."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def card_text(
     checks: Sequence[str],
     onnx: bool,
 ) -> str:
-    """Fill in README.md of an export; coarse_names: None if they are no longer known."""
+    """Fill in README.md of an export; coarse_names: None if they are unknown."""
     config, method = run.config, method_named(run.config.method)
     classes = ""
     if coarse_names is not None:
         names = some([_escape(label) for label in coarse_names], limit=30)
         classes = f"{counted(len(coarse_names), 'coarse class', 'coarse classes')}: {names}"
-    weights = None if config.weights is None else Path(config.weights).name  # not where the file was
+    weights = None if config.weights is None else Path(config.weights).name  # the name of the file only
     start = {None: "random weights", "imagenet": "ImageNet weights"}.get(
         weights, f"the weights {_escape(str(weights))}"
     )

@@ -1,4 +1,4 @@
-"""Images in, embeddings out: an encoder with its preprocessing. Exports copy this file, so it imports little."""
+"""An encoder with its preprocessing, from images to embeddings. Exports copy this file, so it imports little."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Embedder(nn.Module):
         """Embed paths or Pillow images: float32 [B, F] on the CPU."""
         if isinstance(images, str | Path | Image.Image):
             raise TypeError("give images as a list, even a single one")
-        weight = next(self.parameters())  # the model may have been moved, or converted to half precision
-        was_training = self.encoder.training  # the encoder's own mode: another model may share it
+        weight = next(self.parameters())  # the model may be on another device, or in half precision
+        was_training = self.encoder.training  # restored below: another model may share the encoder
         self.encoder.eval()
         try:
             found = [

@@ -21,7 +21,7 @@ from maskcon._utils.errors import MaskconError, UsageError
 from maskcon.export.embedder import Embedder
 
 NAME = "model.onnx"
-FILES = (NAME, f"{NAME}.data")  # the second only for large models
+FILES = (NAME, f"{NAME}.data")  # the second exists only for large models
 INPUT, OUTPUT = "pixel_values", "embedding"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 # a graph is limited to 2 GB; weights larger than this go to a second file
@@ -44,8 +44,8 @@ def write_onnx(
 ) -> list[Path]:
     """Write model.onnx, for batches of any size; return the paths of its files.
 
-    The graph takes `pixel_values`, float32 [B, C, S, S] in 0..1, and returns `embedding`, [B, F]. It includes the
-    normalisation of channels, not decoding and resizing. facts: stored in its metadata.
+    The graph takes `pixel_values`, float32 [B, C, S, S] in 0..1, and returns `embedding`, [B, F]. It normalises the
+    channels but does not decode or resize. facts: stored in its metadata.
     """
     settings = embedder.preprocessing
     example = torch.zeros(2, settings.in_channels, settings.image_size, settings.image_size)
@@ -69,7 +69,7 @@ def write_onnx(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the exporter's output, warnings and logs, which users cannot act on."""
+    """Silence the exporter's output, warnings and logs, which do not help users."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -15,7 +15,7 @@ from torch import nn
 from maskcon._utils.errors import UsageError
 from maskcon.models import Backbone, EfficientNetLite, FeatureHead, FrozenEncoder, MobileNetV2, ResNet
 
-AROUND = "maskcon.export.embedder"
+EMBEDDER = "maskcon.export.embedder"
 OWN_IMPORT = re.compile(r"^[ \t]*from (maskcon[\w.]*) import (?:\([^)]*\)|[^\n]*)\n", re.MULTILINE)
 FUTURE = "from __future__ import annotations\n"
 
@@ -24,7 +24,7 @@ def model_source(encoder: Backbone) -> str:
     """Return the text of `model.py` for this encoder."""
     expression, classes = _construction(encoder)
     files: dict[str, str] = {}
-    for module in [*(kind.__module__ for kind in classes), AROUND]:
+    for module in [*(kind.__module__ for kind in classes), EMBEDDER]:
         _collect(module, files)
     text = "\n\n".join(f"# {name}\n{content.strip()}\n" for name, content in files.items())
     template = resources.files("maskcon.export").joinpath("model.txt").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def model_source(encoder: Backbone) -> str:
 
 
 def _collect(module: str, files: dict[str, str]) -> None:
-    """Add the source of a module of ours, after those it imports."""
+    """Add the source of a module of this package, after those that it imports."""
     if module in files:
         return
     source = inspect.getsource(import_module(module))
@@ -42,7 +42,7 @@ def _collect(module: str, files: dict[str, str]) -> None:
 
 
 def _construction(encoder: Backbone) -> tuple[str, list[type[nn.Module]]]:
-    """Return a Python expression that builds the net, and the classes it names.
+    """Return a Python expression that builds the network, and the classes in it.
 
     >>> _construction(ResNet("resnet6", width=8, stem="small"))[0]
     "ResNet('resnet6', in_channels=3, width=8, stem='small')"

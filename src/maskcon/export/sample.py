@@ -1,4 +1,4 @@
-"""Images that an export is checked on, and their embeddings by the run's encoder."""
+"""The images on which an export is checked, and their embeddings by the run's encoder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sample:
 
 
 def sample_of(images: ImageSet, kind: str, backbone: Backbone, facts: EncoderFacts) -> Sample:
-    """Embed images with the run's encoder; grey and colour are converted as it needs."""
+    """Embed images with the run's encoder; convert between grey and colour as it needs."""
     sizes = None if images.sizes is None else torch.from_numpy(images.sizes)
     array = with_channels(np.asarray(images.images), facts.in_channels)
     pixels = torch.from_numpy(np.ascontiguousarray(array))
@@ -44,7 +44,7 @@ def sample_of(images: ImageSet, kind: str, backbone: Backbone, facts: EncoderFac
 
 
 def random_images(facts: EncoderFacts, count: int) -> ImageSet:
-    """Make reproducible images of random pixels and many shapes."""
+    """Make reproducible images of random pixels, in many shapes."""
     generator = np.random.Generator(np.random.PCG64(RANDOM_SEED))
     side, numbers = facts.canvas, np.arange(count, dtype=np.int64)
     return ImageSet(

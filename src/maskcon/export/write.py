@@ -1,4 +1,4 @@
-"""Write a run's encoder as a folder: in a scratch folder, checked on images, then renamed into place."""
+"""Write a run's encoder into a scratch folder, check it on images, then rename the folder into place."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ HUGGING_FACE = "modeling_maskcon.py"  # loaded by `transformers`
 CHECKED = (CARD, CONFIG, MODEL, WEIGHTS, HUGGING_FACE)  # must be listed in SHA256SUMS
 WRITTEN = frozenset((*CHECKED, SUMS, *ONNX_FILES, "__pycache__"))
 MODEL_TYPE = "maskcon"
-REPLACED = "replaced"  # the earlier export, in the scratch folder while its place is taken
+REPLACED = "replaced"  # the earlier export, moved into the scratch folder while it is replaced
 CHECK_IMAGES = 32
 OTHER_IMAGES = (
-    "the images have changed and are not those that the run was trained on; the export is checked on them anyway, and "
-    "its card leaves out the names of the classes"
+    "the images have changed since the run was trained; the export is checked on them anyway, and its card leaves out "
+    "the names of the classes"
 )
 ABSENT = "the export is checked on random images, and its card leaves out the names of the classes"
 TOLERANCE = 1e-4  # relative to the largest value of any embedding; float32 rounding is about 1e-6
@@ -101,13 +101,13 @@ def export_run(
 ) -> Exported:
     """Write the encoder of a finished run for plain PyTorch, Hugging Face and, on request, ONNX.
 
-    It is compared with the run's encoder on test images of the run, or on random ones if those are unavailable.
+    The export is compared with the run's encoder on test images of the run, or on random ones if those are unavailable.
 
     Args:
         out: the folder; by default `export` in the run's. An earlier export is replaced, anything else is refused.
         onnx: also write model.onnx (extra `onnx`).
         machine: where datasets are.
-        data: the data the run was fitted on, if they were given as arrays.
+        data: the `Dataset` of a run that was fitted on one.
         tolerance: largest difference allowed, relative to the largest value of the embeddings.
         callback: receives progress and notes; silent by default.
 
@@ -120,7 +120,7 @@ def export_run(
     if onnx:
         check_onnx_installed()
     backbone, facts = read_encoder(run.folder / ENCODER)
-    source = model_source(backbone)  # before data are read: refuses other nets
+    source = model_source(backbone)  # refuses other networks before data are read
     make_writable(target.parent)
     callback = callback or Callback()
     found = _available_data(run, data, machine or Machine(), callback)
@@ -158,7 +158,7 @@ def export_run(
 
 
 def _clear(scratch: Path, target: Path) -> None:
-    """Remove what an export left; an earlier export that it had moved there goes back to its place first."""
+    """Remove the scratch folder; first move an earlier export in it back to its place."""
     if (scratch / REPLACED).exists() and not target.exists():
         (scratch / REPLACED).rename(target)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -190,7 +190,7 @@ def _fill(
         **{field.name: getattr(facts, field.name) for field in fields(Preprocessing)}
     )
     embedder = Embedder(backbone, preprocessing)
-    described = {
+    details = {
         "features": backbone.features,
         "backbone": facts.backbone,
         "encoder_sha256": run.encoder_digest(),
@@ -200,7 +200,7 @@ def _fill(
     for name, content in {
         MODEL: source.encode(),
         WEIGHTS: safetensors.torch.save(tensors, metadata={"format": "pt"}),
-        CONFIG: _config(preprocessing, described),
+        CONFIG: _config(preprocessing, details),
         HUGGING_FACE: resources.files("maskcon.export").joinpath("modeling_maskcon.txt").read_bytes(),
     }.items():
         write_synced(folder / name, content)
@@ -211,7 +211,7 @@ def _fill(
             "PyTorch, from images": plain.encode(sample.images),
         }
     if onnx:
-        inputs = {"preprocessing": asdict(preprocessing), **described}
+        inputs = {"preprocessing": asdict(preprocessing), **details}
         write_onnx(embedder, folder, inputs)
         found["ONNX"] = run_onnx(folder, sample.pixel_values)
     differences = tuple(_difference(what, values, sample) for what, values in found.items())
@@ -230,7 +230,7 @@ def _fill(
     return differences
 
 
-def _config(preprocessing: Preprocessing, described: Mapping[str, object]) -> bytes:
+def _config(preprocessing: Preprocessing, details: Mapping[str, object]) -> bytes:
     """Return config.json, read by `transformers` and by `model.py`."""
     code = HUGGING_FACE.removesuffix(".py")
     values = {
@@ -239,7 +239,7 @@ def _config(preprocessing: Preprocessing, described: Mapping[str, object]) -> by
         "auto_map": {"AutoConfig": f"{code}.MaskConConfig", "AutoModel": f"{code}.MaskConModel"},
         "torch_dtype": "float32",
         "preprocessing": asdict(preprocessing),
-        **described,
+        **details,
     }
     return (json.dumps(values, indent=2) + "\n").encode()
 
@@ -279,7 +279,9 @@ def _check_target(target: Path) -> None:
         raise UsageError(f"{target} exists and is not an earlier export; choose another --out")
     others = sorted(path.name for path in target.iterdir() if path.name not in WRITTEN)
     if others:
-        raise UsageError(f"{target} holds more than an earlier export ({some(others)}); choose another --out")
+        raise UsageError(
+            f"{target} holds other files than an earlier export ({some(others)}); choose another --out"
+        )
     if CHANGED in states.values():
         edited = target / next(name for name, state in states.items() if state == CHANGED)
         raise UsageError(f"{edited} was edited after it was exported; move it away, or choose another --out")

@@ -106,14 +106,14 @@ def example_images(listing: Layout, side: int = EXAMPLE_SIDE) -> dict[int, NDArr
         for listed in sorted(listing.files, key=lambda listed: listed.path):
             fine = cars196.FINE_NAMES.index(listed.fine or "")
             if fine not in found and not listed.is_test:
-                with contextlib.suppress(UndecodableError):  # the next one is taken
+                with contextlib.suppress(UndecodableError):  # the next image is tried
                     found[fine] = decode(listing.root / listed.path, side, 3)
     return found
 
 
 @figure_style()
 def example_sheet(images: Mapping[int, NDArray[np.uint8]], *, caption: str = "") -> Figure:
-    """Draw an image [C, H, W] of each model, framed in the colour of its coarse class; a missing one is empty."""
+    """Draw an image [C, H, W] of each model, framed in the colour of its coarse class; without one, say so."""
     coarse_of = cars196.grouping().coarse_of
     ordered = sorted(range(len(coarse_of)), key=lambda fine: (coarse_of[fine], fine))
     rows = -(-len(ordered) // TILES_ACROSS)

@@ -1,4 +1,4 @@
-"""Figures 2 to 4 of the paper, drawn from finished runs; figure 1 is in `relations`, others in `dataset_figures`."""
+"""Figures 2 to 4 of the paper, drawn from finished runs; see `relations` for figure 1, `dataset_figures` for others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 
 CELL_INCHES = 0.36  # of the heatmap
-DARK_BELOW = 0.55  # of the range of colours: light letters up to here
+DARK_BELOW = 0.55  # of the colour range: up to here letters are white
 MAP_COLUMNS, LEGEND_COLUMNS, MOST_IN_LEGEND = 3, 4, 40
 QUERIES, NEIGHBOURS, QUERY_SEED = 3, 10, 0
 QUERY_PIXELS, NEIGHBOUR_PIXELS, GAP_PIXELS = 288, 144, 10  # at 300 dpi
@@ -111,7 +111,8 @@ def settings_heatmap(
     figure = new_figure(COLUMN_INCHES * len(grids), CELL_INCHES * len(ws) + 0.8, caption)
     panels = np.ravel(figure.subplots(1, len(grids)))
     for (title, grid), axes in zip(grids.items(), panels, strict=True):
-        shown = axes.imshow(grid, cmap="cividis", origin="lower", aspect="auto")  # also for colour blindness
+        # cividis: safe for colour-blind readers
+        shown = axes.imshow(grid, cmap="cividis", origin="lower", aspect="auto")
         axes.grid(False)
         axes.set(title=title, xlabel="τ", ylabel="w")
         axes.set_xticks(range(len(taus)), ["∞\nGrafit" if tau == math.inf else f"{tau:g}" for tau in taus])
@@ -133,7 +134,7 @@ def settings_heatmap(
 
 
 def _best(grid: FloatArray) -> tuple[int, int]:
-    """Return row and column of the highest number; the first of equals."""
+    """Return row and column of the highest number, the first of ties."""
     row, column = np.unravel_index(int(np.nanargmax(grid)), grid.shape)
     return int(row), int(column)
 
@@ -199,7 +200,7 @@ def map_panels(
     notes: Mapping[str, str] | None = None,
     caption: str = "",
 ) -> Figure:
-    """Draw one panel per map [N, 2]; `notes` stand right of a panel's title."""
+    """Draw one panel per map [N, 2]; `notes` are placed right of a panel's title."""
     rows = -(-len(maps) // MAP_COLUMNS)
     looks = classes.looks()
     in_legend = len(looks) <= MOST_IN_LEGEND
@@ -228,16 +229,16 @@ def draw_retrieval(setup: Setup) -> Drawn:
     """Draw figure 4: the ten neighbours that several methods find for the same queries."""
     runs = setup.open_methods()
     data, fine = setup.labelled_data(list(runs.values()))
-    asked = queries_from(data.test.coarse, fine, QUERIES)
-    if not len(asked):
+    rows = queries_from(data.test.coarse, fine, QUERIES)
+    if not len(rows):
         raise DataError(f"no two of the {len(fine)} test images share a fine class: there is nothing to find")
     found: dict[str, NDArray[np.int64]] = {}
     for title, run in runs.items():
         features = run.encode_set(data.test, device=setup.machine.device)
-        found[title] = nearest_others(unit_rows(features.numpy()), asked, NEIGHBOURS)[0]
-    right = {title: fine[near] == fine[asked][:, None] for title, near in found.items()}  # [Q, depth]
+        found[title] = nearest_others(unit_rows(features.numpy()), rows, NEIGHBOURS)[0]
+    right = {title: fine[near] == fine[rows][:, None] for title, near in found.items()}  # [Q, depth]
     queries, numbers = [], []
-    for place, row in enumerate(asked.tolist()):
+    for place, row in enumerate(rows.tolist()):
         name = f"{(data.fine_names or ())[fine[row]]} / {data.coarse_names[data.test.coarse[row]]}"
         shown = {
             title: ([data.test.image(other) for other in near[place].tolist()], right[title][place].tolist())
@@ -255,7 +256,7 @@ def draw_retrieval(setup: Setup) -> Drawn:
     )
     figure = retrieval_sheet(queries, caption=setup.caption(next(iter(runs.values())), text))
     totals = ", ".join(f"{title} {int(hits.sum())}" for title, hits in right.items())
-    return setup.write(figure, {"queries": numbers}), f"right of {depth * len(asked)}: {totals}"
+    return setup.write(figure, {"queries": numbers}), f"right of {depth * len(rows)}: {totals}"
 
 
 def queries_from(
@@ -263,7 +264,7 @@ def queries_from(
 ) -> NDArray[np.int64]:
     """Draw query rows at random: each of another coarse class, none the only image of its fine class.
 
-    Fewer than `count` where there are fewer such coarse classes.
+    Fewer than `count` if there are fewer such coarse classes.
     """
     sizes = np.bincount(fine)
     chosen: dict[int, int] = {}
@@ -275,7 +276,7 @@ def queries_from(
 
 @dataclass(frozen=True)
 class Query:
-    """A query [C, H, W], its words, and what each method found: its images, nearest first, and which are right."""
+    """A query [C, H, W], its label, and the images that each method found, nearest first, with which are right."""
 
     image: NDArray[np.uint8]
     name: str
@@ -286,17 +287,17 @@ class Query:
 def retrieval_sheet(queries: Sequence[Query], *, caption: str = "") -> Figure:
     """Draw one block per query: the query on the left, then one row per method, in the first query's order.
 
-    Neighbours are framed as right or wrong by `tile`; the number of correct ones is on the right.
+    `tile` frames neighbours as right or wrong; the number of right ones is on the right.
     """
     methods = list(queries[0].found)
     figure = new_figure(PAGE_INCHES, 0.5 * len(methods) * len(queries) + 0.3, caption)
     grid = figure.add_gridspec(len(queries) * len(methods), 2, width_ratios=(1, 6))
     for number, query in enumerate(queries):
         first = number * len(methods)
-        asked = figure.add_subplot(grid[first : first + len(methods), 0])
-        hide_axes(asked)
-        asked.imshow(thumbnail(query.image, QUERY_PIXELS))
-        asked.set_xlabel(textwrap.fill(query.name, 21), size=SMALLEST_POINTS)
+        left = figure.add_subplot(grid[first : first + len(methods), 0])
+        hide_axes(left)
+        left.imshow(thumbnail(query.image, QUERY_PIXELS))
+        left.set_xlabel(textwrap.fill(query.name, 21), size=SMALLEST_POINTS)
         for row, method in enumerate(methods, start=first):
             images, right = query.found[method]
             strip = [np.asarray(tile(*pair, NEIGHBOUR_PIXELS)) for pair in zip(images, right, strict=True)]

@@ -1,6 +1,6 @@
 """Data and settings of the paper's runs, at two scales.
 
-`full` is the paper's own size on its data, `cpu` a small part of it for two cores.
+`full` is the paper's size on its data, `cpu` a small part for two cores.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from maskcon.data.builtin.registry import describe
 SCALES = ("cpu", "full")
 STAND_IN = "embedded"
 
-# The net, views and loss are the preset `cpu`'s; the rest is cut so that every table takes about ten minutes or less on
-# two cores. One learning rate for all methods, as in the paper.
+# Network, views and loss are those of the preset `cpu`; the rest is cut so that every table takes about ten minutes or
+# less on two cores. One learning rate for all methods, as in the paper.
 CPU_SETTINGS: dict[str, Any] = {
     "batch_size": 64,
     "bank_size": 1024,
@@ -27,8 +27,8 @@ CPU_SETTINGS: dict[str, Any] = {
     "relation_warmup_epochs": 1.0,
     "eval_every_epochs": 0,
 }
-# Images to train on, images to score, epochs. CIFARtoy has two datasets to a table, hence less of each. Where
-# classes are many, at least two images of each are scored: a single one has no match to find.
+# Images to train on, images to score, epochs. A table of CIFARtoy has two datasets, hence less of each. Of every fine
+# class at least two images are scored: a single one has no match to find.
 CPU_PARTS = {
     "embedded": (3_000, 1_000, 7),
     "cifartoy-good": (2_000, 1_000, 5),
@@ -45,18 +45,19 @@ PLANNED = {
     "w": "it is what a table or figure compares",
     "tau": "it is what a table or figure compares",
     "seed": "--seeds N takes the seeds 0 to N-1",
-    "evaluate_on": "both parts are scored where there is something to choose",
+    "evaluate_on": "both parts are scored where w and tau are chosen",
 }
-SMALL_SIDE = 32  # what large images are shrunk to at scale cpu
+SMALL_SIDE = 32  # side of large images at scale cpu, after shrinking
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The data that runs of a dataset use, the preset, and the settings that differ from it.
+    """Data, preset and other settings of the runs for one of the paper's datasets.
 
-    asked: the paper's dataset; source: the one used, another only as a stand-in
-    folder: of the runs, such as ``cpu/cifar100``
-    warning: text where a stand-in is used, else None
+    asked: the paper's dataset; source: the dataset used, which differs only for a stand-in
+    settings: those that differ from the preset
+    folder: folder of the runs, such as ``cpu/cifar100``
+    warning: text if a stand-in is used, else None
     """
 
     asked: str
@@ -68,7 +69,7 @@ class Ground:
 
     @property
     def stands_in(self) -> bool:
-        """Whether other data than the paper's are used, so that no number can be compared with the paper's."""
+        """Whether other data than the paper's are used, so that numbers cannot be compared."""
         return self.source != self.asked
 
     @property
@@ -94,10 +95,10 @@ def ground_for(
 
     Args:
         source: the paper's dataset, such as ``"cifar100"``.
-        scale: ``"cpu"``, with the embedded set in place of data that are not here, or ``"full"``, which refuses that.
+        scale: ``"cpu"``, which uses the embedded dataset in place of missing data, or ``"full"``, which does not.
         preset: ``"paper"`` (if not given) or ``"reference"``, for full scale only.
         data_root: folder of the datasets, if not the usual one.
-        download: missing data may be downloaded.
+        download: allow downloading missing data.
         changes: settings that differ from the scale's, by name; not those of `PLANNED`.
     """
     if scale not in SCALES:
@@ -129,7 +130,7 @@ def ground_for(
 
 
 def _absent(source: str, data_root: str | None) -> str | None:
-    """Describe what is missing, where to get it and where it belongs; None if the data are here."""
+    """Describe what is missing, how to get it and where to put it; None if the data are complete."""
     found = describe(source, None if data_root is None else Path(data_root))
     if not found.missing:
         return None

@@ -1,4 +1,4 @@
-"""What is run for a table or figure of the paper: every method with every w and tau that it tries."""
+"""The trials of each table and figure of the paper: every method with every w and tau that it needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Trial:
         return "-".join([*parts, f"seed{self.seed}"])
 
     def canonical(self) -> Trial:
-        """Return the trial to run for this one: identities of the paper let several names share a run.
+        """Return the trial to run for this one: by identities of the paper, several trials share a run.
 
         SupCon is Grafit with w = 1, CoIns with w = 1 is SupCE (without the unused keys),
         w = 0 is SelfCon, and MaskCon with tau = inf is Grafit.
@@ -86,9 +86,9 @@ TABLES: dict[str, PaperTable] = {
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of the paper: the dataset, the methods (one run each, with the paper's settings), more trials.
+    """A figure of the paper: dataset, methods (one run each, with the paper's settings), and other trials.
 
-    Without methods and trials it shows the dataset itself.
+    A figure without methods and trials shows the dataset itself.
     """
 
     name: str
@@ -129,19 +129,19 @@ FIGURES: dict[str, PaperFigure] = {
     )
 }
 W_GRID = (0.2, 0.5, 0.8, 1.0)  # of Grafit and CoIns, in every table of the appendix
-# Ours, for ImageNet: the paper names no setting there. The values that won on the other datasets.
+# For ImageNet the paper names no settings; these are ours, the values that won on the other datasets.
 IMAGENET_GRID = ((0.8, 0.05), (0.8, 0.1), (1.0, 0.05), (1.0, 0.1))
 
 
 def table_named(name: str) -> PaperTable:
-    """Return the table of this name; a misspelt one is an error that names the nearest."""
+    """Return the table of this name; for a misspelt one, the error suggests the nearest."""
     if name not in TABLES:
         raise unknown("table", name, TABLES)
     return TABLES[name]
 
 
 def figure_named(name: str, seeds: int = 1) -> PaperFigure:
-    """Return the figure of this name; a misspelt one, or seeds for one that shows single runs, is an error."""
+    """Return the figure of this name; refuse misspelt names, and seeds for a figure of single runs."""
     if name not in FIGURES:
         raise unknown("figure", name, FIGURES)
     if seeds > 1 and not FIGURES[name].takes_seeds:
@@ -153,7 +153,7 @@ def figure_named(name: str, seeds: int = 1) -> PaperFigure:
 
 
 def candidates(source: str, method: str) -> tuple[Trial, ...]:
-    """List the settings among which the paper reports the best; a single one where there is no choice.
+    """List the settings of which the paper reports the best; a single one if there is no choice.
 
     >>> [trial.name for trial in candidates("cars196", "maskcon")][:2]
     ['maskcon-w1-tau0.01-seed0', 'maskcon-w1-tau0.05-seed0']
@@ -177,11 +177,11 @@ def paper_trial(source: str, method: str) -> Trial:
 
 
 def trials_of(planned: PaperTable | PaperFigure, source: str, seeds: int = 1) -> tuple[Trial, ...]:
-    """List every trial that one dataset's part of a table or figure needs, once each, in the form in which it is run.
+    """List every trial, once and in its canonical form, that one dataset's part of a table or figure needs.
 
     All settings of a table are scored on the test images with every seed, as in the paper. A main table also selects
-    by validation: where there is a choice, each setting is trained once more on a part of the training images, and
-    scored on the rest.
+    by validation: if there is a choice, each setting is also trained on a part of the training images and scored on
+    the rest.
 
     >>> len(trials_of(FIGURES["heatmap"], "cifar100"))
     25

@@ -40,14 +40,14 @@ IntArray = NDArray[np.integer[Any]]
 COARSE_CLASSES, FINE_OF_EACH, IMAGES_OF_EACH = 2, 3, 3
 METHODS = ("selfcon", "nnclr", "ascl", "supcon", "grafit", "maskcon")
 BATCH_SEED = 0
-GAMMA = 0.5  # the root of a weight is shown: Grafit's are small, and must not look like none
-# One hue from white to nearly black: seen by all, and in print without colour.
+GAMMA = 0.5  # the root of a weight is shown, because Grafit's weights are small but not zero
+# One hue from white to nearly black: for colour-blind readers, and for print without colour.
 COLOURS = ("#ffffff", "#9ecae1", "#2878b5", "#08306b")
 TICKS = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0)
 
 
 def draw(setup: Setup) -> Drawn:
-    """Draw figure 1 from the last keys of its run; its numbers are d_z of each method and every weight."""
+    """Draw figure 1 from the last keys of its run; write d_z of each method and all weights as numbers."""
     run = next(iter(setup.open_methods().values()))
     data = setup.data_of([run])
     train = data.train
@@ -62,7 +62,7 @@ def draw(setup: Setup) -> Drawn:
     coarse, fine = torch.from_numpy(batch.coarse), torch.from_numpy(batch.fine)
     truth = coarse_relation(fine, fine, index=index, bank_index=index)  # eq. 16 to 18, of the fine labels
     settings = {name: paper_trial(setup.ground.asked, name) for name in ("grafit", "maskcon")}
-    tau = settings["maskcon"].tau  # which ASCL takes too
+    tau = settings["maskcon"].tau  # also for ASCL
     panels = {"Fine labels (truth)": as_square(truth)}
     weights, distances = {}, {}
     for name in METHODS:
@@ -85,7 +85,7 @@ def draw(setup: Setup) -> Drawn:
         values = [f"w = {w:g}"] if method.uses_w and w is not None else []
         values += [f"τ = {tau:g}"] if method.uses_tau and tau is not None else []
         panels[f"{method.title}\n{', '.join([*values, f'd_z = {d_z:.2f}'])}"] = square
-    words = (
+    text = (
         f"Relations among {len(rows)} training images on the last keys of the MaskCon run; each row: the positive "
         "weights of that image. Sorted by coarse (dark lines), then fine class. d_z: mean distance from the truth."
     )
@@ -94,15 +94,15 @@ def draw(setup: Setup) -> Drawn:
         "coarse": batch.coarse.tolist(),
         "fine": batch.fine.tolist(),
         "d_z": distances,
-        "weights": {title: np.round(of.astype(float), 6).tolist() for title, of in weights.items()},
+        "weights": {title: np.round(square.astype(float), 6).tolist() for title, square in weights.items()},
     }
-    paths = setup.write(relation_panels(panels, batch, caption=setup.caption(run, words)), numbers)
-    told = ", ".join(f"{title} {d_z:.2f}" for title, d_z in distances.items())
-    return paths, f"distance from the fine labels' relation: {told}"
+    paths = setup.write(relation_panels(panels, batch, caption=setup.caption(run, text)), numbers)
+    shown = ", ".join(f"{title} {d_z:.2f}" for title, d_z in distances.items())
+    return paths, f"distance from the fine labels' relation: {shown}"
 
 
 def bank_of_run(run: Run) -> MemoryBank:
-    """Load the memory bank of a run's last checkpoint: relations are made of keys, and the encoder file has none."""
+    """Load the memory bank of a run's last checkpoint; relations need its keys, which the encoder file lacks."""
     if not method_named(run.config.method).contrasts:
         raise UsageError(
             f"the run in {run.folder} is of {run.config.method}, which has no keys; give a contrastive one"
@@ -137,18 +137,20 @@ def small_batch(
 ) -> NDArray[np.int64]:
     """Choose rows of a bank for a readable figure: two coarse classes, three fine ones of each, three images of each.
 
-    The coarse classes with most fine classes are taken, the smaller number of a tie; the rest is drawn at random. No
-    image comes twice. Where the bank has less, fewer rows.
+    The coarse classes are those with most fine classes, in a tie those with the smaller numbers; the rest is drawn at
+    random, no image twice. Fewer rows if the bank has fewer.
     """
     _, first = np.unique(index, return_index=True)
-    kept = np.random.default_rng(seed).permutation(first)
+    shuffled = np.random.default_rng(seed).permutation(first)
     kinds = {label: np.unique(fine[coarse == label]) for label in np.unique(coarse).tolist()}
     ordered = sorted(kinds, key=lambda label: (-len(kinds[label]), label))[:COARSE_CLASSES]
     rows: list[int] = []
     for label in sorted(ordered):
-        drawn = list(dict.fromkeys(fine[row] for row in kept.tolist() if coarse[row] == label))[:FINE_OF_EACH]
+        drawn = list(dict.fromkeys(fine[row] for row in shuffled.tolist() if coarse[row] == label))[
+            :FINE_OF_EACH
+        ]
         for kind in sorted(drawn):
-            rows += [row for row in kept.tolist() if fine[row] == kind][:IMAGES_OF_EACH]
+            rows += [row for row in shuffled.tolist() if fine[row] == kind][:IMAGES_OF_EACH]
     return np.array(rows, dtype=np.int64)
 
 
@@ -166,8 +168,8 @@ class Batch:
 def relation_panels(panels: Mapping[str, FloatArray], batch: Batch, *, caption: str = "") -> Figure:
     """Draw the weights [B, B] of each panel by its title, with the images along its sides; the first panel large.
 
-    In row i stand the weights of image i over that of its own key, which is in column i. Images are sorted by coarse,
-    then fine label; dark lines part coarse classes, pale ones fine classes.
+    Row i has the weights of image i, divided by that of its own key, which is in column i. Images are sorted by coarse,
+    then fine label; dark lines separate coarse classes, pale ones fine classes.
     """
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 

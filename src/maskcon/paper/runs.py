@@ -1,6 +1,6 @@
-"""Trials as runs: one folder each, found by its name, trained by `maskcon train` unless finished.
+"""Trials as runs: each in a folder of its name, trained by `maskcon train` unless finished.
 
-`Setup` is what a figure is drawn from: its finished runs, their data, and where its files go.
+`Setup` holds the input of a figure: its finished runs, their data, and the folder for its files.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def runs_for(trials: Iterable[Trial], ground: Ground, *, out: Path) -> dict[Tria
 def unfinished(
     runs: Iterable[PlannedRun], machine: Machine, callback: Callback | None = None
 ) -> tuple[list[PlannedRun], list[PlannedRun]]:
-    """Split the runs into those still to be trained and the finished ones, once each.
+    """Split the runs, without duplicates, into those still to be trained and the finished ones.
 
-    Reads each dataset once, so that missing or damaged data are reported before anything starts, and a large dataset
-    is converted by one process only. A folder that holds a run with other settings, or on other data, is refused.
+    Reads each dataset once, so that missing or damaged data are reported before anything starts, and only one process
+    converts a large dataset. A folder that holds a run with other settings, or on other data, is refused.
     """
     data: dict[str, Dataset] = {}
     waiting: list[PlannedRun] = []
@@ -120,7 +120,7 @@ def unfinished(
             waiting.append(run)
             continue
         cut = (source, config.train_limit, config.test_limit, config.evaluate_on)
-        if cut not in fingerprints:  # a finished run must be of these same images
+        if cut not in fingerprints:  # a finished run must have used the same images
             fingerprints[cut] = load_dataset(data[source], config, machine, Callback()).fingerprint()
         refuse_others(run.folder, run.result(), {"data": fingerprints[cut]})
         finished.append(run)
@@ -130,7 +130,7 @@ def unfinished(
 def expected_seconds(
     waiting: Sequence[PlannedRun], finished: Sequence[PlannedRun], *, at_once: int
 ) -> float | None:
-    """Estimate the time to train the waiting runs from that of finished ones; None where there are none."""
+    """Estimate the time to train the waiting runs from that of finished ones; None without finished ones."""
     spent = [float(run.result().get("seconds") or 0) for run in finished]
     return fmean(spent) * math.ceil(len(waiting) / at_once) if any(spent) else None
 
@@ -140,7 +140,7 @@ def start_of(config: RunConfig) -> str:
     return "random weights" if config.weights is None else f"weights {config.weights!r}"
 
 
-Drawn = tuple[list[Path], str]  # the files written, and one line of what they show
+Drawn = tuple[list[Path], str]  # the files written, and a one-line summary
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Setup:
         return f"Settings of the paper's table: {'; '.join(described)}."
 
     def caption(self, run: Run, text: str) -> str:
-        """Say what is shown, on which data and how it was trained; a stand-in is named first."""
+        """Add data and training to the text of a caption; a stand-in is named first."""
         ground, config, result = self.ground, run.config, run.result
         stand_in = (
             f"STAND-IN: embedded images of clothes in place of {ground.asked}, which is not here; no result on it. "
@@ -207,7 +207,7 @@ class Setup:
         return f"{stand_in}{text} {trained}"
 
     def write(self, figure: Figure, numbers: Mapping[str, Any]) -> list[Path]:
-        """Write the figure as PNG and SVG and, beside it, its numbers as JSON; returns the paths."""
+        """Write the figure as PNG and SVG, and its numbers as JSON; return the paths."""
         stem = self.folder / self.figure.name
         paths = [*save(figure, stem), stem.with_suffix(".json")]
         write_atomically(paths[-1], (json.dumps(numbers, indent=1, allow_nan=False) + "\n").encode())

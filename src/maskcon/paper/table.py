@@ -51,12 +51,12 @@ def notes_for(table: PaperTable, ground: Ground, config: RunConfig, result: Resu
             "them, which is impossible without test labels. Chosen by validation: the best recall@1 on a share of "
             f"{VALIDATION_FRACTION:g} of the training images, held out (seed {CHOICE_SEED}), then trained on all."
         )
-        notes.append(_papers_choice(ground.asked))
+        notes.append(_paper_settings(ground.asked))
     notes.append("SupCon is Grafit with w = 1 and SupCE is CoIns with w = 1: one run serves both.")
     return notes + published_notes(ground.asked, table.kind)
 
 
-def _papers_choice(source: str) -> str:
+def _paper_settings(source: str) -> str:
     chosen = [
         f"{METHOD_NAMES[row.method]} w={row.w:g}" + ("" if row.tau is None else f" tau={row.tau:g}")
         for row in main_rows(source)
@@ -65,7 +65,7 @@ def _papers_choice(source: str) -> str:
     if chosen:
         return f"The paper's own settings: {', '.join(chosen)}."
     grid = ", ".join(f"({w:g}, {tau:g})" for w, tau in IMAGENET_GRID)
-    return f"The paper does not name its settings here; MaskCon's (w, tau) tried are ours: {grid}."
+    return f"The paper does not name its settings here; the (w, tau) tried for MaskCon are ours: {grid}."
 
 
 KS = (1, 2, 5, 10)
@@ -74,7 +74,7 @@ ORACLE, HONEST = "test (oracle)", "validation"
 
 @dataclass(frozen=True)
 class Line:
-    """One row: what was trained, how its w and tau were chosen, our results (one per seed), the paper's percent."""
+    """One row: a method, how its w and tau were chosen, our results (one per seed), the paper's percentages."""
 
     name: str
     w: float | None
@@ -93,7 +93,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """The part of a table that is about one dataset."""
+    """The part of a table for one dataset."""
 
     ground: Ground
     title: str
@@ -114,7 +114,7 @@ def section_for(table: PaperTable, ground: Ground, runs: Mapping[Trial, PlannedR
     def results_of(trial: Trial) -> tuple[Result, ...]:
         return tuple(runs[one.canonical()].result() for one in with_seeds(trial, seeds))
 
-    def on_test(trial: Trial) -> float:  # as the paper selects, which is impossible without test labels
+    def on_test(trial: Trial) -> float:  # the paper selects by this, which needs test labels
         return fmean(result["recall"]["1"] for result in results_of(trial))
 
     def validated(trial: Trial) -> float:
@@ -187,7 +187,7 @@ def as_records(sections: Sequence[Section]) -> list[dict[str, str | float | None
 
 
 def text_of(sections: Sequence[Section]) -> str:
-    """Render for a terminal: two recalls at a time, so that a row fits; notes at the end of a section."""
+    """Render for a terminal: two recalls per table, so that a row fits; notes at the end of a section."""
     parts: list[str] = []
     for section in sections:
         bare = replace(section, notes=())

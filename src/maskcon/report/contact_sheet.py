@@ -30,11 +30,11 @@ def draw_sheets(
     read: Callable[[Iterable[str]], Mapping[str, NDArray[np.uint8]]],
     before: Mapping[str, tuple[str, str]],
 ) -> dict[str, tuple[str, str]]:
-    """Draw the contact sheets that differ from those that are there; return file and checksum of each class.
+    """Draw the contact sheets that have changed; return file and checksum of each class.
 
     Args:
         read: decodes images by path, see `maskcon.discovery.session.Session.read_pixels`.
-        before: what this returned for the sheets that are there.
+        before: the return value for the existing sheets.
     """
     make_folder(folder / SHEETS)
     sheets: dict[str, tuple[str, str]] = {}
@@ -54,7 +54,7 @@ def sheet_png(summary: ClassSummary, images: Mapping[str, NDArray[np.uint8]]) ->
     """Draw the sheet of a class: per kind its name and size, typical images, then borderline ones.
 
     Args:
-        images: path -> image [C, h, w]; one that is missing leaves its place empty.
+        images: path -> image [C, h, w]; the place of a missing one stays empty.
     """
     kinds = summary.kinds[:MOST_ROWS]
     step = TILE + GAP
@@ -84,7 +84,7 @@ def sheet_digest(summary: ClassSummary) -> str:
 
 
 def sheet_name(coarse: str, taken: Collection[str]) -> str:
-    """Return a file name for the sheet of a class that no other has, in any case of letters.
+    """Return a file name for the sheet of a class, unique also if case is ignored.
 
     >>> sheet_name("red apple/pear", []), sheet_name("Cat", ["cat.png"])
     ('red_apple_pear.png', 'Cat-2.png')
@@ -120,7 +120,7 @@ def _draw_kind(
 def write_line(
     draw: ImageDraw.ImageDraw, place: tuple[int, int], text: str, size: int, colour: str, room: int
 ) -> None:
-    """Write one line, cut to the room there is."""
+    """Write one line, shortened to the available width."""
     font = _font(size)
     text = text.encode("utf-8", "replace").decode()
     if draw.textlength(text, font=font) > room:
@@ -133,5 +133,5 @@ def write_line(
 def _font(size: int) -> ImageFont.FreeTypeFont:
     import matplotlib
 
-    # it has more scripts than the font that Pillow brings
+    # covers more scripts than Pillow's own font
     return ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")), size)

@@ -1,6 +1,6 @@
-"""Figures of the report page: every function returns a matplotlib `Figure`.
+"""Figures of the report page: every function that draws returns a matplotlib `Figure`.
 
-No global state is touched: no pyplot, no backend switch, no default style. `save` writes the same bytes for the
+No global state is changed: no pyplot, no backend switch, no default style. `save` writes the same bytes for the
 same figure on the same machine.
 
     save(learning_curves({"MaskCon": [[(0, 0.1), (10, 0.4)], [(0, 0.1), (10, 0.5)]]}), "figures/curves")"""
@@ -59,7 +59,7 @@ def learning_curves(
     *,
     title: str = "",
 ) -> Figure:
-    """Draw recall@1 (fractions) by epoch, one line per label; curves: one per seed.
+    """Draw recall@1 (fractions) by epoch: one line per label, from one curve per seed.
 
     Several seeds give the mean and a band of ± one sample standard deviation. `floors` are horizontal lines by name.
     """
@@ -102,7 +102,7 @@ def _new_axes(title: str, x_name: str, y_name: str) -> tuple[Figure, Axes]:
 
 
 def _finish_curves(axes: Axes, empty: str) -> None:
-    """Mark whole epochs or steps only, and name the curves, the highest end first; `empty`: shown without any."""
+    """Put ticks at whole epochs or steps, and list the curves, the highest end first; `empty`: text without curves."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
@@ -153,7 +153,7 @@ def embedding_map(
 
 
 def save(figure: Figure, path_stem: str | os.PathLike[str]) -> list[Path]:
-    """Write `<stem>.png` and `<stem>.svg`, without dates, each whole or not at all; returns the paths."""
+    """Write `<stem>.png` and `<stem>.svg` atomically and without dates; return the paths."""
     stem = Path(path_stem)
     make_folder(stem.parent)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
@@ -172,7 +172,7 @@ def png_bytes(figure: Figure) -> bytes:
 
 @figure_style()
 def svg_text(figure: Figure) -> str:
-    """Encode a figure as SVG without background. Text becomes paths, so every machine shows the same."""
+    """Encode a figure as SVG without background. Text becomes paths, so that every machine shows the same."""
     stream = io.StringIO()
     no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)

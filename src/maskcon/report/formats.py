@@ -3,7 +3,7 @@
     table = Table(["Method", "R@1"], [["SelfCon", "40.50"], ["MaskCon", Cell("65.52", bold=True)]])
     print(table.text())
 
-`maskcon.report.tables.methods_table` builds the one that compares methods.
+`maskcon.report.tables.methods_table` builds the table that compares methods.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from maskcon._utils.text import escape_formula, printable
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: its text, and for measured numbers also the value and its spread for `csv`."""
+    """One cell: its text, and for measured numbers also value and spread, for `csv`."""
 
     text: str
-    bold: bool = False  # the best of its kind
+    bold: bool = False  # the best
     muted: bool = False  # for orientation only: the floor and the ceiling
     value: float | None = None
     spread: float | None = None  # sample standard deviation
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns, rows of strings or `Cell`s, a title and notes. The first column heads its rows.
+    """Columns, rows of strings or `Cell`s, a title and notes. The first column names the rows.
 
     >>> print(Table(["Method", "R@1"], [["SelfCon", "40.50"]]).markdown())
     | Method | R@1 |
@@ -53,7 +53,7 @@ class Table:
         for row in self.cells():
             grid.append([_one_line(cell.text) for cell in row])
             marks.append(["*" if cell.bold else "" for cell in row])
-        # A column with a star leaves a place for it in every row, so that digits stay aligned.
+        # A column with a star leaves room for it in every row, so that digits stay aligned.
         for column in range(len(self.columns)):
             if any(row[column] for row in marks):
                 for cells, stars in zip(grid, marks, strict=True):
@@ -87,7 +87,7 @@ class Table:
     def csv(self) -> str:
         """Render as CSV (RFC 4180). Measured numbers take two columns, the mean and its standard deviation.
 
-        Texts that a spreadsheet would run as a formula begin with an apostrophe.
+        Text that a spreadsheet would run as a formula gets a leading apostrophe.
         """
         cells = self.cells()
         has_spread = [

@@ -24,7 +24,7 @@ FRAME_PIXELS = 4
 BADGE_PIXELS = 22
 GAP_PIXELS = 6
 HEAD_PIXELS = 22
-NEUTRAL = "#808080"  # seen on white and on black
+NEUTRAL = "#808080"  # visible on white and on black
 
 
 def retrieval_grid(
@@ -36,19 +36,19 @@ def retrieval_grid(
     """Draw one row per query: the query on the left, its neighbours, nearest first, on the right.
 
     images: N uint8 images; queries [Q] and neighbours [Q, k] are rows of `images`; marks [Q, k] are 1 for a
-    neighbour of the query's class and -1 for one of another, see `tile`; 0, or None for all, where the truth is
-    unknown, draws a plain frame. The background is transparent.
+    neighbour of the query's class and -1 for one of another, see `tile`; 0, or None for all, draws a plain frame, for
+    unknown classes. The background is transparent.
     """
     from PIL import Image, ImageDraw
 
-    asked = np.asarray(queries, dtype=np.int64).reshape(-1)
-    found = np.asarray(neighbours, dtype=np.int64).reshape(len(asked), -1)
+    rows = np.asarray(queries, dtype=np.int64).reshape(-1)
+    found = np.asarray(neighbours, dtype=np.int64).reshape(len(rows), -1)
     step = TILE_PIXELS + 2 * FRAME_PIXELS + GAP_PIXELS
     columns = 1 + found.shape[1]
-    width = columns * step + GAP_PIXELS  # the query stands a gap apart from the rest
-    drawn = Image.new("RGBA", (max(1, width), HEAD_PIXELS + max(1, len(asked)) * step), (0, 0, 0, 0))
+    width = columns * step + GAP_PIXELS  # a gap between the query and the rest
+    drawn = Image.new("RGBA", (max(1, width), HEAD_PIXELS + max(1, len(rows)) * step), (0, 0, 0, 0))
     _head(ImageDraw.Draw(drawn), columns, step)
-    for row, query in enumerate(asked.tolist()):
+    for row, query in enumerate(rows.tolist()):
         top = HEAD_PIXELS + row * step
         drawn.paste(tile(images[query]), (0, top))
         for rank, neighbour in enumerate(found[row].tolist()):
@@ -59,7 +59,7 @@ def retrieval_grid(
 
 
 def sprite_sheet(images: Images, tile: int = 48) -> tuple[Image.Image, int]:
-    """Draw all images as square thumbnails on one sheet; returns it and its number of columns."""
+    """Draw all images as square thumbnails on one sheet; return it and its number of columns."""
     from PIL import Image
 
     columns = max(1, math.ceil(math.sqrt(len(images))))
@@ -114,7 +114,7 @@ def thumbnail(image: NDArray[np.uint8], side: int, ground: str = "black") -> Ima
 
 
 def fitted(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """Scale an image [C, H, W] to fit a square; small ones by whole multiples, to stay crisp."""
+    """Scale an image [C, H, W] to fit a square; enlarge by whole factors, to stay crisp."""
     from PIL import Image
 
     drawn = Image.fromarray(as_pixels(image))
@@ -139,7 +139,7 @@ def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
 
 
 def as_png(image: Image.Image) -> bytes:
-    """Encode an image as PNG, as small as it gets."""
+    """Encode an image as PNG, as small as possible."""
     stream = io.BytesIO()
     image.save(stream, format="PNG", optimize=True)
     return stream.getvalue()
@@ -150,7 +150,7 @@ def image_uri(image: Image.Image, *, exact: bool, quality: int = 82) -> str:
     content = as_png(image) if exact else b""
     if not exact:
         stream = io.BytesIO()
-        # Colour at half size on blocks of 16 pixels: tiles of a multiple of 16 do not run into each other.
+        # 4:2:0 works on blocks of 16 pixels: tiles of a multiple of 16 do not bleed into each other.
         image.save(stream, format="JPEG", quality=quality, optimize=True, subsampling="4:2:0")
         content = stream.getvalue()
     return f"data:image/{'png' if exact else 'jpeg'};base64,{base64.b64encode(content).decode()}"

@@ -1,4 +1,4 @@
-"""The finer kinds and the diagnosis of a run as they open its page."""
+"""The finer kinds and the diagnosis of a run, for its page."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from maskcon.report.gallery import image_uri
 from maskcon.report.page import Section, joined, part, table_html
 from maskcon.report.sample import Sample
 
-SHEETS_SHOWN = 30  # classes of the most images; the table lists all
+SHEETS_SHOWN = 30  # of the largest classes; the table lists all
 NOTE = (
     "Found inside each coarse class without fine labels. A row is a kind: typical images on the left, those between "
-    "two kinds on the right, and the kind that it is most confused with."
+    "two kinds on the right, and the kind with which it is most confused."
 )
 
 
 def kinds_of(folder: Path, encoder: str) -> tuple[Kinds, dict[str, Path]] | None:
-    """Read the kinds of a run with their contact sheets; None if there are none, or those of another encoder."""
+    """Read the kinds of a run with their contact sheets; None without kinds of this encoder."""
     try:
         found = read_folder(folder)
     except MaskconError:
@@ -36,7 +36,7 @@ def kinds_of(folder: Path, encoder: str) -> tuple[Kinds, dict[str, Path]] | None
 
 
 def kinds_section(kinds: Kinds, sheets: dict[str, Path]) -> Section:
-    """Show every class in a table, and the sheets of those of several kinds."""
+    """Show every class in a table, and the contact sheets of classes with several kinds."""
     summaries = sorted(summarise(kinds), key=lambda summary: -summary.images)
     rows = [
         [
@@ -72,12 +72,12 @@ def verdict(sample: Sample, settings: dict[str, object], kinds: Kinds | None, na
         fine_names=sample.fine_names or (),
         kind_of=kind_of,
     )
-    told = diagnose(found, settings, name)
+    diagnosis = diagnose(found, settings, name)
     answers = [
-        f"{finding.question} {finding.answer}" for finding in told.findings if finding.state != "unknown"
+        f"{finding.question} {finding.answer}" for finding in diagnosis.findings if finding.state != "unknown"
     ]
-    advice = [f"To try: {'; '.join(told.advice)}."] if told.advice else []
-    return [f"{told.verdict} {'; '.join(answers)}.", *advice]
+    advice = [f"To try: {'; '.join(diagnosis.advice)}."] if diagnosis.advice else []
+    return [f"{diagnosis.verdict} {'; '.join(answers)}.", *advice]
 
 
 def _sizes(summary: ClassSummary) -> str:

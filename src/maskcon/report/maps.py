@@ -1,4 +1,4 @@
-"""Embeddings laid out on a plane, and the interactive map of the page."""
+"""Lay embeddings out on a plane; build the interactive map of the page."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from maskcon.retrieval.nearest import unit_rows
 FloatArray = NDArray[np.float32]
 
 LARGEST_PERPLEXITY = 30.0
-DIMENSIONS_FOR_TSNE = 50  # more only slows the neighbour search down
+DIMENSIONS_FOR_TSNE = 50  # more only slow down the neighbour search
 POINTS_FOR_THREADS = 1500
 POINTS_FOR_FAST_TSNE = 500
 FAST_ANGLE, FAST_ITERATIONS = 0.8, 750
-FEWEST_FOR_TSNE = 4  # below, any layout is as good as any other
+FEWEST_FOR_TSNE = 4  # with fewer images t-SNE has nothing to arrange
 
 
 def map_2d(embeddings: NDArray[Any], seed: int = 0) -> FloatArray:
     """Place N embeddings [N, D] on the plane by t-SNE: [N, 2] float32, centred, the same for the same seed.
 
     Rows are l2-normalised first, since retrieval compares by cosine. Neighbours stay together; distances between far
-    groups mean little. Works for any N, also 0 and 1.
+    groups mean little. N may be 0 or 1.
 
         points = map_2d(embeddings, seed=0)
     """
@@ -46,7 +46,7 @@ def map_2d(embeddings: NDArray[Any], seed: int = 0) -> FloatArray:
     if unit.shape[1] > DIMENSIONS_FOR_TSNE:
         reduction = PCA(min(DIMENSIONS_FOR_TSNE, len(unit)), svd_solver="covariance_eigh")
         unit = reduction.fit_transform(unit)
-    # Coarser, with fewer iterations: a third of the time, a divergence of 2.78 instead of 2.74 for 8,000 points.
+    # Coarser, with fewer iterations: a third of the time; for 8,000 points a divergence of 2.78 instead of 2.74.
     fast = len(unit) >= POINTS_FOR_FAST_TSNE
     layout = TSNE(
         n_components=2,
@@ -67,9 +67,9 @@ def map_2d(embeddings: NDArray[Any], seed: int = 0) -> FloatArray:
 
 SMALL_TILE, MIDDLE_TILE, LARGE_TILE = 32, 64, 96  # multiples of 16, see image_uri
 IMAGES_FOR_LARGE_TILES = 2000
-IMAGES_PER_SHEET = 1024  # a browser decodes a sheet when one of its images is first looked at
-EXACT_PIXELS = 1 << 20  # small sheets are kept without loss
-THUMBNAIL_CHARACTERS = 10_000_000  # all sheets together; beyond, their quality falls
+IMAGES_PER_SHEET = 1024  # a browser decodes a sheet when one of its images is first shown
+EXACT_PIXELS = 1 << 20  # up to this size, sheets are lossless
+THUMBNAIL_CHARACTERS = 10_000_000  # all sheets together; quality is lowered to stay below
 QUALITIES = (82, 65, 45, 25)
 
 
@@ -80,10 +80,8 @@ def map_of(
     layouts = {label: map_2d(embeddings, seed) for label, embeddings in sample.embeddings.items()}
     labels = {"Coarse label": (sample.coarse, sample.coarse_names)}
     if sample.fine is not None and sample.fine_names is not None:
-        labels = {
-            "Fine label": (sample.fine, sample.fine_names),
-            **labels,
-        }  # the first colours the map at first
+        # the first entry colours the map when the page opens
+        labels = {"Fine label": (sample.fine, sample.fine_names), **labels}
     shown = next(
         (given for given in labels.values() if len(given[1]) <= MOST_CLASSES_IN_COLOUR),
         labels["Coarse label"],
@@ -106,7 +104,7 @@ def map_of(
 
 
 def tile_for(images: Images) -> int:
-    """Return the side of a thumbnail: small images unscaled, photographs as large as their number allows."""
+    """Return the side of a thumbnail: small images are not scaled, photographs as large as their number allows."""
     largest = max((max(image.shape[1:]) for image in images), default=1)
     if largest <= SMALL_TILE:
         return SMALL_TILE
@@ -116,7 +114,7 @@ def tile_for(images: Images) -> int:
 
 
 def thumbnail_sheets(images: Images, tile: int) -> list[dict[str, Any]]:
-    """Draw the thumbnails as data URIs, `IMAGES_PER_SHEET` each, with the number of their columns."""
+    """Draw sheets of `IMAGES_PER_SHEET` thumbnails as data URIs, with their number of columns."""
     parts = [images[start : start + IMAGES_PER_SHEET] for start in range(0, len(images), IMAGES_PER_SHEET)]
     drawn = [sprite_sheet(part, tile) for part in parts]
     exact = len(images) * tile * tile <= EXACT_PIXELS and tile == SMALL_TILE
@@ -132,7 +130,7 @@ def thumbnail_sheets(images: Images, tile: int) -> list[dict[str, Any]]:
 
 
 def _shapes(images: Images, tile: int) -> list[tuple[int, int]] | None:
-    """Return width and height of each image inside its tile; None where all fill it."""
+    """Return width and height of each image inside its tile; None if all fill it."""
     shapes = [fitted_size(image.shape[2], image.shape[1], tile) for image in images]
     return None if all(shape == (tile, tile) for shape in shapes) else shapes
 

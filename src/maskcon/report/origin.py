@@ -1,4 +1,4 @@
-"""Where finished runs come from: the reason of every setting, the command that repeats a run, a description."""
+"""Describe finished runs: the reason of every setting, the command that repeats a run, a summary."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 CLASSES_NAMED = 12
 OWN_OPTIONS = ("w", "tau", "epochs", "seed", "thaw")  # settings that `maskcon train` has an option for
 ARGUMENTS = ("source", "method", "preset", "freeze")
-# Settings chosen automatically for a user's own images: named in full, so that another machine uses the same.
+# Settings chosen automatically for a user's own images: the command names all, so that any machine uses the same.
 MAY_BE_CHOSEN = ("backbone", "weights", "image_size", "batch_size", "bank_size", "epochs")
 
 
 def reasons_of(run: Run) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return where each setting of a run comes from, and the settings that a command must name to get it again."""
+    """Return the reason of each setting of a run, and the settings that a command must name to repeat it."""
     config = run.config
     overrides = {"freeze": True} if config.freeze else {}
     try:
@@ -87,7 +87,7 @@ def about(runs: Sequence[Run], data: Dataset) -> list[tuple[str, str]]:
     fine = (
         f"{len(data.fine_names)} known, used for scoring only unless the method says otherwise"
         if data.test.fine is not None and data.fine_names is not None
-        else "none known: training needs none, but without them the separation of finer kinds cannot be measured"
+        else "none known: training needs none, but without them nothing measures how well finer kinds separate"
     )
     plans = (
         f"{counted(c.epochs, 'epoch')} in batches of {c.batch_size}" for c in (run.config for run in runs)
@@ -131,15 +131,15 @@ def _method(config: RunConfig) -> str:
         method = method_named(config.method)
     except MaskconError:  # one that another package registers
         return shown_name(config.method, config.coarse_weight)
-    seen = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
-    is_told = config.coarse_weight == 0 or "cross-entropy" in method.summary
-    beside = "" if is_told else "; plus cross-entropy on the coarse labels"
+    labels = {"none": "no labels", "coarse": "the coarse labels", "fine": "the FINE labels"}[method.labels]
+    is_mentioned = config.coarse_weight == 0 or "cross-entropy" in method.summary
+    beside = "" if is_mentioned else "; plus cross-entropy on the coarse labels"
     if method.uses_tau and config.uses_hog:
         beside += "; similarities are those of HOG features, not of learnt keys"
     if method.contrasts and config.uses_hog:
         beside += "; from the second epoch on, keys are running means of an image's own queries"
     title = full_title(method.title, config.coarse_weight)
-    return f"{title}, trained on {seen}: {method.summary.rstrip('.')}{beside}"
+    return f"{title}, trained on {labels}: {method.summary.rstrip('.')}{beside}"
 
 
 def _encoder(config: RunConfig) -> str:

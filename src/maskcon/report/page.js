@@ -1,5 +1,5 @@
 "use strict";
-// What the whole page needs: a count of errors, the choice of colours, copying, scrolling by keyboard.
+// For the whole page: a count of errors, the choice of colours, copy buttons, scrolling by keyboard.
 (() => {
   const root = document.documentElement;
   root.dataset.errors = "0";
@@ -7,10 +7,10 @@
   addEventListener("error", failed);
   addEventListener("unhandledrejection", failed);
 
-  // The choice is kept where the browser allows it; for files opened from a disk some do not.
-  const kept = {
+  // The choice is stored if the browser allows it; for files opened from a disk some do not.
+  const storage = {
     read() { try { return localStorage.getItem("maskcon-theme"); } catch { return null; } },
-    write(value) { try { localStorage.setItem("maskcon-theme", value); } catch { /* not kept, and no harm done */ } },
+    write(value) { try { localStorage.setItem("maskcon-theme", value); } catch { /* the choice lasts until the page is closed */ } },
   };
   const theme = document.getElementById("theme");
   const choices = [...theme.querySelectorAll("input")];
@@ -20,8 +20,8 @@
     root.dispatchEvent(new Event("themechange"));
   }
   for (const choice of choices) {
-    choice.addEventListener("change", () => { wear(choice.value); kept.write(choice.value); });
-    if (choice.value === kept.read()) { choice.checked = true; wear(choice.value); }
+    choice.addEventListener("change", () => { wear(choice.value); storage.write(choice.value); });
+    if (choice.value === storage.read()) { choice.checked = true; wear(choice.value); }
   }
   theme.hidden = false;
 
@@ -37,7 +37,7 @@
     });
   }
 
-  // What scrolls sideways can be reached and scrolled by keyboard too; what does not is no stop for the Tab key.
+  // Boxes that scroll sideways get a tab stop, so that the keyboard can scroll them too; the others need none.
   function markScrollers() {
     for (const box of document.querySelectorAll(".scroll")) {
       if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;

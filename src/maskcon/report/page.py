@@ -1,4 +1,4 @@
-"""One self-contained HTML file: no network, no other file, nothing of the data taken for markup.
+"""One self-contained HTML file: no network, no other file, all data escaped.
 
 write_page("report.html", "First run", ["Recall@1 rose."], [Section("results", "Results", part("table", table))])
 """
@@ -38,7 +38,7 @@ class Section:
 
 
 def _shown(value: Any) -> Any:
-    """Escape characters of a name that steer or reorder text; rendered parts stay as they are."""
+    """Escape control characters of a name, and those that reorder text; leave rendered parts unchanged."""
     return printable(value) if type(value) is str else value
 
 
@@ -61,7 +61,7 @@ def part(name: str, *values: Any) -> Markup:
 
 
 def joined(parts: Sequence[Markup]) -> Markup:
-    """Put rendered parts below each other."""
+    """Join rendered parts, one below the other."""
     return Markup("\n").join(parts)
 
 
@@ -79,7 +79,7 @@ def write_page(
     footer: str = "",
     data: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a page, see `page_html`, atomically; returns its path."""
+    """Write a page atomically, see `page_html`; return its path."""
     target = Path(path)
     make_folder(target.parent)
     text = page_html(title, summary, sections, footer=footer, data=data)
@@ -96,7 +96,7 @@ def page_html(
     footer: str = "",
     data: Mapping[str, Any] | None = None,
 ) -> str:
-    """Fill `page.html`: a title, sentences, sections with a list of contents; data: of the map."""
+    """Fill in `page.html`: title, sentences, sections with a list of contents, and the data of the map."""
     package = _templates().loader
     assert package is not None
 

@@ -1,4 +1,4 @@
-// The interactive map. All data stand in the page itself; nothing is fetched.
+// The interactive map. All data are in the page itself; nothing is fetched.
 (() => {
   const root = document.documentElement;
   const source = document.getElementById("map-data");
@@ -17,15 +17,15 @@
     const state = { layout: 0, colouring: 0, hidden: new Set(), chosen: -1, pinned: -1 };
     const thumbSide = 96;
     const manyClasses = 20;
-    let places = []; // pixel positions, one [x, y] a point
+    let places = []; // pixel position [x, y] of each point
     let radius = 5;
-    const base = document.createElement("canvas"); // all points, painted once; moving about only copies it
+    const base = document.createElement("canvas"); // all points, painted once; hovering only copies it
 
     const labelOf = (index) => data.colourings[state.colouring].labels[index];
     const visible = (index) => !state.hidden.has(labelOf(index));
     const describe = (index) => data.colourings.map((c) => c.names[c.labels[index]]);
 
-    // Thumbnails stand on sheets, which are decoded when first needed.
+    // Thumbnails are on sheets, which are decoded when first needed.
     const sheets = new Map();
     function withSheet(number, then) {
       if (!sheets.has(number)) {
@@ -47,7 +47,7 @@
       const pen = prepared(target, Math.round(width * scale), Math.round(height * scale));
       target.dataset.image = String(index);
       withSheet(number, (image) => {
-        if (target.dataset.image !== String(index)) return; // another one was asked for meanwhile
+        if (target.dataset.image !== String(index)) return; // another image is wanted by now
         const left = (within % columns) * data.tile + Math.floor((data.tile - width) / 2);
         const top = Math.floor(within / columns) * data.tile + Math.floor((data.tile - height) / 2);
         pen.imageSmoothingEnabled = data.tile > 32; // small images show their pixels
@@ -56,7 +56,7 @@
       });
     }
 
-    // One shape and colour a class, as in the printed figures.
+    // One shape and colour per class, as in the printed figures.
     const cross = [[-.35, -1], [.35, -1], [.35, -.35], [1, -.35], [1, .35], [.35, .35], [.35, 1], [-.35, 1], [-.35, .35], [-1, .35], [-1, -.35], [-.35, -.35]];
     const shapes = {
       s: [[-.88, -.88], [.88, -.88], [.88, .88], [-.88, .88]],
@@ -118,7 +118,7 @@
     }
 
     function draw() {
-      if (!base.width || !base.height) return; // a page that is not shown anywhere has no room
+      if (!base.width || !base.height) return; // a hidden page has no size
       if (canvas.width !== base.width || canvas.height !== base.height) {
         canvas.width = base.width;
         canvas.height = base.height;
@@ -157,7 +157,7 @@
       find("map-second").textContent = second || "";
       find("map-id").textContent = data.ids[index];
       const [x, y] = places[index];
-      card.style.left = card.style.top = "0"; // measured where the edge of the map does not squeeze it
+      card.style.left = card.style.top = "0"; // measured in the corner, where the edge of the map does not squeeze it
       const left = Math.min(x + 14, canvas.clientWidth - card.offsetWidth - 4);
       const below = y + 14 + card.offsetHeight < canvas.clientHeight;
       card.style.left = Math.max(4, left) + "px";
@@ -169,7 +169,7 @@
       return layout.near ? layout.near[index].map((other, rank) => [other, layout.cosines[index][rank] / 1000]) : [];
     }
 
-    // The nearest of one image by the embedding itself, below the map; each can be chosen in turn.
+    // Below the map: the nearest images of one image by the embedding itself; each can be clicked in turn.
     function pin(index, focus) {
       const found = index < 0 ? [] : nearestOf(index);
       state.pinned = found.length ? index : -1;
@@ -289,7 +289,7 @@
     canvas.addEventListener("click", () => { if (state.chosen >= 0) pin(state.chosen, false); });
     canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") choose(-1, false); });
     canvas.addEventListener("keydown", pressed);
-    // Reached by the Tab key, the map shows an image at once; a click chooses its own.
+    // Focused by the Tab key, the map shows an image at once; a click shows the one it hits.
     canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible") && state.chosen < 0) choose(middle(), true); });
     canvas.addEventListener("blur", () => choose(-1, false));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

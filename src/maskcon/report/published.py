@@ -1,7 +1,7 @@
 """Recall that the paper prints, read from `published_main.csv` and `published_appendix.csv`.
 
-Misprints that the paper itself exposes are corrected in these files. Where the main text and the appendix print
-different digits for the same run, both are kept. `published_notes.csv` lists both, and what is doubtful.
+Misprints that the paper's own numbers reveal are corrected in these files. Where main text and appendix print different
+digits for the same run, both are kept. `published_notes.csv` lists both, and doubtful numbers.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from maskcon.discovery.summary import summarise
 from maskcon.report.contact_sheet import FAINT, GAP, GROUND, INK, TILE, write_line
 from maskcon.report.gallery import thumbnail
 
-KINDS_SHOWN, IMAGES_SHOWN = 3, 3  # kinds beside an image, and typical images of each
+KINDS_SHOWN, IMAGES_SHOWN = 3, 3  # kinds beside an image, typical images of each kind
 TEXT, HEAD = 34, 40  # pixels above a row, and above all
 
 
@@ -24,11 +24,11 @@ def shown_paths(questions: Sequence[Question], kinds: Kinds) -> set[str]:
     typical = _typical(kinds)
     beside = {
         path
-        for asked in questions
-        for name in asked.choices[:KINDS_SHOWN]
-        for path in typical[asked.coarse, name]
+        for question in questions
+        for name in question.choices[:KINDS_SHOWN]
+        for path in typical[question.coarse, name]
     }
-    return beside | {asked.path for asked in questions}
+    return beside | {question.path for question in questions}
 
 
 def questions_png(
@@ -37,7 +37,7 @@ def questions_png(
     """Draw the questions, numbered as in their file: the image, then typical ones of its kind and of the nearest two.
 
     Args:
-        images: path -> image [C, h, w]; one that is missing leaves its place empty.
+        images: path -> image [C, h, w]; the place of a missing one stays empty.
     """
     typical = _typical(kinds)
     step = TILE + GAP
@@ -46,15 +46,17 @@ def questions_png(
     sheet = Image.new("RGB", (width, HEAD + max(1, len(questions)) * height), GROUND)
     draw = ImageDraw.Draw(sheet)
     write_line(draw, (GAP, 8), "Which kind is the image on the left?", 15, INK, width)
-    for row, asked in enumerate(questions):
+    for row, question in enumerate(questions):
         top = HEAD + row * height
-        write_line(draw, (GAP, top), f"{row + 1}. {asked.coarse}: {asked.path}", 12, INK, width - 2 * GAP)
-        places = [(asked.path, 0)]
-        for column, name in enumerate(asked.choices[:KINDS_SHOWN]):
+        write_line(
+            draw, (GAP, top), f"{row + 1}. {question.coarse}: {question.path}", 12, INK, width - 2 * GAP
+        )
+        places = [(question.path, 0)]
+        for column, name in enumerate(question.choices[:KINDS_SHOWN]):
             left = step + 4 * GAP + column * group
-            label = f"{name} (now)" if name == asked.kind else name
+            label = f"{name} (now)" if name == question.kind else name
             write_line(draw, (left, top + 17), label, 12, FAINT, group - 2 * GAP)
-            shown = [path for path in typical[asked.coarse, name] if path != asked.path]
+            shown = [path for path in typical[question.coarse, name] if path != question.path]
             places += [(path, left + place * step) for place, path in enumerate(shown[:IMAGES_SHOWN])]
         for path, left in places:
             if path in images:
@@ -65,7 +67,7 @@ def questions_png(
 
 
 def _typical(kinds: Kinds) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return one typical image more than is shown: the asked one may be among them."""
+    """Return the typical images of each kind, one more than is shown: the question itself may be among them."""
     return {
         (summary.coarse, kind.name): kind.typical[: IMAGES_SHOWN + 1]
         for summary in summarise(kinds)

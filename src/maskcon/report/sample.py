@@ -16,17 +16,17 @@ from maskcon.report.page import part
 from maskcon.retrieval.nearest import nearest_others, unit_rows
 
 HTML_TILE_PIXELS = 96
-EXACT_SIDE = 32  # images this small are kept without loss, and enlarged by the browser
+EXACT_SIDE = 32  # images up to this side are lossless, and enlarged by the browser
 SUSPECTS = 8  # images shown whose neighbours carry another label
 NEIGHBOURS = 10
-SUSPECT_SHARE = 0.6  # of the neighbours under one other label: a wrong label, or classes that look alike
+SUSPECT_SHARE = 0.6  # of the neighbours with one other label: a wrong label, or classes that look alike
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The nearest others of every image by cosine, best first.
+    """The nearest other images of every image by cosine, best first.
 
-    positions: [N, k] rows of the images, k = 10 or N - 1 where there are fewer
+    positions: [N, k] rows of the images, k = 10, or N - 1 if that is less
     cosines:   [N, k]
     """
 
@@ -46,7 +46,7 @@ def neighbourhood(embeddings: NDArray[Any], k: int = NEIGHBOURS) -> Neighbourhoo
 
 
 def suspect_labels(near: Neighbourhood, labels: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Find up to `most` images whose neighbours mostly carry one other label, the clearest first.
+    """Find up to `most` images whose neighbours mostly have one other label, the clearest first.
 
     Images of classes too small to fill the neighbourhood are left out.
     """
@@ -68,8 +68,8 @@ def suspect_labels(near: Neighbourhood, labels: NDArray[Any], most: int) -> NDAr
 class Sample:
     """A sample of test images and their embeddings by each encoder.
 
-    embeddings has one entry per encoder, under the label that the page shows; ids name the images, mostly by path;
-    note is shown beside everything that comes from these images.
+    embeddings has one entry per encoder, under the label that the page shows; ids are names of the images, such as
+    paths; note is shown in the summary of the page.
     """
 
     images: Images  # N
@@ -84,7 +84,7 @@ class Sample:
 
     @cached_property
     def shown_ids(self) -> list[str]:
-        """Name every image, by its row where it has no other name."""
+        """Name every image by its id, or else by its row."""
         return [str(name) for name in self.ids] or [f"image {row}" for row in range(len(self.images))]
 
     @property
@@ -124,7 +124,7 @@ class PageRetrieval:
 
 
 def retrievals_of(sample: Sample, near: Mapping[str, Neighbourhood]) -> list[PageRetrieval]:
-    """Collect the neighbours of the queries per encoder; for a single encoder also of images with a suspect label."""
+    """Collect the neighbours of the queries by encoder; for a single encoder also of images with a suspect label."""
     kind, labels, names = sample.finest
     others = len(sample.images) - 1
     if not others or not len(sample.queries):
@@ -186,6 +186,6 @@ def retrieval_html(grid: PageRetrieval) -> Markup:
 
 
 def file_part(label: str, number: int) -> str:
-    """Turn a label into a part of a file name: letters and digits only, made unique by its number."""
+    """Turn a label into a part of a file name: letters, digits and underscores, unique by its number."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in label.lower())
     return f"{number}_{plain[:40]}".rstrip("_")

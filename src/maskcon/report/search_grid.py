@@ -29,24 +29,24 @@ def write_grid(
     neighbours: Neighbours,
     image_of: Callable[[Entry], Image | None],
 ) -> int:
-    """Draw one row per query and save it; returns how many neighbours are missing, drawn as grey tiles."""
+    """Save an image with one row per query; return how many neighbours are missing, drawn as grey tiles."""
     images = list(queries)
     rows: list[list[int]] = []
     place_of: dict[str, int] = {}
-    gone = 0
+    missing = 0
     for entries in neighbours.entries:
         row = []
         for entry in entries:
             if entry.path not in place_of:
                 image = image_of(entry)
-                gone += image is None
+                missing += image is None
                 place_of[entry.path] = len(images)
                 images.append(np.full_like(queries[0], MISSING) if image is None else image)
             row.append(place_of[entry.path])
         rows.append(row)
     found = np.array(rows, dtype=np.int64).reshape(len(queries), -1)
     drawn = retrieval_grid(images, range(len(queries)), found, None)
-    # white: image viewers show transparency in any colour
+    # white: image viewers show transparency in various colours
     page = PIL.Image.new("RGB", drawn.size, "white")
     page.paste(drawn, mask=drawn.getchannel("A"))
     try:
@@ -59,7 +59,7 @@ def write_grid(
         raise UsageError(f"--grid {path}: give a name that ends in .png or .jpg") from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
-    return gone
+    return missing
 
 
 def image_reader(header: Header, *, canvas: int, root: Path | None = None) -> Callable[[Entry], Image | None]:

@@ -1,4 +1,4 @@
-"""The look that all figures share: colours, fonts and captions, as matplotlib settings.
+"""The style of all figures: colours, fonts and captions, as matplotlib settings.
 
 Colours and markers stay distinguishable for every kind of colour vision, and in print without colour."""
 
@@ -24,7 +24,7 @@ INK = "#262626"  # text, axes; the page replaces it by its own text colour
 PALE = "#8c8c8c"  # floor and ceiling lines, grid
 RIGHT, WRONG = "#009e73", "#d55e00"
 
-# Okabe and Ito's palette without black, which is kept for text; its yellow is darkened to be seen on white.
+# Okabe and Ito's palette without black, the colour of text; yellow is darkened to be visible on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c", "#a89b00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -32,11 +32,11 @@ WIDTH_INCHES, HEIGHT_INCHES = 5.2, 3.4  # letters stay 9 pt in print and can be 
 COLUMN_INCHES, PAGE_INCHES = 3.4, 6.9  # of a page with two columns: one of them, both
 FONT_POINTS, SMALL_POINTS, SMALLEST_POINTS = 9, 7.5, 6.5
 RASTER_DPI = 300  # of what is an image inside an SVG
-LINE_INCHES = 0.125  # from one line of a caption to the next
+LINE_INCHES = 0.125  # height of a line of a caption
 LONGEST_NAME = 24
-WARNING_WORDS = "STAND-IN"  # a caption that begins so is set in a warning colour
+WARNING_WORDS = "STAND-IN"  # a caption that starts with it gets a warning colour
 
-# Scripts that matplotlib's own font lacks; those that are installed are used for names.
+# For scripts that matplotlib's own font lacks, if installed.
 FALLBACK_FONTS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",

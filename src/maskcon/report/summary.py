@@ -28,8 +28,8 @@ from maskcon.training.setup import load_dataset
 
 Progress = Callable[[int, int], None]  # done, in all
 
-MAP_IMAGES = 5000  # points of all maps together; more would crowd a map and slow the page
-FEWEST_IMAGES = 1000  # points of a map, however many encoders are shown
+MAP_IMAGES = 5000  # points of all maps together; more would crowd the map and slow down the page
+FEWEST_IMAGES = 1000  # points of a map, for any number of encoders
 QUERIES = 10
 CHANGED = (
     "The images have changed since the run was trained. The map and the neighbours show the current images; recall and "
@@ -62,7 +62,7 @@ def write_summary(
 ) -> Path:
     """Write the report of these runs into `target` and return the path of the page.
 
-    Of runs that differ only in their seed, the map and the neighbours show the first.
+    Map and neighbours show only the first of runs that differ only in their seed.
 
     Args:
         folders: of finished runs.
@@ -89,13 +89,13 @@ def write_summary(
     known = _data_of(list(runs.values()), machine, data, reading)
     found = known[first.result["data"]]
     changed = found.fingerprint() != first.result["data"]
-    seen = {
+    on_map = {
         label: (run, own)
         for label, run in shown.items()
         if (own := known.get(run.result["data"])) is not None and _same_images(own.test, found.test)
     }
     notes = [CHANGED] if changed else []
-    if left_out := [label for label in shown if label not in seen]:
+    if left_out := [label for label in shown if label not in on_map]:
         notes.append(f"Not on the map, because their images differ or are missing: {', '.join(left_out)}.")
     for note in notes:
         message(note)
@@ -107,7 +107,7 @@ def write_summary(
             words = label if len(runs) > 1 else f"Train it again{same}"
             rerun.append((f"{words}:", train_command(run, origins[label][1], machine)))
     source = short_name(first.config.source)
-    sample = _sample(seen, notes, images, machine.device, message, embedding)
+    sample = _sample(on_map, notes, images, machine.device, message, embedding)
     finer = kinds_of(first.folder / "kinds", first.encoder_digest()) if len(runs) == 1 else None
     opening: list[str] = []
     if len(runs) == 1 and sample.embeddings:
@@ -146,7 +146,7 @@ def _labelled(runs: Sequence[Run]) -> dict[str, Run]:
         labelled = {name(run): run for run in runs}
         if len(labelled) == len(runs):
             return labelled
-    return {str(run.folder): run for run in runs}  # in folders of the same name
+    return {str(run.folder): run for run in runs}  # folders of the same name
 
 
 def _title(run: Run) -> str:
@@ -158,8 +158,10 @@ def _title(run: Run) -> str:
 def _data_of(
     runs: Sequence[Run], machine: Machine, given: Dataset | None, reading: Progress
 ) -> dict[str, Dataset]:
-    """Load the data of the runs, by fingerprint: of the first run in any case, of others with the same source if
-    unchanged. Runs may have kept the same images in different sizes.
+    """Load the data of the runs, by fingerprint.
+
+    The first run's data are always loaded, the others' only if they have the same source and are unchanged. Runs may
+    have stored the same images in different sizes.
     """
     callback = _Reader(reading)
     first = runs[0]
@@ -168,7 +170,7 @@ def _data_of(
         key = run.result["data"]
         if key in known or (given is None and _recorded_source(run) != _recorded_source(first)):
             continue
-        with suppress(MaskconError):  # then it has a row in the table, and no map
+        with suppress(MaskconError):  # the run is then in the table, but not on the map
             data = load_dataset(given or run.source, run.config, machine, callback)
             if data.fingerprint() == key:
                 known[key] = data
@@ -189,7 +191,7 @@ def _same_images(part: ImageSet, other: ImageSet) -> bool:
 
 
 def _sample(
-    seen: Mapping[str, tuple[Run, Dataset]],
+    runs: Mapping[str, tuple[Run, Dataset]],
     notes: Sequence[str],
     images: int | None,
     device: str,
@@ -197,20 +199,20 @@ def _sample(
     embedding: Progress,
 ) -> Sample:
     """Embed test images with each run, in the size it was trained on; show them in the largest of these."""
-    most = images or max(FEWEST_IMAGES, MAP_IMAGES // len(seen))
-    parts = {label: data.limited(None, most).test for label, (_, data) in seen.items()}
+    most = images or max(FEWEST_IMAGES, MAP_IMAGES // len(runs))
+    parts = {label: data.limited(None, most).test for label, (_, data) in runs.items()}
     test = max(parts.values(), key=lambda part: max(part.images.shape[2:]))
-    _, data = next(iter(seen.values()))
-    total = len(test) * len(seen)
+    _, data = next(iter(runs.values()))
+    total = len(test) * len(runs)
     message(f"embedding {counted(len(test), 'test image')} and laying out their map")
     embeddings: dict[str, NDArray[Any]] = {}
-    for label, (run, _) in seen.items():
+    for label, (run, _) in runs.items():
         before = len(test) * len(embeddings)
 
-        def tell(done: int, _: int, before: int = before) -> None:
+        def show(done: int, _: int, before: int = before) -> None:
             embedding(before + done, total)
 
-        embeddings[label] = run.encode_set(parts[label], device=device, progress=tell).numpy()
+        embeddings[label] = run.encode_set(parts[label], device=device, progress=show).numpy()
     return Sample(
         images=test.images if test.sizes is None else [test.image(row) for row in range(len(test))],
         coarse=test.coarse,
@@ -226,8 +228,8 @@ def _sample(
 
 def _spread_over_classes(labels: np.ndarray, count: int) -> np.ndarray:
     """Return the rows of the first image of each class, then of the second of each, ... up to `count`."""
-    seen: dict[int, int] = {}
-    turn = np.empty(len(labels), dtype=np.int64)
+    ranks: dict[int, int] = {}  # label -> rank of its latest image within the class
+    rank = np.empty(len(labels), dtype=np.int64)
     for row, label in enumerate(labels.tolist()):
-        turn[row] = seen[label] = seen.get(label, -1) + 1
-    return np.lexsort((labels, turn))[:count]
+        rank[row] = ranks[label] = ranks.get(label, -1) + 1
+    return np.lexsort((labels, rank))[:count]

@@ -32,7 +32,7 @@ METHOD_NAMES = {
 }
 MISSING = "–"  # noqa: RUF001 (an en dash is what is meant)
 
-# Runs are averaged only if they agree in these; where a table holds several values, a column shows them.
+# Runs are averaged only if they agree in these; if they differ within a table, a column shows them.
 SHARED_SETTINGS = {
     "source": "Data",
     "preset": "Preset",
@@ -41,11 +41,8 @@ SHARED_SETTINGS = {
     "train_images": "Train images",
     "test_images": "Test images",
 }
-METHOD_SETTINGS: dict[str, Any] = {
-    "w": None,
-    "tau": None,
-    "coarse_weight": 0.0,
-}  # and the value in results without it
+# Settings of a method, and their value in results that do not record them.
+METHOD_SETTINGS: dict[str, Any] = {"w": None, "tau": None, "coarse_weight": 0.0}
 SYMBOLS = {"tau": "τ"}
 # Settings that other columns show.
 SHOWN_ELSEWHERE = {"method", "seed", "source", "preset", "epochs", "evaluate_on", "train_limit", "test_limit"}
@@ -64,7 +61,7 @@ def shown_name(method: str, coarse_weight: float) -> str:
 class Group:
     """Runs that differ only in their seed.
 
-    Compared are METHOD_SETTINGS, and all `settings` of a run where its result holds them.
+    Runs are compared by METHOD_SETTINGS, and by all `settings` that their results record.
     """
 
     method: str
@@ -83,7 +80,7 @@ class Group:
         return [_recall(result["recall"], k) for result in self.results]
 
     def label(self, others: Sequence[Group]) -> str:
-        """Return the method's name, with the settings that differ where it appears with several."""
+        """Return the method's name, with the settings in which it differs from others of that name."""
         alike = [dict(other.own) for other in others if other.name == self.name]
         apart = [(key, value) for key, value in self.own if any(own.get(key) != value for own in alike)]
         if not apart:

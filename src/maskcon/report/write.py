@@ -32,7 +32,7 @@ from maskcon.report.sample import (
 from maskcon.report.tables import Result, group_results, methods_table, recall_cell, scored_images
 
 FOOTER = "Written by maskcon. The figures and tables of this page are in files beside it."
-# Files that carry the number of an encoder, see `sample.file_part`.
+# Files with the number of an encoder in their name, see `sample.file_part`.
 NUMBERED = re.compile(r"(map|retrieval)_\d+(_.*)?\.(png|svg)")
 
 
@@ -74,7 +74,7 @@ class ReportInputs:
 
 
 def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
-    """Write `report.html`, `figures/` (PNG and SVG) and `tables/` (txt, md, tex, csv); returns the page's path."""
+    """Write `report.html`, `figures/` (PNG and SVG) and `tables/` (txt, md, tex, csv); return the page's path."""
     target = Path(folder)
     table = _results_table(inputs.results) if inputs.results else None
     figures = _curve_figures(inputs)
@@ -111,7 +111,7 @@ def write_report(inputs: ReportInputs, folder: str | os.PathLike[str]) -> Path:
     for number, grid in enumerate(grids):
         drawn = retrieval_grid(grid.sample.images, grid.queries, grid.neighbours, grid.marks)
         files[f"figures/retrieval_{file_part(grid.title, number)}.png"] = as_png(drawn)
-    for path in (target / "figures").glob("*"):  # of an earlier page, which may show other runs
+    for path in (target / "figures").glob("*"):  # an earlier page may have shown other runs
         if NUMBERED.fullmatch(path.name):
             path.unlink(missing_ok=True)
     for name, content in files.items():
@@ -152,7 +152,7 @@ def _result_notes(results: Sequence[Result]) -> list[str]:
 
 
 def _summary(inputs: ReportInputs) -> list[str]:
-    """Say in a few sentences what came out, from which runs, and what to be careful about."""
+    """Summarise results, runs and warnings in a few sentences."""
     results = inputs.results
     groups = group_results(results)
     coarse = {
@@ -200,7 +200,7 @@ def _agreed(results: Sequence[Result], key: str) -> float | None:
 
 
 def _curve_figures(inputs: ReportInputs) -> dict[str, PageFigure]:
-    """Draw recall by epoch and loss by step, by file name; those that no journal has are left out."""
+    """Draw recall by epoch and loss by step, by file name; without data in any journal they are left out."""
     recalls: dict[str, list[Curve]] = {}
     losses: dict[str, Curve] = {}
     names = curve_names(inputs.runs)
@@ -249,7 +249,7 @@ def curve_names(runs: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Tabulate in what runs differ, one row for runs that differ only in their seed, and what all share."""
+    """Tabulate the settings that differ, one row for runs that differ only in their seed, and those all share."""
     known = [run for run in runs if run.settings]
     keys = list(dict.fromkeys(key for run in known for key in run.settings))
     shared = [key for key in keys if len({repr(run.settings.get(key)) for run in known}) == 1]

@@ -1,4 +1,4 @@
-// Edits as people make them: what is asked first, what is sent, what is told after.
+// Edits: the questions before, the requests, and the messages after.
 
 import { el, count, grouped } from "./dom.js";
 import { edit, undo, redo, follow, facts, classNamed, store, on } from "./store.js";
@@ -6,7 +6,7 @@ import { chooseKind, openDialog } from "./dialogs.js";
 import { selection } from "./selection.js";
 import { say, toast } from "./notices.js";
 
-/** Send an edit; refusals are told by the handler of "refused". Returns the answer, null if it was not saved. */
+/** Send an edit; the handler of "refused" shows refusals. Returns the answer, null if it was not saved. */
 export const apply = (body) => edit(body).catch(() => null);
 
 export const rename = (coarse, kind, to) => apply({ action: "rename", coarse, kind, to });
@@ -23,9 +23,9 @@ export function askSplit(coarse, kind) {
   const choose = async (parts) => { dialog.close(); await split(coarse, kind, parts); };
   const buttons = [2, 3].map((parts) => el("button", {
     type: "button", class: "button big", on: { click: () => choose(parts) },
-  }, el("span", { text: `In ${parts}` })));
+  }, el("span", { text: `Into ${parts}` })));
   const dialog = openDialog(`Split “${kind}”`, el("div", { class: "dialog-body" },
-    el("p", { class: "soft", text: "Its images are grouped anew by how alike they are." }), el("div", { class: "row" }, ...buttons)));
+    el("p", { class: "soft", text: "Its images are grouped by similarity." }), el("div", { class: "row" }, ...buttons)));
   buttons[0].focus();
 }
 
@@ -42,7 +42,7 @@ export async function askMove(ids) {
   if (to !== null && await apply({ action: "move", ids: own, to })) selection.remove(own);
 }
 
-/** Mark images as junk; where all of them are junk already, take the mark away. */
+/** Mark images as junk; if all of them are junk already, remove the mark. */
 export async function toggleJunk(ids) {
   if (!ids.length) return;
   const marked = ids.every((id) => facts(id).role === "junk");
@@ -54,7 +54,7 @@ export const undoLast = quietly(undo);
 export const redoLast = quietly(redo);
 export const followAnswers = quietly(follow);
 
-/** Tell every saved and every refused edit. */
+/** Show a message for every saved and every refused edit. */
 export function tellEdits() {
   on("saved", ({ change, path }) => {
     const text = path === "undo" ? `Undone: ${change}` : sentence(change ?? "saved");
@@ -66,7 +66,7 @@ export function tellEdits() {
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** What the page would say of the state of saving. */
+/** Describe the state of saving. */
 export function status() {
   if (!store.online) return { kind: "bad", text: store.waiting.length ? `Not saved: ${count(store.waiting.length, "edit")} waiting` : "No server" };
   if (store.waiting.length) return { kind: "busy", text: "Saving …" };

@@ -1,4 +1,4 @@
-// Requests to the server. Failure.status 0 means that no answer came.
+// Requests to the server. Failure.status 0 means that no whole answer came.
 
 export class Failure extends Error {
   constructor(message, status) {
@@ -6,20 +6,24 @@ export class Failure extends Error {
     this.status = status;
   }
 
-  /** Whether asking again later can help: no server, one that was started anew, or one in trouble. */
+  /** Whether a later retry can help: the server is gone, was restarted, or is in trouble. */
   get passing() {
     return this.status === 0 || this.status === 403 || this.status >= 502;
   }
 }
 
-async function request(path, options = {}) {
-  let answer;
+/** Wait for an answer, or for its body: a connection that breaks is a server that does not answer. */
+async function arrival(promise) {
   try {
-    answer = await fetch(path, { credentials: "same-origin", ...options });
+    return await promise;
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Failure("The server does not answer.", 0);
   }
+}
+
+async function request(path, options = {}) {
+  const answer = await arrival(fetch(path, { credentials: "same-origin", ...options }));
   if (answer.ok) return answer;
   let message = `The server answered ${answer.status}.`;
   try {
@@ -33,18 +37,20 @@ const query = (params) => {
   return given.length ? `?${new URLSearchParams(given)}` : "";
 };
 
-export const get = async (path, params = {}, signal = undefined) =>
-  (await request(`/api/${path}${query(params)}`, { signal })).json();
+const json = async (path, options = {}) => arrival((await request(`/api/${path}`, options)).json());
 
-/** Answer of a binary read, with its headers. */
-export const read = (path) => request(`/api/${path}`);
+export const get = (path, params = {}) => json(`${path}${query(params)}`);
 
-export const post = async (path, body = {}, signal = undefined) =>
-  (await request(`/api/${path}`, {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
-  })).json();
+/** Read bytes: {bytes, headers}. */
+export async function read(path) {
+  const answer = await request(`/api/${path}`);
+  return { bytes: await arrival(answer.arrayBuffer()), headers: answer.headers };
+}
 
-export const upload = async (file) =>
-  (await request("/api/upload", {
-    method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file,
-  })).json();
+export const post = (path, body = {}, signal = undefined) => json(path, {
+  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
+});
+
+export const upload = (file) => json("upload", {
+  method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file,
+});

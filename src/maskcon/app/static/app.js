@@ -1,4 +1,4 @@
-// The frame: views by #hash, the bar at the top, theme, and what all views share.
+// The frame: views by #hash, the bar at the top, theme and general shortcuts.
 
 import { el, button, printable } from "./dom.js";
 import { makeAsk } from "./ask.js";

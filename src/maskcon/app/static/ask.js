@@ -13,10 +13,10 @@ const QUESTIONS = 50;
 export function makeAsk(root) {
   let loaded = false;
   const drafts = new Map(); // item -> text typed for it
-  const queue = new Queue({ draw, done: "All questions are seen. “Let others follow” moves the images that your answers tell of.", none: "There is nothing to ask: the kinds are clear, or there is only one per class." });
+  const queue = new Queue({ draw, done: "That was the last question. “Let others follow” applies your answers to the other images.", none: "There is nothing to ask: the kinds are clear, or each class has only one." });
   const others = button("Let others follow", { name: "move" }, () => followAnswers().then(load));
   const more = button("New questions", { name: "restore" }, () => load());
-  root.append(el("div", { class: "view-head" }, el("p", { class: "soft", text: "Each answer names images that the kinds are least sure of." }), el("div", { class: "row push" }, others, more)), queue.node);
+  root.append(el("div", { class: "view-head" }, el("p", { class: "soft", text: "These are the images whose names would help most." }), el("div", { class: "row push" }, others, more)), queue.node);
 
   function draw(item) {
     const field = el("input", { type: "text", class: "field", placeholder: "Another name", autocomplete: "off", dir: "auto", spellcheck: false, "aria-label": "Another name for it", value: drafts.get(item) ?? "" });
@@ -39,11 +39,11 @@ export function makeAsk(root) {
             place < 9 ? el("kbd", { text: String(place + 1) }) : null, el("span", { class: "choice-name", text: choice.label }),
             ...(known?.typical.slice(0, 4).map((id) => thumbnail(id, { size: 64, lazy: false })) ?? []));
         })),
-        el("div", { class: "row" }, field, button("Skip", { key: "ArrowRight", tell: true }, () => queue.go(1)),
-          button("Junk", { name: "junk", key: "J", tell: true }, () => answer({ action: "junk", ids: item.ids })))));
+        el("div", { class: "row" }, field, button("Skip", { key: "ArrowRight", showKey: true }, () => queue.go(1)),
+          button("Junk", { name: "junk", key: "J", showKey: true }, () => answer({ action: "junk", ids: item.ids })))));
   }
 
-  /** Go on at once; the answer is saved, or kept and sent again, behind it. */
+  /** Go on at once; the answer is saved, or kept and sent again, in the background. */
   function answer(edit) {
     if (!queue.item) return;
     drafts.delete(queue.item);
@@ -63,7 +63,7 @@ export function makeAsk(root) {
     }
   }
 
-  shortcut("ask", ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "Choose the answer of this number", (event, key) => {
+  shortcut("ask", ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "Choose the answer with this number", (event, key) => {
     const choice = queue.item?.answers[Number(key) - 1];
     return choice ? void answer(choice.edit) : false;
   });

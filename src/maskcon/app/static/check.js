@@ -11,14 +11,14 @@ import { shortcut } from "./keys.js";
 const QUEUES = {
   mislabelled: ["Mislabelled?", ({ coarse }) => `Does this belong to ${coarse}?`, "No image looks mislabelled."],
   duplicates: ["Near-duplicates", () => "Are these the same image?", "There are no near-duplicates."],
-  outliers: ["Outliers", ({ coarse, kind }) => `Does this belong to ${kind ?? "no kind"} of ${coarse}?`, "There are no outliers."],
+  outliers: ["Outliers", ({ coarse, kind }) => kind ? `Does this belong to ${kind} of ${coarse}?` : `Does this belong to ${coarse}?`, "There are no outliers."],
 };
 const LIKE = 6;
 const POLL_MS = 1000;
 
 export function makeCheck(root) {
   let name = "mislabelled";
-  let fetched = ""; // queue on show
+  let fetched = ""; // the queue shown
   const tabs = el("nav", { class: "segmented", "aria-label": "Queues" }, ...Object.entries(QUEUES).map(([key, [title]]) =>
     el("a", { class: "button", href: `#check/${key}`, data: { queue: key }, text: title })));
   const queue = new Queue({ draw, done: "That was the last one.", none: "" });
@@ -31,7 +31,7 @@ export function makeCheck(root) {
     image.src = full(id);
     const node = el("figure", { class: role }, el("button", { type: "button", class: "plain", "aria-label": `Show image ${id}`, on: { click: () => showImage(id, ids) } }, image), text);
     if (ids.length > 1) {
-      text.append(button(role === "junk" ? "Not junk" : "Junk this one", { name: "junk", key: String(place + 1), tell: true }, () => junkAt(place)));
+      text.append(button(role === "junk" ? "Not junk" : "Junk this one", { name: "junk", key: String(place + 1), showKey: true }, () => junkAt(place)));
     }
     return node;
   }
@@ -50,14 +50,14 @@ export function makeCheck(root) {
     return el("article", { class: single ? "beside" : "" }, single ? figures : null,
       el("div", { class: "side" }, el("h2", { class: "question", text: QUEUES[name][1](facts(item.ids[0])) }), el("p", { class: "soft", text: item.reason }),
         el("div", { class: "row answers" },
-          button(single ? "Keep" : "Keep all", { name: "check", key: "K", tell: true }, keep),
-          single ? button("Junk", { name: "junk", key: "J", tell: true }, () => junkAt(0)) : null,
-          single ? button("Move to …", { name: "move", key: "M", tell: true }, () => move()) : null,
-          single ? null : button("Junk all but the first", { kind: "primary", key: "A", tell: true }, () => junkOthers())),
+          button(single ? "Keep" : "Keep all", { name: "check", key: "K", showKey: true }, keep),
+          single ? button("Junk", { name: "junk", key: "J", showKey: true }, () => junkAt(0)) : null,
+          single ? button("Move to …", { name: "move", key: "M", showKey: true }, () => move()) : null,
+          single ? null : button("Junk all but the first", { kind: "primary", key: "A", showKey: true }, () => junkOthers())),
         single ? el("h3", { text: "Most alike" }) : null, like), single ? null : figures);
   }
 
-  /** Go on at once; that it was kept is saved behind it. */
+  /** Go on at once; the edit is saved in the background. */
   function keep() {
     if (!queue.item) return;
     apply({ action: "keep", ids: queue.item.ids, queue: name });

@@ -23,8 +23,8 @@ export function openDialog(title, body, { scope = "", wide = false, onClose = nu
 }
 
 /**
- * Ask for a kind of a coarse class, one that is there or a new name.
- * @param {{title: string, coarse: string, without?: string[], lead?: Node|null, onCoarse?: Function}} options
+ * Ask for a kind of a coarse class, an existing one or a new name.
+ * @param {{title: string, coarse: string, without?: string[], lead?: Node|null}} options
  * @returns {Promise<string|null>} null: cancelled
  */
 export function chooseKind({ title, coarse, without = [], lead = null }) {

@@ -1,4 +1,4 @@
-// The bar at the bottom: what can be done with the selected images.
+// The bar at the bottom: actions on the selected images.
 
 import { el, button, count, thumbnail, printable } from "./dom.js";
 import { facts } from "./store.js";

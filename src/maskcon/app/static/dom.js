@@ -1,4 +1,4 @@
-// Elements built from values. Text goes through textContent only: names of files, classes and kinds are hostile.
+// Build elements. Text goes through textContent only: names of files, classes and kinds may be hostile.
 
 import { shown } from "./keys.js";
 
@@ -37,7 +37,7 @@ const ICONS = {
 
 const STEERING = /[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** Escape characters that reorder a line or are no text, as messages of the command line do. */
+/** Escape control characters and those that reorder a line, as the command line does. */
 export const printable = (text) => String(text).replace(STEERING, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 /**
@@ -74,14 +74,14 @@ export function icon(name) {
   return svg;
 }
 
-/** Make a button with an icon; without visible text the label is its accessible name. `tell` prints the key on it. */
-export function button(label, { name = null, text = true, kind = "", key = null, tell = false, ...props } = {}, onclick = null) {
+/** Make a button with an icon; without visible text the label is its accessible name. `showKey` prints the key on the button. */
+export function button(label, { name = null, text = true, kind = "", key = null, showKey = false, ...props } = {}, onclick = null) {
   const node = el("button", { type: "button", class: `button ${kind}${text ? "" : " bare"}`, ...props });
   if (name) node.append(icon(name));
   if (text) node.append(el("span", { text: label }));
   else node.setAttribute("aria-label", label);
   if (key) node.setAttribute("aria-keyshortcuts", key);
-  if (tell) node.append(el("kbd", { "aria-hidden": "true", text: shown(key) }));
+  if (showKey) node.append(el("kbd", { "aria-hidden": "true", text: shown(key) }));
   if (!text || key) node.title = key ? `${label} (${shown(key)})` : label;
   if (onclick) node.addEventListener("click", onclick);
   return node;
@@ -120,12 +120,12 @@ export function grouped(items, keyOf) {
   return groups;
 }
 
-let version = ""; // of the images: thumbnails are cached for long, and another run may come to this port
+let version = ""; // of the images: thumbnails are cached for long, and another run may use this port later
 export const setVersion = (name) => { version = name; };
 export const thumb = (id, size = 128) => `/thumb/${id}?size=${size}&v=${version}`;
 export const full = (id) => `/image/${id}?v=${version}`;
 
-/** Make a lazily loaded thumbnail; one that cannot be had shows as a grey tile. */
+/** Make a lazily loaded thumbnail; a missing one shows as a grey tile. */
 export function thumbnail(id, { size = 128, alt = "", lazy = true } = {}) {
   const image = el("img", { class: "thumb", alt, decoding: "async", draggable: false, data: { id: String(id) } });
   if (lazy) image.loading = "lazy";

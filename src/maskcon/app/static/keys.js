@@ -1,4 +1,4 @@
-// Keyboard shortcuts: registered where they act, listed on `?`.
+// Keyboard shortcuts: registered by the views, listed on `?`.
 
 const shortcuts = []; // {scopes, group, keys, label, handler}
 let view = "";
@@ -12,7 +12,7 @@ export const setScope = (name) => { view = name; };
  * @param {string} scope names of views with spaces between them, or "everywhere"
  * @param {string[]} keys alternatives such as "j", "Ctrl+z", "g m", "Shift+ArrowUp"
  * @param {string} label what it does, for the list; empty: not listed
- * @param {(event: KeyboardEvent, key: string) => boolean|void} handler false: not taken
+ * @param {(event: KeyboardEvent, key: string) => boolean|void} handler returns false if it did not handle the key
  */
 export function shortcut(scope, keys, label, handler) {
   const scopes = scope.split(" ");
@@ -43,7 +43,7 @@ addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.isComposing) return;
   const name = nameOf(event);
   const modified = event.ctrlKey || event.metaKey;
-  if (typing(event.target)) return; // also Ctrl+Z there is the field's own
+  if (typing(event.target)) return; // Ctrl+Z too belongs to the field
   const dialog = event.target.closest?.("dialog");
   const active = (entry) => entry.scopes.some((scope) => (dialog ? scope === dialog.dataset.scope : scope === view || scope === "everywhere"));
   const sequence = pending ? `${pending} ${name}` : "";

@@ -1,4 +1,4 @@
-// One kind, opened: all its images, the most typical first, doubtful ones at the end.
+// One kind: all its images, the most typical first, doubtful ones at the end.
 
 import { el, button, icon, count, printable } from "./dom.js";
 import { get } from "./api.js";
@@ -10,8 +10,8 @@ import { showImage } from "./lightbox.js";
 
 const SECTIONS = [["typical", "Typical"], ["none", "In between"], ["borderline", "Borderline: almost as near to another kind"],
   ["outlier", "Outliers: far from all others of this kind"], ["junk", "Junk"]];
-let now = null; // the kind on show
-let grid = null; // one for all kinds: it listens for as long as the page lives
+let now = null; // the kind shown
+let grid = null; // shared by all kinds: its listeners live as long as the page
 
 export function showKind(root, coarse, name) {
   if (now?.coarse === coarse && now.name === name) return;
@@ -19,7 +19,7 @@ export function showKind(root, coarse, name) {
   const back = el("a", { class: "button quiet", href: `#kinds/${encodeURIComponent(coarse)}` }, icon("back"), el("span", { text: coarse }));
   if (!kind) {
     now = null;
-    root.replaceChildren(el("div", { class: "kind-head" }, back), el("p", { class: "empty", text: `There is no kind “${name}” in ${coarse} (any more).` }));
+    root.replaceChildren(el("div", { class: "kind-head" }, back), el("p", { class: "empty", text: `There is no kind “${name}” in ${coarse}; it may have been renamed or merged.` }));
     return;
   }
   grid ??= new Grid({ label: "", onOpen: showImage });
@@ -54,7 +54,7 @@ async function fill(view) {
   try {
     ({ images } = await get("kind", { coarse: view.coarse, kind: view.name }));
   } catch {
-    return; // the kind went in the meantime, or the server: both are told elsewhere
+    return; // the kind or the server is gone; other handlers report that
   }
   const members = JSON.stringify(images.map(({ id, role }) => [id, role]));
   if (now !== view || members === view.members) return grid.refresh();
@@ -65,7 +65,7 @@ async function fill(view) {
   }));
 }
 
-/** Find the kind on show again after an edit: under its name, or as the one that got most of its images. */
+/** After an edit, follow the kind shown: by its name, or to the kind that got most of its images. */
 on("change", () => {
   if (!now) return;
   if (kindNamed(now.coarse, now.name)) return void fill(now);

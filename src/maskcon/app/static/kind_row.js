@@ -1,11 +1,11 @@
-// One kind in the overview: its name to type over, its typical and borderline images, what can be done with it.
+// One kind in the overview: its name field, its typical and borderline images, its actions.
 
 import { el, button, icon, thumbnail, count, printable } from "./dom.js";
 import { askMerge, askSplit, mergeInto, rename } from "./actions.js";
 import { kindNamed } from "./store.js";
 import { showImage } from "./lightbox.js";
 
-const DRAFTS = "maskcon-drafts"; // typed names that are not sent yet, kept over a reload
+const DRAFTS = "maskcon-drafts"; // typed names that are not sent yet; they survive a reload
 
 const drafts = {
   all: () => JSON.parse(sessionStorage.getItem(DRAFTS) ?? "{}"),
@@ -22,7 +22,7 @@ const drafts = {
 export const kindLink = (coarse, kind) => `#kinds/${encodeURIComponent(coarse)}/${encodeURIComponent(kind)}`;
 
 /**
- * Make the field that holds the name of a kind: Enter saves and goes on, Escape takes back what was typed.
+ * Make the field for the name of a kind: Enter saves and goes on, Escape discards the typed text.
  * @param {() => void} onDone called after Enter, with the field still in place
  */
 export function nameField(coarse, kind, list, onDone) {
@@ -71,7 +71,7 @@ export function nameField(coarse, kind, list, onDone) {
 export function sureness(value) {
   const bar = el("span", { class: "bar", "aria-hidden": "true" }, el("span"));
   const text = el("span");
-  const node = el("span", { class: "sureness", title: "Confidence: 1 - distance to the own centre / distance to the nearest other one" }, bar, text);
+  const node = el("span", { class: "sureness", title: "Confidence: 1 - distance to its centre / distance to the nearest other centre" }, bar, text);
   const update = (confidence) => {
     node.hidden = confidence === null;
     if (confidence === null) return;

@@ -1,4 +1,4 @@
-// The view "Kinds": all coarse classes with their kinds, to be looked at and named.
+// The view "Kinds": all coarse classes with their kinds, to look at and name.
 
 import { el, count, debounce, reconcile, printable } from "./dom.js";
 import { classNamed, on, store } from "./store.js";
@@ -23,7 +23,7 @@ export function makeKinds(root) {
   const bar = el("span", { class: "bar wide", "aria-hidden": "true" }, el("span"));
   const list = el("ul", { class: "class-list" });
   const sections = el("div", { class: "sections" });
-  const empty = el("p", { class: "empty", text: "No class or kind fits. Clear the filter to see all.", hidden: true });
+  const empty = el("p", { class: "empty", text: "No class or kind matches. Clear the filter to see all.", hidden: true });
   const overview = el("div", { class: "overview" },
     el("aside", { class: "sidebar", "aria-label": "Coarse classes" },
       el("div", { class: "sidebar-top" }, progress, bar, filter,
@@ -49,7 +49,7 @@ export function makeKinds(root) {
       title.textContent = printable(section.group.name);
       const { stability, kinds, images, junk } = section.group;
       about.textContent = [count(images, "image"), count(kinds.length, "kind"), junk ? `${junk} junk` : "",
-        stability === null || kinds.length < 2 ? "" : `stability ${stability.toFixed(2)}${stability < 0.6 ? ", look before you believe" : ""}`].filter(Boolean).join(" · ");
+        stability === null || kinds.length < 2 ? "" : `stability ${stability.toFixed(2)}${stability < 0.6 ? ", check before you trust it" : ""}`].filter(Boolean).join(" · ");
       names.replaceChildren(...kinds.filter((kind) => kind.named).map((kind) => el("option", { value: kind.name })));
       rows.style.minHeight = section.built ? "" : `${kinds.length * 110}px`;
       if (!section.built) return;
@@ -66,7 +66,7 @@ export function makeKinds(root) {
     section.update();
   }
 
-  /** Go on to the next field without a name. */
+  /** Go to the next field without a name. */
   function nextField(field) {
     const all = [...sections.querySelectorAll("section.class")];
     const here = all.indexOf(field.closest("section.class"));

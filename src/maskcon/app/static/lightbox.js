@@ -1,4 +1,4 @@
-// One image, large: what is known about it, what is like it, what can be done with it.
+// One large image: its facts, similar images, its actions.
 
 import { el, button, full, thumbnail, printable } from "./dom.js";
 import { get, post } from "./api.js";
@@ -11,7 +11,7 @@ import { shortcut } from "./keys.js";
 const LIKE = 8;
 let open = null;
 
-/** Show image `id`, with the others of `ids` to leaf through. */
+/** Show image `id`; the arrow keys go through `ids`. */
 export function showImage(id, ids = [id]) {
   if (open) return open.show(id, ids);
   const large = el("img", { class: "large", alt: "" });
@@ -38,8 +38,8 @@ export function showImage(id, ids = [id]) {
       el("h3", { text: "Most alike" }), like));
 
   function fill() {
-    const { coarse, kind, confidence, role, known: said } = facts(current);
-    const rows = [["Class", coarse], ["Kind", `${kind ?? "none"}${said ? ", as you said" : ""}`], ["Confidence", confidence === null ? "" : confidence.toFixed(2)], ["Role", role === "none" ? "" : role]];
+    const { coarse, kind, confidence, role, known: byHand } = facts(current);
+    const rows = [["Class", coarse], ["Kind", `${kind ?? "none"}${byHand ? ", set by hand" : ""}`], ["Confidence", confidence === null ? "" : confidence.toFixed(2)], ["Role", role === "none" ? "" : role]];
     known.replaceChildren(...rows.filter(([, value]) => value).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
     large.alt = `Image ${current}: ${describe(current)}`;
     pick.setAttribute("aria-pressed", String(selection.has(current)));
@@ -60,7 +60,7 @@ export function showImage(id, ids = [id]) {
       get("images", { ids: image }).catch(() => null),
       post("search", { positive: [image], negative: [], uploads: [], coarse: null, kind: null, k: LIKE + 1 }).catch(() => null),
     ]);
-    if (mine !== serial) return; // leafed on meanwhile
+    if (mine !== serial) return; // another image is shown by now
     path.textContent = printable(about?.images[0]?.path ?? "");
     const others = (alike?.results ?? []).filter((found) => found.id !== image).slice(0, LIKE);
     like.replaceChildren(...others.map((found) => el("button", {

@@ -15,7 +15,7 @@ import { shortcut } from "./keys.js";
 import { say } from "./notices.js";
 
 const TOOLS = { pan: ["Pan", "V"], rect: ["Rectangle", "R"], lasso: ["Lasso", "L"] };
-const NEAR = 14; // pixels from the pointer to a point it means
+const NEAR = 14; // pixels: how close the pointer must be to a point
 const STEP = 80; // pixels per arrow key
 const POLL_MS = 1000;
 
@@ -30,12 +30,12 @@ export function makeMap(root) {
   const note = el("p", { class: "map-note", role: "status" });
   const stage = el("div", {
     class: "stage", tabIndex: 0, role: "application",
-    "aria-label": "Map of the images. Arrow keys move, plus and minus zoom, Enter selects what the frame holds.",
+    "aria-label": "Map of the images. Arrow keys move, plus and minus zoom, Enter selects the images inside the frame.",
   }, drawing, frame, card, note);
   let places = new Float32Array(0);
   let tool = "pan";
   let loaded = false;
-  let wanted = null; // class and kind that the address names
+  let wanted = null; // class and kind in the address
   let frameAsked = false;
   let drifting = false;
   const view = new MapView(redraw);
@@ -151,7 +151,7 @@ export function makeMap(root) {
   on("change", () => { legend.fill(); fillPanel(); });
   addEventListener("themechange", () => { legend.fill(); recolour(); });
 
-  /** Show the class or kind that the address names, once there are points. */
+  /** Show the class or kind in the address, once there are points. */
   function goTo() {
     if (!wanted || !places.length) return;
     const { coarse, kind } = wanted;
@@ -160,29 +160,29 @@ export function makeMap(root) {
     view.fit(places, [...Array(places.length / 2).keys()].filter((i) => legend.allows(i) && (!kind || facts(i).kind === kind)));
   }
 
-  /** Fetch the map; a first, plain one is replaced once the better one is computed. */
+  /** Fetch the map; a first, plain one is replaced when t-SNE is ready. */
   async function load() {
     note.textContent = "Loading the map …";
     loaded = true;
     try {
       for (;;) {
-        const answer = await read("map");
-        places = new Float32Array(await answer.arrayBuffer()).map((value, i) => (i % 2 ? -value : value)); // y grows downwards on screen
+        const { bytes, headers } = await read("map");
+        places = new Float32Array(bytes).map((value, i) => (i % 2 ? -value : value)); // y grows downwards on screen
         plot.setPlaces(places);
         overlay.setPlaces(places);
         recolour();
         goTo();
         note.textContent = "";
-        if (answer.headers.get("X-Map") !== "pca") return;
+        if (headers.get("X-Map") !== "pca") return;
         for (let left = true; left;) {
           await new Promise((resolve) => { setTimeout(resolve, POLL_MS); });
           const { done, total } = await get("map/progress");
           left = done < total;
-          note.textContent = left ? `First view. Similar images are being brought together: ${Math.round((100 * done) / Math.max(1, total))} %` : "";
+          note.textContent = left ? `First map. Computing a better one: ${Math.round((100 * done) / Math.max(1, total))} %` : "";
         }
       }
     } catch (error) {
-      loaded = places.length > 0;
+      loaded = false; // the next visit tries again
       note.textContent = printable(error.message);
     }
   }
@@ -202,7 +202,7 @@ export function makeMap(root) {
   shortcut("map", ["+", "="], "Zoom in", () => view.zoomBy(1.6));
   shortcut("map", ["-"], "Zoom out", () => view.zoomBy(1 / 1.6));
   shortcut("map", ["0"], "Show all", () => view.reset());
-  shortcut("map", ["Enter"], "Select what the frame in the middle holds", (event) => {
+  shortcut("map", ["Enter"], "Select the images inside the frame in the middle", (event) => {
     if (event.target !== stage) return false;
     const polygon = rectangle(view.at(view.width * 0.3, view.height * 0.3), view.at(view.width * 0.7, view.height * 0.7));
     return select(pointsInside(places, polygon, legend.allows), event);

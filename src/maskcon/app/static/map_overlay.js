@@ -1,4 +1,4 @@
-// What lies over the points: names of classes or kinds from afar, thumbnails when near.
+// The layer over the points: names of classes or kinds, and thumbnails when zoomed in.
 
 import { debounce, el, grouped, thumbnail } from "./dom.js";
 import { selection } from "./selection.js";
@@ -6,7 +6,7 @@ import { store } from "./store.js";
 
 export const FACE = 56; // pixels
 const FACES = 140; // at most, so that panning stays smooth
-const CROWD = FACES * 12; // points in sight: above, no thumbnails
+const CROWD = FACES * 12; // with more points in sight, no thumbnails
 const SETTLE_MS = 90;
 const NAME = [110, 26]; // room that a name takes
 const LETTER = 7.5; // pixels
@@ -19,7 +19,7 @@ export class Overlay {
     this.legend = legend;
     this.places = new Float32Array(0);
     this.names = []; // {text, x, y, size}, the largest first
-    this.placedAt = null; // the view that things were placed for
+    this.placedAt = null; // the view at the last placement
     this.node = el("div", { class: "overlay", "aria-hidden": "true" });
     this.settle = debounce(() => this.#place(), SETTLE_MS);
   }
@@ -46,7 +46,7 @@ export class Overlay {
     this.settle();
   }
 
-  /** Until things are placed anew, move all of them as one layer. */
+  /** Move everything as one layer until it is placed again. */
   follow() {
     if (!this.placedAt) return;
     const { view, placedAt } = this;

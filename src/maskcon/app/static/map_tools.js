@@ -1,4 +1,4 @@
-// Hands on the map: drag to pan, wheel and pinch to zoom, lasso and rectangle to select; keys for all of it.
+// Pointers on the map: drag to pan, wheel and pinch to zoom, lasso and rectangle to select.
 
 const CLICK = 4; // pixels that a click may move
 

@@ -1,4 +1,4 @@
-// What of the plane is on screen: zoom, pan, and the way there and back. Places are in -1..1, y downwards on screen.
+// The part of the plane on screen: zoom, pan, and conversion of places. Places are in -1..1, y downwards on screen.
 
 const MOST = 400; // times the whole map
 const PAD = 0.06;

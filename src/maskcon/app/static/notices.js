@@ -1,4 +1,4 @@
-// What happened, told to eyes (toasts) and to screen readers (a live region).
+// Messages: toasts, and a live region for screen readers.
 
 import { el, button } from "./dom.js";
 
@@ -6,11 +6,11 @@ const TOAST_MS = 6000;
 const region = () => document.getElementById("live");
 const toasts = () => document.getElementById("toasts");
 
-/** Tell screen readers. */
+/** Announce a text to screen readers. */
 export function say(text) {
   const live = region();
   live.textContent = "";
-  requestAnimationFrame(() => { live.textContent = text; }); // emptied first: the same text twice is told twice
+  requestAnimationFrame(() => { live.textContent = text; }); // emptied first, so that the same text is announced again
 }
 
 /**

@@ -1,4 +1,4 @@
-// What can be exported: kinds.csv, contact sheet, folders, and the command that trains with the names.
+// The dialog "Export": kinds.csv, contact sheet, folders, and the command that trains with the names.
 
 import { el, button, count } from "./dom.js";
 import { post } from "./api.js";
@@ -21,23 +21,23 @@ function copyable(text) {
   return el("div", { class: "command" }, el("pre", { tabIndex: 0 }, code), copy);
 }
 
-/** Folders are written on the server's side, beside the run. */
+/** Folders are written by the server, beside the run. */
 function folders() {
   const links = el("input", { type: "checkbox" });
-  const told = el("p", { class: "soft", role: "status" });
+  const message = el("p", { class: "soft", role: "status" });
   const go = button("Write", { name: "out" }, async () => {
     go.disabled = true;
-    told.textContent = "Writing …";
+    message.textContent = "Writing …";
     try {
       const { path, images } = await post("export", { links: links.checked });
-      told.textContent = `${count(images, "image")} in ${path}`;
+      message.textContent = `${count(images, "image")} in ${path}`;
     } catch (error) {
-      told.textContent = error.message;
+      message.textContent = error.message;
     }
     go.disabled = false;
   });
   return el("section", { class: "way" }, el("div", {}, el("h3", { text: "Folders" }),
-    el("p", { class: "soft", text: "One folder per class, in it one per kind. Hugging Face datasets reads it as an imagefolder." }), told),
+    el("p", { class: "soft", text: "One folder per class, with one folder per kind. Hugging Face datasets reads it as an imagefolder." }), message),
   el("div", { class: "row" }, el("label", { class: "check" }, links, el("span", { text: "links, not copies" })), go));
 }
 
@@ -49,9 +49,9 @@ export function showOut() {
   openDialog("Export", el("div", { class: "dialog-body ways" },
     el("section", { class: "way column" }, el("h3", { text: "Train with these names" }),
       ...(store.state.command
-        ? [el("p", { class: "soft", text: "Named images of one kind attract each other, those of different kinds never." }), copyable(store.state.command)]
-        : [el("p", { class: "soft", text: "Training needs a folder, manifest or dataset with coarse labels that can be opened again; these images have none." })])),
+        ? [el("p", { class: "soft", text: "Images with the same name attract each other; images with different names never do." }), copyable(store.state.command)]
+        : [el("p", { class: "soft", text: "Training needs coarse labels, in a folder, manifest or dataset that can be opened again; these images have none." })])),
     download("kinds.csv", "One line per image: path, class, kind, confidence, role.", "/api/kinds.csv", "kinds.csv"),
-    download("Contact sheet", "One HTML page with every kind, to show to others.", "/api/sheet", "contact-sheet.html"),
+    download("Contact sheet", "One HTML page with every kind.", "/api/sheet", "contact-sheet.html"),
     folders()), { wide: true });
 }

@@ -1,6 +1,6 @@
 // Colours of points on the map, even in lightness (OKLCH), for light and dark paper.
 
-const GOLDEN = 137.508; // degrees: neighbours in number are far apart in hue
+const GOLDEN = 137.508; // degrees: consecutive numbers are far apart in hue
 
 function oklch(lightness, chroma, hue) {
   const a = chroma * Math.cos((hue * Math.PI) / 180);
@@ -25,7 +25,7 @@ export const isDark = () => {
 
 export const muted = () => (isDark() ? [70, 74, 80] : [205, 206, 208]);
 
-/** Colour of group `place`; lightness varies too, as twelve hues are all that eyes tell apart. */
+/** Colour of group `place`; lightness varies too, because eyes tell only about twelve hues apart. */
 export function categorical(place) {
   const base = isDark() ? 0.74 : 0.6;
   return oklch(base + [0, 0.09, -0.09][place % 3], 0.14, 25 + place * GOLDEN);

@@ -1,12 +1,12 @@
-// The drawing of the points. It is larger than the stage, so that in motion it can be moved as a layer; many points are
-// drawn anew only when the margin is used up or the motion ends. Without a graphics card that is several times faster.
+// The drawing of the points. It is larger than the stage, so that it can be moved as a layer; many points are redrawn only
+// when the margin is used up or the motion ends. Without a graphics card that is several times faster.
 
 import { debounce, el } from "./dom.js";
 import { painter } from "./points.js";
 
 const MARGIN = 0.3; // of the stage, on each side
-const FEW = 8000; // points that are drawn anew in every frame
-const STRETCH = 1.5; // as far as a drawing is stretched before it is drawn anew
+const FEW = 8000; // up to so many points are redrawn in every frame
+const STRETCH = 1.5; // a drawing is stretched up to this factor, then redrawn
 const STILL_MS = 120;
 const SPREAD = 420; // size of a point times the root of their number
 const [SMALLEST, LARGEST] = [2.5, 14]; // pixels
@@ -44,7 +44,7 @@ export class Plot {
     this.drawnAt = null;
   }
 
-  /** Follow the view: move the thumbnail, or draw it anew. */
+  /** Follow the view: move the drawing, or redraw it. */
   update() {
     if (!this.width) return;
     const { view, drawnAt } = this;

@@ -1,5 +1,5 @@
-// Points on a canvas: by WebGL2, and by a 2-D canvas where there is none. Both draw what `view` says:
-// screen = point * scale + offset, in CSS pixels. Points whose alpha is BEHIND lie behind all others.
+// Draw points on a canvas by WebGL2, or without it on a 2-D canvas: screen = point * scale + offset, in CSS pixels.
+// Points whose alpha is BEHIND lie behind all others.
 
 export const BEHIND = 254;
 
@@ -40,8 +40,7 @@ class ByWebGL {
     gl.useProgram(program);
     gl.enable(gl.DEPTH_TEST);
     gl.depthFunc(gl.LEQUAL);
-    this.uniform = (name) => gl.getUniformLocation(program, name);
-    [this.scale, this.offset, this.size] = ["scale", "offset", "size"].map(this.uniform);
+    [this.scale, this.offset, this.size] = ["scale", "offset", "size"].map((name) => gl.getUniformLocation(program, name));
     this.places = gl.createBuffer();
     this.colours = gl.createBuffer();
     const attribute = (name, buffer, length, type, normalise) => {
@@ -108,7 +107,7 @@ class ByCanvas {
   }
 }
 
-/** Draw on `canvas` by the best means there is. */
+/** Make a painter for `canvas`, with WebGL2 if possible. */
 export function painter(canvas) {
   const gl = canvas.getContext("webgl2", { antialias: false, alpha: true, depth: true });
   return gl ? new ByWebGL(canvas, gl) : new ByCanvas(canvas);

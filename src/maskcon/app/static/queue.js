@@ -1,4 +1,4 @@
-// One thing after another, judged by single keys: what "Check" and "Ask" have in common.
+// Items judged one after another by single keys: shared by "Check" and "Ask".
 
 import { el, count } from "./dom.js";
 import { say } from "./notices.js";
@@ -6,7 +6,7 @@ import { say } from "./notices.js";
 export class Queue {
   /**
    * @param {{draw: (item: object) => Node, done: string, none: string}} options
-   *   draw: the card of an item; done, none: what to say at the end and where there is nothing
+   *   draw: makes the card of an item; done, none: texts after the last item, and if there is none
    */
   constructor({ draw, done, none }) {
     this.draw = draw;

@@ -13,8 +13,8 @@ const LARGEST = 32 * 1024 * 1024;
 
 export function makeSearch(root) {
   let query = { pos: [], neg: [], files: [], coarse: null, kind: null };
-  const files = new Map(); // name that the server gave -> {url, title}
-  let asked = null; // AbortController of the search under way
+  const files = new Map(); // name given by the server -> {url, title}
+  let running = null; // AbortController of the current search
 
   const chooser = el("input", { type: "file", accept: "image/*", multiple: true, class: "visually-hidden", tabIndex: -1, "aria-label": "Image files to search by" });
   const browse = button("Choose files …", { name: "file" }, () => chooser.click());
@@ -25,11 +25,11 @@ export function makeSearch(root) {
   const coarse = el("select", { class: "field", "aria-label": "Only of this class" });
   const kind = el("select", { class: "field", "aria-label": "Only of this kind" });
   const clear = button("Clear", { name: "close", kind: "quiet" }, () => { location.hash = "#search"; });
-  const told = el("p", { class: "soft", role: "status" });
+  const message = el("p", { class: "soft", role: "status" });
   const grid = new Grid({ label: "Results, the most alike first", size: 116, onOpen: showImage });
   const empty = el("div", { class: "drop" }, icon("search"), el("h2", { text: "Drop images here" }),
     el("p", { class: "soft", text: "or paste one, choose files, or press S on any image in the other views. Images do not leave this machine." }));
-  root.append(el("div", { class: "search-head" }, likes, unlikes, el("div", { class: "row push" }, coarse, kind, browse, clear, chooser)), told, empty, grid.node);
+  root.append(el("div", { class: "search-head" }, likes, unlikes, el("div", { class: "row push" }, coarse, kind, browse, clear, chooser)), message, empty, grid.node);
 
   const link = (changes) => {
     const next = { ...query, ...changes };
@@ -44,14 +44,14 @@ export function makeSearch(root) {
   async function take(list) {
     const images = [...list].filter((file) => file.type.startsWith("image/") || file.name);
     if (!images.length) return;
-    if (!store.state?.can_upload) return toast("This session was opened from an embeddings file: it cannot embed new images.", { kind: "bad" });
+    if (!store.state?.can_upload) return toast("This session was opened from an embeddings file, so it cannot embed new images.", { kind: "bad" });
     const added = [];
     for (const file of images) {
       if (file.size > LARGEST) {
-        toast(`${file.name} has more than 32 MB`, { kind: "bad" });
+        toast(`${file.name} is larger than 32 MB`, { kind: "bad" });
         continue;
       }
-      told.textContent = `Reading ${file.name} …`;
+      message.textContent = `Reading ${file.name} …`;
       try {
         const { upload: name } = await upload(file);
         files.set(name, { url: URL.createObjectURL(file), title: file.name });
@@ -60,7 +60,7 @@ export function makeSearch(root) {
         toast(`${file.name}: ${error.message}`, { kind: "bad" });
       }
     }
-    told.textContent = "";
+    message.textContent = "";
     if (added.length) go({ files: [...query.files, ...added] });
   }
   chooser.addEventListener("change", () => { take(chooser.files); chooser.value = ""; });
@@ -88,7 +88,7 @@ export function makeSearch(root) {
   }
 
   function fileEntry(name) {
-    const { url, title } = files.get(name) ?? { url: "", title: "a file given before" };
+    const { url, title } = files.get(name) ?? { url: "", title: "an earlier file" };
     const image = el("img", { class: "thumb", alt: title, title });
     image.src = url;
     return el("li", {}, image, el("div", { class: "query-tools" },
@@ -110,7 +110,7 @@ export function makeSearch(root) {
   on("change", () => { if (!root.hidden) fillFilters(); grid.refresh(); });
 
   async function run() {
-    asked?.abort();
+    running?.abort();
     pos.replaceChildren(...query.pos.map((id) => entry(id, "pos")), ...query.files.map(fileEntry));
     neg.replaceChildren(...query.neg.map((id) => entry(id, "neg")));
     const any = query.pos.length + query.files.length > 0;
@@ -119,21 +119,21 @@ export function makeSearch(root) {
     clear.hidden = !any && !query.neg.length;
     empty.hidden = any;
     grid.node.hidden = !any;
-    told.textContent = "";
+    message.textContent = "";
     if (!any) return grid.set([]);
-    asked = new AbortController();
+    running = new AbortController();
     const started = performance.now();
     try {
       const { results } = await post("search", {
         positive: query.pos, negative: query.neg, uploads: query.files, coarse: query.coarse, kind: query.kind, k: K,
-      }, asked.signal);
+      }, running.signal);
       const captions = new Map(results.map(({ id, score }) => [id, score.toFixed(3)]));
       grid.top();
       grid.set([{ ids: results.map(({ id }) => id) }], captions);
-      told.textContent = results.length ? `${count(results.length, "image")} in ${Math.round(performance.now() - started)} ms, the most alike first` : "No image fits these filters.";
-      say(told.textContent);
+      message.textContent = results.length ? `${count(results.length, "image")} in ${Math.round(performance.now() - started)} ms, the most alike first` : "No image fits these filters.";
+      say(message.textContent);
     } catch (error) {
-      if (error.name !== "AbortError") told.textContent = error.status === 404 ? "The files of this search are not known any more: drop them again." : error.message;
+      if (error.name !== "AbortError") message.textContent = error.message;
     }
     return null;
   }

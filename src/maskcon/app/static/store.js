@@ -1,7 +1,7 @@
-// The state of the session as the server last told it, and the edits on their way to it.
+// The state of the session as last received from the server, and the edits on their way to it.
 //
-// An edit counts as saved only when the server has answered, which it does after writing it durably. Edits that get no
-// answer wait here (and in sessionStorage, over a reload) and are sent again; their id keeps the server from doing one twice.
+// An edit counts as saved only when the server has answered, which it does after writing it durably. Edits without an answer
+// wait here (and in sessionStorage, over a reload) and are sent again; by their id the server applies each only once.
 
 import { get, post, read, Failure } from "./api.js";
 import { setVersion } from "./dom.js";
@@ -9,7 +9,7 @@ import { setVersion } from "./dom.js";
 const WAITING = "maskcon-waiting-edits";
 const RETRY_MS = 1500;
 const ROLES = ["typical", "borderline", "outlier", "junk", "none"];
-const KNOWN = 128; // beside the role: a person said the kind
+const KNOWN = 128; // bit beside the role: a person set the kind
 const NO_KIND = 65535;
 
 export const store = {
@@ -19,7 +19,7 @@ export const store = {
   saved: null, // Date of the last acknowledged edit
   online: true,
   problem: "", // why the server cannot be reached
-  waiting: [], // edits without an answer: {path, body, tell}
+  waiting: [], // edits without an answer: {path, body, resolve, reject}
 };
 
 const bus = new EventTarget();
@@ -49,7 +49,7 @@ export function describe(id) {
 let refreshing = null;
 let stale = false;
 
-/** Fetch state and labels; calls while one is under way lead to one more fetch after it. */
+/** Fetch state and labels; calls during a fetch lead to one more after it. */
 export function refresh() {
   if (refreshing) {
     stale = true;
@@ -68,9 +68,8 @@ export function refresh() {
 async function fetchAll() {
   try {
     for (;;) {
-      const [state, answer] = await Promise.all([get("state"), read("labels")]);
-      if (Number(answer.headers.get("X-Revision")) !== state.revision) continue; // an edit came between the two
-      const bytes = await answer.arrayBuffer();
+      const [state, { bytes, headers }] = await Promise.all([get("state"), read("labels")]);
+      if (Number(headers.get("X-Revision")) !== state.revision) continue; // an edit came between the two
       const n = state.images;
       store.state = state;
       setVersion(state.images_version ?? "");
@@ -100,7 +99,7 @@ let retrying = 0;
 function lose(error) {
   if (!(error instanceof Failure)) throw error;
   reach(false, error.status === 403
-    ? "The server was started anew. Open the address it printed in this browser; this page then goes on."
+    ? "The server was restarted. Open the address it printed in this browser; this page then continues."
     : "The server does not answer. Nothing you typed is lost; trying again.");
   clearTimeout(retrying);
   retrying = setTimeout(retry, RETRY_MS);
@@ -116,7 +115,7 @@ async function retry() {
 /**
  * Send an edit; resolves with the server's answer once it is saved.
  * @param {object} body {action, ...}; see the server's list of edits
- * @throws {Failure} the server refuses it
+ * @throws {Failure} if the server refuses it
  */
 export const edit = (body) => enqueue("edits", body);
 export const undo = () => enqueue("undo", {});
@@ -192,7 +191,7 @@ export async function start() {
   await refresh();
   if (store.online) listen();
   if (store.waiting.length) flush();
-  document.addEventListener("visibilitychange", () => { // browsers allow few connections: tabs in the background hold none
+  document.addEventListener("visibilitychange", () => { // browsers allow few connections, so hidden tabs hold none
     if (document.hidden) return events?.close();
     listen();
     return refresh();

@@ -1,4 +1,4 @@
-// "These 40 images are probably Gala": offered where some kinds have names; accepted, looked at or turned down.
+// "These 40 images are probably Gala": suggestions to accept, reject or look at, once some kinds have names.
 
 import { el, button, count, thumbnail } from "./dom.js";
 import { get } from "./api.js";
@@ -9,7 +9,7 @@ import { store } from "./store.js";
 
 const FACES = 10;
 
-/** Fill `box` with what the server suggests for a coarse class; asked again when the session has changed. */
+/** Fill `box` with the server's suggestions for a coarse class, anew for each revision. */
 export async function suggestionsFor(box, group) {
   const revision = store.state.revision;
   if (box.revision === revision) return;
@@ -19,7 +19,7 @@ export async function suggestionsFor(box, group) {
   try {
     ({ items } = await get("suggestions", { coarse: group.name }));
   } catch {
-    return; // no suggestion is no fault; the state of the connection is told elsewhere
+    return; // suggestions can be missing; other handlers report a lost connection
   }
   if (box.revision !== revision) return; // overtaken
   box.replaceChildren(...items.map(offer));

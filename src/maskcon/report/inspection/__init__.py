@@ -1,4 +1,4 @@
-"""Inspect images before training on them: what there is, what is wrong with it, what training would choose.
+"""Inspect images before training on them: what there is, what is wrong, what training would choose.
 
 every image, read once -> duplicates by checksum and by hash -> findings -> text, page
 """
@@ -40,15 +40,15 @@ def inspect_source(
     looking: Progress | None = None,
     message: Callable[[str], None] | None = None,
 ) -> tuple[Inspection, Read]:
-    """Read every image of a source once and report what there is; see `Inspection`.
+    """Read every image of a source once and collect the findings, see `Inspection`.
 
     Args:
         source: a folder, a manifest, a dataset by name, or a `Dataset` of arrays.
         method: the method that the choices are for.
         progress: called as progress(images read, images in all).
         fetching: called as fetching(bytes, bytes in all) while a dataset is downloaded.
-        looking: called as looking(images sampled, images in all) first, where there are many.
-        message: called before the weights that would be chosen are downloaded, where that is allowed.
+        looking: called as looking(images sampled, images in all) first, if there are many images.
+        message: called before pretrained weights are downloaded, if that is allowed.
 
     >>> found, _ = inspect_source("embedded")  # doctest: +SKIP
     >>> found.train, len(found.coarse), found.modes  # doctest: +SKIP
@@ -76,7 +76,7 @@ def _choices(
     looking: Progress | None,
     message: Callable[[str], None] | None,
 ) -> list[Choice]:
-    """Return what training would choose; nothing for a dataset with its own settings."""
+    """Return what training would choose; nothing for a built-in dataset, which has its own settings."""
     from maskcon.methods.registry import method_named
     from maskcon.training.automatic import find_out, is_known  # loads torch
     from maskcon.training.distributed import usable_device

@@ -17,7 +17,7 @@ from maskcon.report.inspection.near_duplicates import confirmed, groups_of, near
 from maskcon.report.inspection.scan import Read
 
 FEW_IMAGES = 10  # of a class, to train on
-UNEVEN = 10.0  # times as many in the largest class as in the smallest
+UNEVEN = 10.0  # images of the largest class per image of the smallest
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Twins:
 
     @property
     def across_parts(self) -> bool:
-        """Whether it is in train and test, which makes scores too high."""
+        """Whether the group is in train and test, which makes scores too high."""
         return len(set(self.parts)) > 1
 
     @property
     def across_labels(self) -> bool:
-        """Whether it has different coarse labels, of which at most one is right."""
+        """Whether the group has different coarse labels, of which at most one is right."""
         return len(set(self.labels)) > 1
 
 
@@ -61,7 +61,12 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All findings. twins: exact duplicates; near_twins: near-duplicates; plain: images of almost one colour."""
+    """All findings.
+
+    twins: exact duplicates
+    near_twins: near-duplicates
+    plain: images of almost one colour
+    """
 
     source: str
     name: str
@@ -193,7 +198,7 @@ def _exact(read: Read) -> list[tuple[int, ...]]:
 
 
 def _near(read: Read, exact: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], bool]:
-    """Group near-duplicates; of exact duplicates only the first is compared and stands for the others."""
+    """Group near-duplicates; of exact duplicates only the first is compared, for all of them."""
     copies = {rows[0]: rows for rows in exact}
     left_out = {row for rows in exact for row in rows[1:]}
     rows = [row for row, image in enumerate(read.images) if image.hash is not None and row not in left_out]

@@ -1,7 +1,7 @@
-"""Near-duplicates: found by a 64-bit perceptual hash, searched exactly, and confirmed by colour.
+"""Find near-duplicates by a 64-bit perceptual hash, searched exactly, and confirm them by colour.
 
-hash -> pairs within a few bits -> pairs whose colours agree too -> groups. A mirrored
-or strongly cropped copy does not count as a duplicate.
+hash -> pairs within a few bits -> pairs whose colours agree too -> groups. A mirrored or strongly cropped copy does not
+count as a duplicate.
 
 Letters in shapes: N images, P pairs.
 """
@@ -17,20 +17,22 @@ from PIL import Image
 
 from maskcon.report.style import as_pixels
 
-HASH_SIDE = 32  # grey pixels that the hash is made of
-FREQUENCIES = 11  # of the cosine transform, each way; its 64 lowest but the first make the hash
+HASH_SIDE = 32  # side of the grey image that is hashed
+FREQUENCIES = 11  # per axis of the cosine transform; the 64 lowest after the first make the hash
 HASH_BITS = 64
 RADIUS = 5  # bits in which near-duplicates may differ
-TINY_SIDE = 16  # colour pixels that two images are confirmed by
-LARGEST_DIFFERENCE = 16.0  # root of the mean squared difference of those, in 0..255, brightness apart
-LARGEST_SHARE = 0.25  # of it in the images' own deviation: two dark shirts on black are not one
-LEAST_CONTRAST = 4.0  # deviation of the grey pixels below which an image has nothing to compare
+TINY_SIDE = 16  # side of the colour image that confirms a pair
+LARGEST_DIFFERENCE = 16.0  # root mean squared difference of these pixels in 0..255, without mean brightness
+LARGEST_SHARE = (
+    0.25  # of that difference in the images' own deviation: two dark shirts on black are not duplicates
+)
+LEAST_CONTRAST = 4.0  # standard deviation of the grey pixels; images below have nothing to compare
 MOST_PAIRS = 2_000_000
 CONFIRM_ROWS = 4096  # pairs compared together: 12 MB per array of their colours
 
 
 def compared_by(pixels: NDArray[np.uint8]) -> tuple[int | None, NDArray[np.uint8]]:
-    """Return what an image [C, h, w] is compared by: hash, None without contrast, and tiny colours [3, 16, 16]."""
+    """Return the hash of an image [C, h, w], None without contrast, and its tiny colour version [3, 16, 16]."""
     image = Image.fromarray(as_pixels(pixels))
     grey = np.asarray(image.convert("L").resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR))
     tiny = np.asarray(image.resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BILINEAR))
@@ -52,10 +54,10 @@ def has_contrast(grey: NDArray[np.uint8]) -> bool:
 
 
 def near_pairs(hashes: NDArray[np.uint64], radius: int = RADIUS) -> tuple[NDArray[np.int64], bool]:
-    """Find all pairs (i < j) of hashes [N] that differ in at most `radius` bits: [P, 2], and whether too many.
+    """Find all pairs (i < j) of hashes [N] that differ in at most `radius` bits: [P, 2], and whether too many exist.
 
-    Exact: of radius + 1 blocks of bits, a pair agrees in at least one. So within each block only
-    hashes of the same value are compared; every pair is taken in the first block that it agrees in.
+    Exact: of radius + 1 blocks of bits, a pair agrees in at least one. So for each block only hashes with the same
+    value there are compared; every pair is counted in the first block in which it agrees.
 
     >>> near_pairs(np.array([0b1111, 0b1011, 2**63], dtype=np.uint64), radius=1)[0].tolist()
     [[0, 1]]
@@ -76,7 +78,7 @@ def near_pairs(hashes: NDArray[np.uint64], radius: int = RADIUS) -> tuple[NDArra
             difference = ordered[alive] ^ ordered[alive + shift]
             near = np.bitwise_count(difference) <= radius
             for earlier in blocks[:number]:
-                near &= (difference & earlier) != 0  # else it was found there
+                near &= (difference & earlier) != 0  # else it was found in that block
             if near.any():
                 pairs = np.stack([order[alive[near]], order[alive[near] + shift]], axis=1)
                 found.append(np.sort(pairs, axis=1))
@@ -89,7 +91,7 @@ def near_pairs(hashes: NDArray[np.uint64], radius: int = RADIUS) -> tuple[NDArra
 
 def confirmed(pairs: NDArray[np.int64], tiny: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Keep the pairs [P, 2] whose colours agree; tiny: [N, 3, 16, 16]."""
-    kept = []
+    agreeing = []
     for start in range(0, len(pairs), CONFIRM_ROWS):
         part = pairs[start : start + CONFIRM_ROWS]
         first, second = (tiny[part[:, side]].reshape(len(part), -1).astype(np.float32) for side in (0, 1))
@@ -97,8 +99,8 @@ def confirmed(pairs: NDArray[np.int64], tiny: NDArray[np.uint8]) -> NDArray[np.i
         difference = (first - first.mean(1, keepdims=True)) - (second - second.mean(1, keepdims=True))
         apart = np.sqrt((difference**2).mean(1))  # [P]
         contrast = np.minimum(first.std(1), second.std(1))
-        kept.append(part[apart <= np.minimum(LARGEST_DIFFERENCE, LARGEST_SHARE * contrast)])
-    return np.concatenate(kept) if kept else pairs
+        agreeing.append(part[apart <= np.minimum(LARGEST_DIFFERENCE, LARGEST_SHARE * contrast)])
+    return np.concatenate(agreeing) if agreeing else pairs
 
 
 def groups_of(pairs: Sequence[tuple[int, int]] | NDArray[np.int64]) -> list[tuple[int, ...]]:
@@ -131,5 +133,5 @@ def _lowest() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 @cache
 def _blocks(count: int) -> tuple[np.uint64, ...]:
-    """Split the 64 bits into masks, alternating, so that each has low and high frequencies."""
+    """Split the 64 bits into interleaved masks, so that each has low and high frequencies."""
     return tuple(np.uint64(sum(1 << bit for bit in range(start, HASH_BITS, count))) for start in range(count))

@@ -1,4 +1,4 @@
-"""An inspection as lines for a terminal, and as one self-contained HTML file."""
+"""Show an inspection as lines for a terminal, and as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WARNING = "WARNING: "
 
 def lines(found: Inspection) -> list[str]:
     """Describe an inspection; warnings come at the end, above the choices of training."""
-    told = [
+    text = [
         f"{found.name}: {counted(found.train, 'image')} to train on, {found.test:,} to test; "
         f"{len(found.coarse)} coarse classes"
         + (f", {len(found.fine):,} fine" if found.fine else ", no fine labels")
@@ -41,13 +41,13 @@ def lines(found: Inspection) -> list[str]:
         *_class_lines(found.coarse, "coarse class"),
         *(["", *_class_lines(found.fine, "fine class")] if found.fine else []),
     ]
-    told += [f"note: {note}" for note in found.notes]
-    told += ["", *(f"{WARNING}{warning}" for warning in found.warnings)]
+    text += [f"note: {note}" for note in found.notes]
+    text += ["", *(f"{WARNING}{warning}" for warning in found.warnings)]
     if not found.warnings:
-        told.append("no warnings")
+        text.append("no warnings")
     if found.choices:
-        told += ["", "maskcon train would choose:", *(f"  {choice.line}" for choice in found.choices)]
-    return told
+        text += ["", "maskcon train would choose:", *(f"  {choice.line}" for choice in found.choices)]
+    return text
 
 
 def _spread(sizes: Sizes) -> str:
@@ -132,15 +132,15 @@ def _twins(groups: Sequence[Twins], read: Read) -> Markup:
             for name, label, part in zip(group.names, group.labels, group.parts, strict=True)
         ]
         more = [f"and {len(names) - IMAGES_SHOWN} more"] if len(names) > IMAGES_SHOWN else []
-        told = "; ".join([*names[:IMAGES_SHOWN], *more])
-        rows.append([Cell(", ".join(marks), bold=True), _images(strips[place], ""), told])
+        files = "; ".join([*names[:IMAGES_SHOWN], *more])
+        rows.append([Cell(", ".join(marks), bold=True), _images(strips[place], ""), files])
     left_out = len(groups) - GROUPS_SHOWN
     notes = [f"And {left_out:,} more groups; --json lists all."] if left_out > 0 else []
     return part("prose_table", Table(["found in", "images", "files"], rows, notes=notes), len(rows))
 
 
 def class_strips(read: Read) -> dict[int, Image.Image]:
-    """Draw a strip of images of each coarse class, spread over the class; of the 60 largest classes at most."""
+    """Draw a strip of images, spread over the class, for each of the 60 largest coarse classes at most."""
     coarse = read.coarse
     counts = np.bincount(coarse, minlength=len(read.labels.coarse_names))
     largest = np.argsort(-counts, kind="stable")[:MOST_STRIPS]
@@ -157,7 +157,7 @@ def class_strips(read: Read) -> dict[int, Image.Image]:
 
 
 def strips_of(read: Read, rows_of: Mapping[int, Sequence[int]]) -> dict[int, Image.Image]:
-    """Draw a strip of images for each key, of the rows given for it."""
+    """Draw a strip of the images in the rows of each key."""
     images = iter(read.thumbnails([row for rows in rows_of.values() for row in rows], TILE))
     return {key: _strip(list(islice(images, len(rows)))) for key, rows in rows_of.items()}
 

@@ -22,13 +22,13 @@ from maskcon.data.photos import labels_only
 from maskcon.report.inspection.near_duplicates import compared_by
 from maskcon.report.style import as_pixels
 
-EXAMINED_SIDE = 64  # a JPEG is decoded at a reduced size, which is all that a hash needs
+EXAMINED_SIDE = 64  # a JPEG is decoded at a reduced size; a hash needs no more
 IMAGE_MODES = {1: "L", 3: "RGB"}
 
 
 @dataclass(frozen=True)
 class Examined:
-    """One image: its shape, the sha256 of its content, its hash (None for a plain surface), tiny colours."""
+    """One image: its shape, the sha256 of its content, its hash (None without contrast), its tiny version."""
 
     shape: Shape
     size_bytes: int
@@ -39,7 +39,7 @@ class Examined:
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """A source, read: the N images of train, then of test.
+    """All images of a source: the N images of train, then those of test.
 
     labels: the dataset; only its labels, paths and notes are used
     failures: path -> why an image is left out
@@ -70,10 +70,10 @@ def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
             shape, pixels = examine(file, EXAMINED_SIDE)
             with file.open("rb") if isinstance(file, Path) else BytesIO(file.getvalue()) as content:
                 checksum = hashlib.file_digest(content, "sha256").digest()
-                return _seen(shape, content.seek(0, os.SEEK_END), checksum, pixels)
+                return _examined(shape, content.seek(0, os.SEEK_END), checksum, pixels)
         except UndecodableError as error:
             return str(error)
-        except DataError as error:  # the disk: told of each file, which is what this is for
+        except DataError as error:  # of the disk; inspection reports it for each file and goes on
             return (
                 error.__cause__.strerror or str(error) if isinstance(error.__cause__, OSError) else str(error)
             )
@@ -82,12 +82,12 @@ def read_plan(plan: ImagePlan, progress: Progress | None = None) -> Read:
 
     outcome = map_files(work, len(plan.files), progress)
     broken = {row: found for row, found in enumerate(outcome) if isinstance(found, str)}
-    kept = [row for row in range(len(outcome)) if row not in broken]
+    readable = [row for row in range(len(outcome)) if row not in broken]
 
     def thumbnails(places: Sequence[int], side: int) -> list[NDArray[np.uint8] | None]:
         def decoded(number: int) -> NDArray[np.uint8] | None:
             try:
-                return decode(plan.open(kept[places[number]]), side, 3)
+                return decode(plan.open(readable[places[number]]), side, 3)
             except UndecodableError:
                 return None
 
@@ -116,7 +116,7 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
         content = np.ascontiguousarray(image).tobytes()
         checksum = hashlib.sha256(f"{image.shape};".encode() + content).digest()
         shape = Shape(width, height, IMAGE_MODES[channels], "array")
-        return _seen(shape, len(content), checksum, image)
+        return _examined(shape, len(content), checksum, image)
 
     def thumbnail(row: int, side: int) -> NDArray[np.uint8]:
         image = Image.fromarray(as_pixels(pixels(row)))
@@ -130,7 +130,7 @@ def read_arrays(data: Dataset, progress: Progress | None = None) -> Read:
     return Read(data, map_files(work, total, progress), {}, thumbnails)
 
 
-def _seen(shape: Shape, size: int, checksum: bytes, pixels: NDArray[np.uint8]) -> Examined:
+def _examined(shape: Shape, size: int, checksum: bytes, pixels: NDArray[np.uint8]) -> Examined:
     hashed, tiny = compared_by(pixels)
     return Examined(shape, size, checksum, hashed, tiny)
 
