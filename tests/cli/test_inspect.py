@@ -136,11 +136,11 @@ def test_dry_run_shows_each_choice_and_what_was_given(photos):
     measured = CliRunner().invoke(app, ["train", "photos", "--dry-run", "--budget", "30m"])
     row = next(line for line in measured.output.splitlines() if line.startswith("epochs"))
     assert "(measured)" in row
-    assert "fits into 30m" in row
+    assert "fit into 30m" in row
     told = CliRunner().invoke(app, ["train", "photos", "--dry-run", "--budget", "30m", "--freeze", "--json"])
     settings = json.loads(told.stdout)
     assert settings["epochs"]["value"] is None
-    assert "fits into 30m" in settings["epochs"]["from"]
+    assert "fit into 30m" in settings["epochs"]["from"]
     assert settings["freeze"] == {"value": True, "from": "given"}
     assert set(settings) == set(RunConfig.model_fields)
 

@@ -103,7 +103,9 @@ def test_an_export_that_somebody_went_on_working_on_is_not_replaced(photos, tmp_
     """The card asks for a licence to be written into it, and a folder to publish may be a clone."""
     folder = export_run(photos[2], tmp_path / "out", data=photos[1]).folder
     (folder / ".git").mkdir()
-    with pytest.raises(UsageError, match=r"more than an earlier export \(\.git\); choose another --out"):
+    with pytest.raises(
+        UsageError, match=r"other files than an earlier export \(\.git\); choose another --out"
+    ):
         export_run(photos[2], folder, data=photos[1])
     (folder / ".git").rmdir()
     card = (folder / "README.md").read_text(encoding="utf-8").replace("Not chosen yet.", "CC-BY-4.0.")
@@ -129,7 +131,7 @@ def test_pictures_that_changed_since_still_serve_to_check_the_export(photos, tmp
     listener = Listener()
     exported = export_run(photos[2], tmp_path / "out", data=miniature(), callback=listener)
     assert all(difference.relative < 1e-5 for difference in exported.differences)
-    assert "not those that the run was trained on" in listener.heard[0]
+    assert "changed since the run was trained" in listener.heard[0]
     card = (exported.folder / "README.md").read_text(encoding="utf-8")
     assert f"- Data: photos, {len(photos[1].train)} images\n" in card
     assert "stripes" not in card

@@ -103,7 +103,7 @@ def kinds(
         raise UsageError("--coarser and --finer exclude each other")
     wants_numbers = bool(number) or coarser or finer
     if links and export is None:
-        raise UsageError("--links needs --export FOLDER")
+        raise UsageError("--links needs an export; add --export FOLDER")
     if names is not None and (refresh or wants_numbers):
         raise UsageError("--names only applies a file; find kinds anew in a second command")
     opened = Run.open(run)

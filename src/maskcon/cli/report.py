@@ -42,7 +42,9 @@ def report(
     from maskcon.report.summary import write_summary
 
     if out is not None and out.suffix.lower() in (".html", ".htm") and not out.is_dir():
-        raise UsageError(f"--out is the folder for report.html: try --out {out.with_suffix('')}")
+        raise UsageError(
+            f"--out is a folder, in which report.html is written: try --out {out.with_suffix('')}"
+        )
     place = options.machine(data_root=data_root, download=download, device=device)
     with Meter("reading", "images") as reading, Meter("embedding", "images") as embedding:
         page = write_summary(
