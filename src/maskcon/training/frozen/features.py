@@ -1,8 +1,8 @@
-"""A dataset as cached features: what a head is trained on, what is scored, and the finished encoder.
+"""A dataset as cached features of a pretrained backbone.
 
-Features of a pretrained backbone fill few of their dimensions. Their right singular vectors with the largest values are
-the axes that a run keeps. The largest holds the mean of all images and says little about any of them, so each axis is
-divided by a power of its size: 0 would keep the angles between features, 1 would whiten them (docs/results.md).
+Features fill few of their dimensions, so a run keeps the leading right singular vectors as axes. The largest axis holds
+the mean of all images and says little about any one of them. So each axis is divided by its size to the power
+`WHITENING`: 0 would keep the angles between features, 1 would whiten them (docs/results.md).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ CACHED_VIEWS = 3  # per image, for query and key each
 IMAGES_PER_AXIS = 4
 LOOKED_AT = 16384  # views, spread over all: many more than there are features
 ROWS = 1024  # images read at once
-WHITENING = 0.25  # exponent of the size of an axis, by which it is divided
-SMALLEST_AXIS = 0.01  # of the largest: what few images leave empty is not blown up
+WHITENING = 0.25
+SMALLEST_AXIS = 0.01  # of the largest: limits the gain of axes that few images leave empty
 VIEWS_SEED = 0  # of the cached views: runs of any seed share them
 
 
@@ -117,7 +117,7 @@ class FrozenFeatures:
             index=index,
             query_view=CachedView(str(config.query_view), 0, self.query_views),
             key_view=CachedView(str(config.key_view), self.query_views, key_views),
-            normalise=lambda seen: seen,
+            normalise=lambda features: features,
             image_size=1,
             names=names,
         )
@@ -129,12 +129,12 @@ class FrozenFeatures:
         head.eval()
         try:
             parts = torch.split(rows, EMBED_ROWS if self.maps is None else TAIL_ROWS)
-            return torch.cat([head(self._seen(part)).float() for part in parts])
+            return torch.cat([head(self._input(part)).float() for part in parts])
         finally:
             head.train(before)
 
-    def _seen(self, rows: Tensor) -> Tensor:
-        """Return what the learner reads of these test images."""
+    def _input(self, rows: Tensor) -> Tensor:
+        """Return the learner's input of these test images."""
         if self.maps is None:
             return self.test[rows.to(self.test.device)]
         return torch.from_numpy(np.ascontiguousarray(self.maps[1][rows.numpy(), 0])).to(self.test.device)
@@ -207,10 +207,10 @@ def prepare(
     message: Message,
 ) -> FrozenFeatures:
     """Embed what is not cached, in the first process; read the cache in all."""
-    made: list[FrozenFeatures] = []
+    found: list[FrozenFeatures] = []
 
     def read() -> None:
-        made.append(_read(config, backbone, data, facts, processes.device, progress, message))
+        found.append(_read(config, backbone, data, facts, processes.device, progress, message))
 
     stop = StopRequest()
     with nullcontext() if processes.is_first else stop:  # a signal kills no process that waits for the first
@@ -220,9 +220,9 @@ def prepare(
             "stopped before training; embedded views are kept; rerun the same command to resume",
             stop.signal_number or signal.SIGTERM,
         )
-    if not made:
+    if not found:
         read()
-    return made[0]
+    return found[0]
 
 
 def _read(
@@ -239,42 +239,42 @@ def _read(
     weights = weights_hash(backbone)
     length = backbone.level_features(facts.earlier_weight)
     read = Tail(backbone, config.thaw, facts.image_size).in_channels if config.thaw else 0
-    kept, keys = [], []
+    cached, keys = [], []
     parts: list[tuple[ImageSet, list[transforms.Policy | None], str]] = [
         (data.train, [*query, *key], "float16"),
         (data.test, [None], "float32"),
     ]
-    for part, seen, dtype in parts:
-        description = describe(part, facts, weights, seen, VIEWS_SEED, engine, config.thaw)
+    for part, views, dtype in parts:
+        description = describe(part, facts, weights, views, VIEWS_SEED, engine, config.thaw)
         keys.append(key_of(description))
-        shape = (len(part), len(seen), length + read)
+        shape = (len(part), len(views), length + read)
         feed = Feed(part.images, part.sizes, device)
-        work = Extraction(net, feed, facts, seen, VIEWS_SEED, config.thaw)
+        work = Extraction(net, feed, facts, views, VIEWS_SEED, config.thaw)
         try:
-            kept.append(cached_features(work, shape, dtype, description, progress, message))
+            cached.append(cached_features(work, shape, dtype, description, progress, message))
         finally:
             feed.close()
-    train, test = (features[:, :, :length] for features in kept)
+    train, test = (features[:, :, :length] for features in cached)
     matrix = partly_whitened(*leading_axes(train, facts.head_features))
-    turned = along(train, matrix)
-    size = root_mean_square(turned)  # a size that suits a learning rate
+    projected = along(train, matrix)
+    size = root_mean_square(projected)  # a size that suits a learning rate
     matrix /= size
-    turned /= size
+    projected /= size
     return FrozenFeatures(
         backbone,
         Axes(len(matrix), facts.head_features, torch.from_numpy(matrix)).to(device),
-        turned.astype(np.float16),
+        projected.astype(np.float16),
         len(query),
         torch.from_numpy(along(test, matrix)[:, 0]).to(device),
         torch.from_numpy(np.array(test[:, 0, : backbone.features])).to(device),
         keys[0],
         facts.earlier_weight,
-        (kept[0][:, :, length:], kept[1][:, :, length:]) if config.thaw else None,
+        (cached[0][:, :, length:], cached[1][:, :, length:]) if config.thaw else None,
     )
 
 
 def axes_kept(wanted: int, features: int, images: int) -> int:
-    """Return the number of axes to keep: all of them for too few images to estimate the leading ones.
+    """Return the number of axes to keep: all if there are too few images.
 
     >>> axes_kept(256, 1280, 4000), axes_kept(256, 1280, 300), axes_kept(2000, 1280, 10_000)
     (256, 1280, 1280)
@@ -308,8 +308,11 @@ def partly_whitened(axes: NDArray[np.float32], sizes: NDArray[np.float32]) -> ND
     >>> partly_whitened(np.eye(2, dtype=np.float32), np.array([16.0, 1.0], dtype=np.float32)).diagonal()
     array([0.5, 1. ], dtype=float32)
     """
-    largest = float(sizes.max())
-    return axes / np.maximum(sizes, SMALLEST_AXIS * largest) ** WHITENING if largest > 0 else axes
+    largest = sizes.max()
+    if largest == 0:
+        return axes
+    whitened: NDArray[np.float32] = axes / np.maximum(sizes, SMALLEST_AXIS * largest) ** np.float32(WHITENING)
+    return whitened
 
 
 def along(features: NDArray[np.floating[Any]], matrix: NDArray[np.float32]) -> NDArray[np.float32]:
