@@ -40,7 +40,7 @@ def here(tmp_path, monkeypatch):
             arguments = [*job.arguments, "--quiet", "--threads", "1", "--out", str(job.folder)]
             done = CliRunner().invoke(app, ["train", *arguments], catch_exceptions=False)
             assert done.exit_code == 0
-            job.look()
+            job.update()
             watch(jobs)
 
     monkeypatch.setattr(maskcon.training.comparison, "run_jobs", in_this_process)
