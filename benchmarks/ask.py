@@ -3,7 +3,7 @@
     python benchmarks/ask.py runs/grocery-seed0 runs/grocery-seed1 runs/grocery-seed2 [--recall] [--json FILE]
 
 Runs of one source that differ in their seed. Kinds are found in the training images of each; their fine labels answer.
-After so many answers:
+By number of answers:
 
 accuracy  share of training images whose kind is the fine label that it is matched with (Hungarian) inside its coarse
           class; coarse classes of several fine labels only

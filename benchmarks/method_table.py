@@ -112,7 +112,7 @@ class Study:
     preset: str | None = "cpu"  # None: batch and bank are chosen automatically
     search_on: str = "validation"  # or "test", where the source of the search has none of the test images
     finalists: float = 0.0  # this share of a method's settings, at least one, the best at seed 0 ...
-    search_seeds: int = 1  # ... are tried with so many seeds in all; the best mean is chosen
+    search_seeds: int = 1  # ... are tried with this many seeds in all; the best mean is chosen
     search_limit: int | None = None  # images of the search, at most
     per_class: Mapping[str, int] = field(default_factory=lambda: PER_CLASS)  # images of CIFARtoy
 

@@ -126,7 +126,7 @@ def train(
 
     for rows in torch.split(torch.randperm(len(images))[:bank_size], batch):  # step 1 needs keys to look at
         bank.enqueue(key(view(weak, rows)), y[rows], i[rows])
-    each = math.ceil(len(images) / batch)  # steps an epoch
+    each = math.ceil(len(images) / batch)  # steps per epoch
     for epoch in range(epochs):
         losses: list[float] = []
         for step, rows in enumerate(torch.split(torch.randperm(len(images)), batch), start=epoch * each):

@@ -1,4 +1,4 @@
-"""MaskConEmbedder in a scikit-learn workflow: digits known only by their kind of stroke, told apart after all.
+"""MaskConEmbedder in a scikit-learn workflow: digits labelled only by their kind of stroke, separated.
 
 Every training image has a coarse label (loop, straight, open), and very few have the digit as well. How well does the
 nearest of those few name the digit of a new image, by pixels and by the embedding learnt from the coarse labels?

@@ -92,7 +92,7 @@ def place(images: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.
 def contact_sheet(
     images: NDArray[np.uint8], labels: NDArray[np.uint8], path: Path, columns: int = 20
 ) -> None:
-    """One row of images a class, twice enlarged."""
+    """One row of images per class, twice enlarged."""
     rows = [np.hstack(list(images[labels == kind][:columns])) for kind in range(len(CLASSES.fine_names))]
     sheet = Image.fromarray(np.vstack(rows))
     sheet.resize((2 * sheet.width, 2 * sheet.height), Image.Resampling.NEAREST).save(path)

@@ -1,4 +1,4 @@
-"""What a run costs, as ratios within one process on the machine at hand: `make bench` or `python -m benchmarks.bench`.
+"""What a run costs, as ratios within one process on this machine: `make bench` or `python -m benchmarks.bench`.
 
 Files: `figures` (results and the bounds asked of them), `measure` (timing in turns, peak memory, work in a process of
 its own), `subjects` and `plain` (what the step rows train, and the plain PyTorch step they are compared with), and the

@@ -94,7 +94,7 @@ def require_classes(data: Dataset) -> None:
     if present < FEWEST_CLASSES:
         raise DataError(
             f"{data.name} has {counted(present, 'coarse class', 'coarse classes')}; {FEWEST_CLASSES} are needed to "
-            "merge some and tell them apart again. Train with the default w and tau, or set them"
+            "merge some and separate them again. Train with the default w and tau, or set them"
         )
 
 

@@ -233,7 +233,7 @@ def budget_choice(
     Args:
         budget: seconds in all.
         left: seconds of it that remain.
-        seconds_of: seconds of a run of so many epochs; not monotonic, because longer runs evaluate less often.
+        seconds_of: seconds of a run of N epochs; not monotonic, because longer runs evaluate less often.
         given: settings of the user.
         base: the settings so far. Where only a head learns, `FROZEN_LIMIT` is the most: epochs are so short that any
             budget would otherwise end in a thousand of them.

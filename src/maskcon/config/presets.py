@@ -197,7 +197,7 @@ FREEZE: Settings = {
     "relation_warmup_epochs": (0.0, "ours, for a frozen backbone: its neighbours can be trusted from step 1"),
     "relation_space": (
         "features",
-        "ours, for a frozen backbone: they tell kinds apart from the start, a fresh projector does not",
+        "ours, for a frozen backbone: they separate kinds from the start, a fresh projector does not",
     ),
     "projection_dim": (128, FROZEN),
     "eval_every_epochs": (5, FROZEN),

@@ -42,7 +42,7 @@ class KindRow:
 
     @property
     def name(self) -> str | None:
-        """The name that a person gave; None for "kind 1" and the like, no kind, or junk."""
+        """Return the name given by the user; None for a number ("kind 1"), no kind, or junk."""
         named = self.kind and self.role != "junk" and UNNAMED.fullmatch(self.kind) is None
         return self.kind if named else None
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
 
-# In images: telling two kinds apart must explain as much as this many images at the usual distance from their centre.
+# In images: a split must explain as much as this many images at the usual distance from their centre.
 # Of 11 to 15, the one whose worst set has most classes within 25 % (or 1) of the true number of kinds: 90 % and more on
 # Grocery, CIFAR-100, CIFARtoy good and bad, and Fashion-MNIST (frozen features, MaskCon, seed 0); 75 % at 14, 25 % at
 # 12.
@@ -174,7 +174,7 @@ class Suggestion:
         kinds: the number that the price tells apart.
         price: in images; PRICE, or a multiple of it for coarser or finer kinds.
         coarser, finer: the next numbers, at twice and at half the price.
-        curve: the price, in images, up to which 2, 3, ... kinds are told apart.
+        curve: the price, in images, up to which 2, 3, ... kinds are found.
         evidence: see `Tree.evidence`; None where the price alone decides.
         reason: why the class is left whole, else empty.
     """
@@ -203,7 +203,7 @@ def suggest(tree: Tree, spread: float, scale: float = 1.0) -> Suggestion:
         reason = "a single image" if one else "the embeddings of its images are equal"
     elif kinds == 1:
         few = len(tree.points) <= scale * PRICE
-        reason = "too few images to tell kinds apart" if few else "no split is worth the price"
+        reason = "too few images to find kinds" if few else "no split is worth the price"
     else:
         evidence = tree.evidence(kinds)
         if evidence < SURE:

@@ -246,7 +246,7 @@ def diagnose(found: Measures, settings: Mapping[str, Any], name: str = "RUN") ->
         answer = f"nearest image in the class has the fine label for {found.recall:.0%}{purity}"
         findings.append(Finding("by fine labels?", answer + (f"; {worst}" if worst else ""), "unknown"))
     state: State = "good"
-    verdict = "Good: images are told apart within the coarse classes, in a way that holds."
+    verdict = "Good: images differ within the coarse classes, and reliably so."
     doubts = [finding.question.rstrip("?") for finding in findings if finding.state in ("bad", "doubtful")]
     if findings[1].state == "bad":
         state = "bad"

@@ -50,7 +50,7 @@ class Backbone(nn.Module):
         With weight > 0, [B, F + E], features have length 1 and those of each earlier map length `weight`, so that the
         cosine of two rows is a weighted mean of the cosines at all levels.
 
-        thaw: if > 0, what a `Tail` of so many stages reads is appended, [B, F + E + S].
+        thaw: if > 0, the input of a `Tail` of this many stages is appended, [B, F + E + S].
         """
         if thaw == 0 and (weight <= 0 or self.earlier_features == 0):
             features: Tensor = self(images)

@@ -152,7 +152,7 @@ def start(*, device: str, devices: int, precision: str, threads: int | None = No
 
 
 def several_processes(devices: int) -> bool:
-    """Return whether a run on so many devices, or by a launcher, has more processes."""
+    """Return whether a run on this number of devices, or by a launcher, has several processes."""
     return devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 

@@ -171,7 +171,7 @@ def open_trials(
 
 
 def shortened(config: RunConfig, images: int) -> RunConfig:
-    """Return the settings of a trial on so many images.
+    """Return the settings of a trial on a number of images.
 
     At most MOST_STEPS steps, and half of the images in the bank.
     """

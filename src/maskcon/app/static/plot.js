@@ -5,7 +5,7 @@ import { debounce, el } from "./dom.js";
 import { painter } from "./points.js";
 
 const MARGIN = 0.3; // of the stage, on each side
-const FEW = 8000; // up to so many points are redrawn in every frame
+const FEW = 8000; // points, at most, that are redrawn in every frame
 const STRETCH = 1.5; // a drawing is stretched up to this factor, then redrawn
 const STILL_MS = 120;
 const SPREAD = 420; // size of a point times the root of their number

@@ -128,7 +128,7 @@ class Inspection:
                     f"{what} more than once in one class and part: {counted(inside, 'image')} too many"
                 )
         if self.too_many_near:
-            warnings.append("so many images look alike that not all pairs were compared")
+            warnings.append("too many images look alike to compare all pairs")
         if self.failures:
             path, why = next(iter(self.failures.items()))
             warnings.append(
