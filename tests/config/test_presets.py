@@ -138,8 +138,14 @@ def test_the_warm_up_of_fast_follows_the_number_of_epochs_unless_given():
     assert epoch_settings(50, {}, resolved.config)["warmup_epochs"] == 15.0
 
 
+@pytest.mark.parametrize(("key", "value"), [("epochs", True), ("w", True), ("weights", False)])
+def test_yes_and_no_are_refused_where_they_would_count_as_numbers(key, value):
+    with pytest.raises(UsageError, match=f"{key}={'yes' if value else 'no'} cannot be used"):
+        resolve("photos", method="maskcon", preset="cpu", overrides={key: value})
+
+
 @pytest.mark.parametrize("value", [1, "yes"])
-def test_what_freezes_a_backbone_is_true_and_nothing_like_it(value):
+def test_freeze_takes_only_true_and_false(value):
     with pytest.raises(UsageError, match=re.escape(f"freeze={value!r} cannot be used")):
         resolve("photos", method="maskcon", preset="reference", overrides={"freeze": value})
 

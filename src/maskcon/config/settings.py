@@ -228,9 +228,15 @@ class RunConfig(BaseModel):
     @classmethod
     def build(cls, values: Mapping[str, Any]) -> RunConfig:
         """Validate; the error names the first invalid value and the way out."""
-        for key in values:
+        for key, value in values.items():
             if key not in cls.model_fields:
                 raise unknown("setting", str(key), cls.model_fields)
+            if (
+                isinstance(value, bool) and cls.model_fields[key].annotation is not bool
+            ):  # would count as 0 or 1
+                raise UsageError(
+                    f"{key}={'yes' if value else 'no'} cannot be used: {key} is not a yes-or-no setting"
+                )
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
