@@ -15,7 +15,7 @@ UNHARMED = "same result"
 REFUSED = "clear error"
 TOLD = "told, images left out"
 KILLED = "killed"
-OTHER_DATA = "was trained on other data than given now; choose another --out"
+OTHER_DATA = "holds a run on other data; choose another --out"
 
 
 @dataclass(frozen=True)
